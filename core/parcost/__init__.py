@@ -1,0 +1,162 @@
+"""parcost: what one step of distributed LLM training costs, and why.
+
+    >>> import parcost
+    >>> callable(parcost.load)
+    True
+
+Names are imported when they are first used, so that ``parcost --help`` waits for
+nothing. The table below is the public interface.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parcost.diagnostics import (
+        Diagnostic as Diagnostic,
+    )
+    from parcost.diagnostics import (
+        ParcostError as ParcostError,
+    )
+    from parcost.diagnostics import (
+        PluginError as PluginError,
+    )
+    from parcost.diagnostics import (
+        SpecError as SpecError,
+    )
+    from parcost.hookspecs import hookimpl as hookimpl
+    from parcost.numeric import Mask as Mask
+    from parcost.numeric import Real as Real
+    from parcost.outcome import Outcome as Outcome
+    from parcost.schema import Curve as Curve
+    from parcost.schema import Rate as Rate
+    from parcost.schema import block as block
+    from parcost.schema import children as children
+    from parcost.schema import fraction as fraction
+    from parcost.schema import integer as integer
+    from parcost.schema import integers as integers
+    from parcost.schema import quantity as quantity
+    from parcost.schema import reference as reference
+    from parcost.schema import switch as switch
+    from parcost.schema import text as text
+    from parcost.schema import word as word
+    from parcost.study import Call as Call
+    from parcost.study import Study as Study
+    from parcost.terms import Catalogue as Catalogue
+    from parcost.terms import Check as Check
+    from parcost.terms import Edge as Edge
+    from parcost.terms import Figure as Figure
+    from parcost.terms import Formula as Formula
+    from parcost.terms import Group as Group
+    from parcost.terms import Link as Link
+    from parcost.terms import Memory as Memory
+    from parcost.terms import Once as Once
+    from parcost.terms import Op as Op
+    from parcost.terms import Pass as Pass
+    from parcost.terms import Pipeline as Pipeline
+    from parcost.terms import Section as Section
+    from parcost.terms import Work as Work
+    from parcost.units import (
+        BIT_RATE as BIT_RATE,
+    )
+    from parcost.units import (
+        BITS as BITS,
+    )
+    from parcost.units import (
+        BYTES as BYTES,
+    )
+    from parcost.units import (
+        DOLLARS as DOLLARS,
+    )
+    from parcost.units import (
+        FLOP as FLOP,
+    )
+    from parcost.units import (
+        FLOPS as FLOPS,
+    )
+    from parcost.units import (
+        GRAMS as GRAMS,
+    )
+    from parcost.units import (
+        JOULES as JOULES,
+    )
+    from parcost.units import (
+        ONE as ONE,
+    )
+    from parcost.units import (
+        RATE as RATE,
+    )
+    from parcost.units import (
+        SECONDS as SECONDS,
+    )
+    from parcost.units import (
+        WATTS as WATTS,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
+    "hookspecs": ("hookimpl",),
+    "numeric": ("Mask", "Real"),
+    "outcome": ("Outcome",),
+    "schema": (
+        "Curve",
+        "Rate",
+        "block",
+        "children",
+        "fraction",
+        "integer",
+        "integers",
+        "quantity",
+        "reference",
+        "switch",
+        "text",
+        "word",
+    ),
+    "study": ("Call", "Study"),
+    "terms": (
+        "Catalogue",
+        "Check",
+        "Edge",
+        "Figure",
+        "Formula",
+        "Group",
+        "Link",
+        "Memory",
+        "Once",
+        "Op",
+        "Pass",
+        "Pipeline",
+        "Section",
+        "Work",
+    ),
+    "units": (
+        "BITS",
+        "BIT_RATE",
+        "BYTES",
+        "DOLLARS",
+        "FLOP",
+        "FLOPS",
+        "GRAMS",
+        "JOULES",
+        "ONE",
+        "RATE",
+        "SECONDS",
+        "WATTS",
+    ),
+    "api": ("evaluate", "load"),
+}
+_HOME = {name: f"parcost.{module}" for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module `parcost` has no attribute `{name}`")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

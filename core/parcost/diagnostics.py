@@ -1,0 +1,108 @@
+"""Problems, as data.
+
+A diagnostic says *what* is wrong in its message, *where* in its labels, *why*
+in its notes and *what to do* in its help. Ids are words, so that a message can
+be searched for and explained by name. In the manner of rustc: messages start in
+lower case and carry no full stop; labels are short, because they point; only
+help proposes. Rendering is in ``parcost.render.diagnostics``.
+
+    ParcostError
+      SpecError     bad input: one or more diagnostics of one study or file
+      PluginError   a plugin could not be loaded, or broke its contract
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import Enum
+
+from attrs import frozen
+
+from parcost.text import Span
+
+
+class Severity(Enum):
+    """How bad it is; the value is what the user reads."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@frozen
+class Label:
+    """A remark about one span; the first label of a diagnostic is its subject."""
+
+    span: Span
+    text: str = ""
+
+
+@frozen
+class Diagnostic:
+    """One problem.
+
+    *labels* may be empty where there is no text to point at (a missing file);
+    *place* then names the file or the command-line argument instead.
+    """
+
+    id: str
+    message: str
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    severity: Severity = Severity.ERROR
+    place: str = ""
+
+
+class ParcostError(Exception):
+    """Anything that parcost raises on purpose."""
+
+
+class SpecError(ParcostError):
+    """Bad input; carries every diagnostic found, in source order."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(diagnostics, key=_order))
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        from parcost.render.diagnostics import render
+
+        return "\n\n".join(render(d) for d in self.diagnostics)
+
+
+class PluginError(ParcostError):
+    """A plugin could not be loaded, failed when asked, or broke its contract."""
+
+
+def problem(
+    id: str,
+    message: str,
+    span: Span,
+    label: str = "",
+    *,
+    help: str | None = None,
+    notes: Iterable[str] = (),
+    also: Iterable[tuple[Span, str]] = (),
+    severity: Severity = Severity.ERROR,
+) -> Diagnostic:
+    """Return a diagnostic about one span, and perhaps *also* about others."""
+    labels = (Label(span, label), *(Label(other, text) for other, text in also))
+    return Diagnostic(id, message, labels, tuple(notes), help, severity)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return a help line naming the closest of *known*, if any is close.
+
+    >>> did_you_mean("bandwith", ["latency", "bandwidth"])
+    'did you mean `bandwidth`?'
+    """
+    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+def _order(diagnostic: Diagnostic) -> tuple[str, int]:
+    if not diagnostic.labels:
+        return (diagnostic.place, -1)
+    span = diagnostic.labels[0].span
+    return (span.source.name, span.start)

@@ -1,0 +1,134 @@
+"""The questions that parcost asks every plugin.
+
+Each hook is a noun: what the plugin *has*. No hook is first-result, and none mutates
+its arguments. Plugins contribute; the core chooses and adds up. So the order in which
+plugins are loaded can never change an answer. A hook implementation names only the
+arguments that it needs. All arguments and answers may hold arrays: write arithmetic,
+not loops and not ``if`` on a quantity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from parcost.reduce import Outcome
+    from parcost.study import Study
+    from parcost.terms import (
+        Catalogue,
+        Check,
+        Collective,
+        Edge,
+        Exporter,
+        Figure,
+        Group,
+        Kernels,
+        Memory,
+        Once,
+        Pipeline,
+        Schedule,
+        Section,
+        Work,
+    )
+
+hookspec = pluggy.HookspecMarker("parcost")
+hookimpl = pluggy.HookimplMarker("parcost")
+
+# --- What there is: asked once, before any study -----------------------------------
+
+
+@hookspec
+def blocks() -> Iterable[type]:  # type: ignore[empty-body]
+    """The blocks that the plugin adds to the language, as schema classes."""
+
+
+@hookspec
+def catalogues() -> Iterable[Catalogue]:  # type: ignore[empty-body]
+    """Directories of .par files that studies import by name."""
+
+
+@hookspec
+def collectives() -> Iterable[Collective]:  # type: ignore[empty-body]
+    """Algorithms for collective operations, picked by name or, by ``auto``, by speed."""
+
+
+@hookspec
+def schedules() -> Iterable[Schedule]:  # type: ignore[empty-body]
+    """Pipeline schedules, picked by name."""
+
+
+@hookspec
+def kernels() -> Iterable[Kernels]:  # type: ignore[empty-body]
+    """Models of kernel time, picked by name."""
+
+
+@hookspec
+def exporters() -> Iterable[Exporter]:  # type: ignore[empty-body]
+    """Formats that reports are written in."""
+
+
+# --- What a study is made of: asked once per evaluation, in this order --------------
+
+
+@hookspec
+def groups(study: Study) -> Iterable[Group]:  # type: ignore[empty-body]
+    """The groups of ranks that communicate, placed on the fabric."""
+
+
+@hookspec
+def pipelines(study: Study) -> Iterable[Pipeline]:  # type: ignore[empty-body]
+    """How the step is cut into stages and micro-batches; one plugin answers, with one."""
+
+
+@hookspec
+def parameters(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+    """The parameters that one rank holds, in the words of the vocabulary."""
+
+
+@hookspec
+def operators(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+    """The operators that one rank runs, in the words of the vocabulary."""
+
+
+@hookspec
+def flops(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+    """The FLOPs of the model by definition: forward, per token, nothing recomputed."""
+
+
+# --- What it costs ------------------------------------------------------------------
+
+
+@hookspec
+def checks(study: Study) -> Iterable[Check]:  # type: ignore[empty-body]
+    """The rules that the study must meet."""
+
+
+@hookspec
+def terms(study: Study) -> Iterable[Work | Edge | Once]:  # type: ignore[empty-body]
+    """The time that the plugin adds to a step."""
+
+
+@hookspec
+def memory(study: Study) -> Iterable[Memory]:  # type: ignore[empty-body]
+    """The memory that the plugin adds to a device."""
+
+
+# --- What it means: asked once the step is known -------------------------------------
+
+
+@hookspec
+def verdicts(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore[empty-body]
+    """The rules that the outcome must meet, such as fitting into memory."""
+
+
+@hookspec
+def figures(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
+    """Headline numbers: step time, tokens per second, MFU."""
+
+
+@hookspec
+def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: ignore[empty-body]
+    """Further parts of the report, made only when somebody reads it: advice, sensitivities."""

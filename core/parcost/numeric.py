@@ -1,0 +1,136 @@
+"""Elementwise functions that stay in plain floats for plain floats.
+
+A quantity is a float or a NumPy array; formulas treat both alike. NumPy's own
+functions cost a microsecond on a float, which is most of the time of evaluating one
+spec; these give the same answer and cost a tenth of it. Formulas use them in place
+of ``if`` and of ``np.minimum`` and friends.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: One number, or an array of them: one candidate, or a whole design space.
+Real: TypeAlias = "float | NDArray[np.float64]"
+#: A truth value per candidate.
+Mask: TypeAlias = "bool | NDArray[np.bool_]"
+
+INFINITY = math.inf
+
+
+def is_array(*values: Any) -> bool:
+    """Say whether any of *values* is an array rather than a plain number."""
+    return any(not isinstance(v, (float, int)) for v in values)
+
+
+def maximum(a: Real, b: Real) -> Real:
+    """Return the larger of *a* and *b*, elementwise.
+
+    >>> maximum(1.0, 2.0)
+    2.0
+    """
+    if isinstance(a, (float, int)) and isinstance(b, (float, int)):
+        return a if a >= b else b
+    import numpy as np
+
+    return np.maximum(a, b)
+
+
+def minimum(a: Real, b: Real) -> Real:
+    """Return the smaller of *a* and *b*, elementwise."""
+    if isinstance(a, (float, int)) and isinstance(b, (float, int)):
+        return a if a <= b else b
+    import numpy as np
+
+    return np.minimum(a, b)
+
+
+def where(condition: Mask, then: Real, otherwise: Real) -> Real:
+    """Return *then* where *condition* holds and *otherwise* elsewhere."""
+    if isinstance(condition, (bool, int)):
+        return then if condition else otherwise
+    import numpy as np
+
+    return np.where(condition, then, otherwise)
+
+
+def ceil(a: Real) -> Real:
+    """Return the smallest integer that is not below *a*, as a float."""
+    if isinstance(a, (float, int)):
+        return float(math.ceil(a))
+    import numpy as np
+
+    return np.ceil(a)
+
+
+def floor(a: Real) -> Real:
+    """Return the largest integer that is not above *a*, as a float."""
+    if isinstance(a, (float, int)):
+        return float(math.floor(a))
+    import numpy as np
+
+    return np.floor(a)
+
+
+def ceil_div(a: Real, b: Real) -> Real:
+    """Return *a* / *b* rounded up; exact for integers below 2**53.
+
+    >>> ceil_div(7.0, 2.0)
+    4.0
+    """
+    return -((-a) // b)
+
+
+def floor_log2(a: Real) -> Real:
+    """Return the exponent of the largest power of two that is not above *a* >= 1."""
+    if isinstance(a, (float, int)):
+        return float(math.frexp(a)[1] - 1)
+    import numpy as np
+
+    return np.frexp(a)[1] - 1.0
+
+
+def ceil_log2(a: Real) -> Real:
+    """Return the exponent of the smallest power of two that is not below *a* >= 1.
+
+    >>> [ceil_log2(p) for p in (1, 2, 3, 4, 5)]
+    [0.0, 1.0, 2.0, 2.0, 3.0]
+    """
+    exponent = floor_log2(a)
+    return exponent + where(_exp2(exponent) < a, 1.0, 0.0)
+
+
+def sqrt(a: Real) -> Real:
+    """Return the square root of *a*, elementwise."""
+    if isinstance(a, (float, int)):
+        return math.sqrt(a)
+    import numpy as np
+
+    return np.sqrt(a)
+
+
+def divides(a: Real, b: Real) -> Mask:
+    """Say where *a* divides *b*, by remainder and never by a rounded quotient.
+
+    >>> divides(8.0, 96.0)
+    True
+    """
+    return b % a == 0
+
+
+def all_of(mask: Mask) -> bool:
+    """Say whether *mask* holds everywhere."""
+    if isinstance(mask, (bool, int)):
+        return bool(mask)
+    import numpy as np
+
+    return bool(np.all(mask))
+
+
+def _exp2(exponent: Real) -> Real:
+    return 2.0**exponent

@@ -1,0 +1,93 @@
+"""What evaluating a study gives: the step, in a ledger that adds up, and the memory.
+
+Every number may be an array over the study's axes. The step time is *defined* as the
+sum of the ledger's exposed seconds in order, and the memory as the sum of its memory
+lines, so that adding up is an identity and not a tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from parcost.numeric import Mask, Real
+    from parcost.plugins import Plugin
+    from parcost.terms import Check, Edge, Formula, Memory, Moment, Once, Pipeline, Work
+
+
+@frozen(kw_only=True, eq=False)
+class Line:
+    """One line of the ledger, for one step, on the reference device.
+
+    *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
+    ``bubble`` fill and drain, ``hop`` point-to-point between stages, ``once`` per step.
+    *exposed* seconds count towards the step; *hidden* ones run under something else.
+    *term* is None for the lines that the reducer makes itself.
+    """
+
+    name: str
+    kind: Literal["work", "slowdown", "bubble", "hop", "once"]
+    exposed: Real
+    hidden: Real
+    pass_: str
+    resource: str
+    formula: Formula
+    plugin: Plugin | None = None
+    term: Work | Edge | Once | None = None
+
+
+@frozen(kw_only=True, eq=False)
+class MemoryLine:
+    """One memory term on the busiest device at its fullest moment."""
+
+    name: str
+    bytes_: Real
+    formula: Formula
+    plugin: Plugin
+    term: Memory
+
+
+@frozen(kw_only=True, eq=False)
+class Fault:
+    """A plugin that failed: the report is incomplete."""
+
+    plugin: Plugin
+    hook: str
+    message: str
+
+
+@frozen(kw_only=True, eq=False)
+class Outcome:
+    """The step and the memory of a study.
+
+    *device* is the reference device (the busiest; ties to the lowest index).
+    *ideal_seconds* is what that device is busy; *makespan_seconds* is the pipeline
+    without the terms that occur once per step. ``device_memory[i]`` is device i's
+    fullest moment; *memory_device* and *memory_moment* name the busiest one.
+    *flops* are those executed on the reference device in one step.
+    """
+
+    pipeline: Pipeline
+    step_seconds: Real
+    ledger: Sequence[Line]
+    device: Real
+    ideal_seconds: Real
+    makespan_seconds: Real
+    flops: Real
+    memory_bytes: Real
+    memory_lines: Sequence[MemoryLine]
+    memory_device: Real
+    memory_moment: Moment | Sequence[Moment]
+    device_memory: Sequence[Real]
+    alive: Sequence[Real]  # most micro-batches (or chunks) alive, by virtual stage
+    feasible: Mask = True
+    failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included
+    faults: Sequence[Fault] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every plugin answered; a report that is not complete says so."""
+        return not self.faults

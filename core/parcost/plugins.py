@@ -1,0 +1,226 @@
+"""Finding plugins, and asking them what they have.
+
+There is no global registry: :func:`load` returns a :class:`Plugins` that is passed
+along. Every answer is stamped here with the plugin and the distribution that it came
+from, and checked against the contract, so that what a report says of its sources is
+known and not claimed. Plugins are asked in order of name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import pluggy
+from attrs import field, frozen
+
+from parcost import hookspecs, terms
+from parcost.diagnostics import ParcostError, PluginError, SpecError
+from parcost.outcome import Fault
+from parcost.schema import BlockType, block_type
+
+GROUP = "parcost"
+
+# What each hook may answer with; None is anything with a name.
+_ANSWERS: Mapping[str, tuple[type, ...] | None] = {
+    "blocks": (type,),
+    "catalogues": (terms.Catalogue,),
+    "groups": (terms.Group,),
+    "pipelines": (terms.Pipeline,),
+    "checks": (terms.Check,),
+    "verdicts": (terms.Check,),
+    "terms": (terms.Work, terms.Edge, terms.Once),
+    "memory": (terms.Memory,),
+    "figures": (terms.Figure,),
+    "sections": (terms.Section,),
+}
+_NAMED = ("collectives", "schedules", "kernels", "exporters")
+_UNIQUE = ("groups", "terms", "memory", "figures")
+
+
+@frozen(eq=False)
+class Plugin:
+    """One plugin: its name, and the distribution and version that it came in."""
+
+    name: str
+    distribution: str = ""
+    version: str = ""
+    module: Any = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        came = " ".join(filter(None, (self.distribution, self.version)))
+        return f"`{self.name}`" + (f" of {came}" if came else "")
+
+
+@frozen(eq=False, slots=False)
+class Plugins:
+    """The plugins of one run."""
+
+    plugins: tuple[Plugin, ...]
+    broken: tuple[Fault, ...] = ()
+
+    @cached_property
+    def _hooks(self) -> dict[str, list[tuple[Plugin, Callable[..., Any], tuple[str, ...]]]]:
+        manager = pluggy.PluginManager(GROUP)
+        manager.add_hookspecs(hookspecs)
+        for plugin in self.plugins:
+            manager.register(plugin.module, name=plugin.name)
+        by_name = {plugin.name: plugin for plugin in self.plugins}
+        return {
+            name: [
+                (by_name[impl.plugin_name], impl.function, impl.argnames)
+                for impl in sorted(caller.get_hookimpls(), key=lambda i: i.plugin_name)
+            ]
+            for name, caller in vars(manager.hook).items()
+            if not name.startswith("_")
+        }
+
+    def ask(
+        self, hook: str, faults: list[Fault] | None = None, **arguments: Any
+    ) -> Iterator[tuple[Plugin, Any]]:
+        """Yield what each plugin contributes to *hook*, stamped with the plugin.
+
+        A plugin that raises, or answers with something else than the hook asks for,
+        or repeats a name, is noted in *faults*; without a list to note it in, it is
+        a :class:`PluginError`. Spec errors raised by a plugin pass through.
+        """
+        seen: dict[Any, Plugin] = {}
+        for plugin, function, argnames in self._hooks.get(hook, ()):
+            try:
+                answers = list(function(*(arguments[a] for a in argnames)) or ())
+            except SpecError:
+                raise
+            except Exception as error:  # noqa: BLE001  a plugin may fail in any way
+                _fault(faults, plugin, hook, f"raised {type(error).__name__}: {error}", error)
+                continue
+            for answer in answers:
+                complaint = _complaint(hook, answer, seen)
+                if complaint:
+                    _fault(faults, plugin, hook, complaint)
+                    continue
+                if hook in _UNIQUE:
+                    seen[_key(answer)] = plugin
+                yield plugin, answer
+
+    def named(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
+        """Return what plugins offer under a registry hook, by name.
+
+        Raises:
+            PluginError: Two plugins offer the same name.
+        """
+        return self._registries[hook]
+
+    @cached_property
+    def _registries(self) -> dict[str, dict[str, tuple[Plugin, Any]]]:
+        registries: dict[str, dict[str, tuple[Plugin, Any]]] = {}
+        for hook in (*_NAMED, "catalogues"):
+            registry: dict[str, tuple[Plugin, Any]] = {}
+            for plugin, offered in self.ask(hook):
+                if offered.name in registry:
+                    other = registry[offered.name][0]
+                    raise PluginError(
+                        f"`{offered.name}` is offered under `{hook}` by plugin {other} "
+                        f"and by plugin {plugin}"
+                    )
+                registry[offered.name] = (plugin, offered)
+            registries[hook] = registry
+        return registries
+
+    @cached_property
+    def blocks(self) -> Mapping[str, BlockType]:
+        """Every block of the language, by keyword.
+
+        Raises:
+            PluginError: Two plugins declare the same block.
+        """
+        owners: dict[str, Plugin] = {}
+        types: dict[str, BlockType] = {}
+        for plugin, schema in self.ask("blocks"):
+            declared = block_type(schema)
+            if declared.kind in owners:
+                raise PluginError(
+                    f"block `{declared.kind}` is declared by plugin {owners[declared.kind]} "
+                    f"and by plugin {plugin}"
+                )
+            owners[declared.kind], types[declared.kind] = plugin, declared
+        return types
+
+
+def load(
+    *extra: tuple[str, object], without: Iterable[str] = (), installed: bool = True
+) -> Plugins:
+    """Return the installed plugins, built-in ones included, and any *extra*.
+
+    *extra* are pairs of name and plugin object or module; *without* are names to leave
+    out. A plugin that cannot be imported is kept in ``Plugins.broken``.
+
+    Raises:
+        PluginError: Nothing installed has a name in *without*, or two share a name.
+    """
+    points = sorted(entry_points(group=GROUP), key=lambda p: p.name) if installed else []
+    names = [point.name for point in points] + [name for name, _ in extra]
+    skipped = set(without)
+    if unknown := skipped - set(names):
+        from parcost.diagnostics import did_you_mean
+
+        name = min(unknown)
+        hint = did_you_mean(name, names)
+        raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
+    found: dict[str, Plugin] = {}
+    broken: list[Fault] = []
+    for point in points:
+        if point.name not in skipped:
+            _load_one(point, found, broken)
+    for name, module in extra:
+        if name not in skipped:
+            _register(Plugin(name, module=module), found)
+    return Plugins(tuple(found[name] for name in sorted(found)), tuple(broken))
+
+
+def _load_one(point: EntryPoint, found: dict[str, Plugin], broken: list[Fault]) -> None:
+    distribution = point.dist.name if point.dist else ""
+    version = point.dist.version if point.dist else ""
+    plugin = Plugin(point.name, distribution, version)
+    try:
+        module = point.load()
+    except Exception as error:  # noqa: BLE001  importing runs foreign code
+        message = f"cannot be imported: {type(error).__name__}: {error}"
+        broken.append(Fault(plugin=plugin, hook="import", message=message))
+        return
+    _register(Plugin(point.name, distribution, version, module), found)
+
+
+def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
+    if plugin.name in found:
+        raise PluginError(f"plugin {found[plugin.name]} and plugin {plugin} share a name")
+    found[plugin.name] = plugin
+
+
+def _fault(
+    faults: list[Fault] | None,
+    plugin: Plugin,
+    hook: str,
+    message: str,
+    cause: Exception | None = None,
+) -> None:
+    if faults is None or isinstance(cause, ParcostError):
+        raise PluginError(f"plugin {plugin} failed in `{hook}`: {message}") from cause
+    faults.append(Fault(plugin=plugin, hook=hook, message=message))
+
+
+def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
+    types = _ANSWERS.get(hook)
+    if types is not None and not isinstance(answer, types):
+        wanted = " or ".join(t.__name__ for t in types)
+        return f"returned {type(answer).__name__} where {wanted} is asked for"
+    if hook in _NAMED and not isinstance(getattr(answer, "name", None), str):
+        return f"returned {type(answer).__name__} without a name"
+    if hook in _UNIQUE and (other := seen.get(_key(answer))):
+        return f"repeats the name `{answer.name}`, which plugin {other} contributed"
+    return ""
+
+
+def _key(answer: Any) -> tuple[str, str]:
+    return answer.name, getattr(answer, "pass_", "")

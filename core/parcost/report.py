@@ -1,0 +1,117 @@
+"""A report: everything that is known about a scenario once it is evaluated.
+
+A scenario without sweeps has one result. A sweep over plain quantities is one result
+whose numbers are arrays; a sweep over something structural (a schedule, the number of
+stages, a device) has one result for each of its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from parcost.diagnostics import Diagnostic
+    from parcost.numeric import Mask, Real
+    from parcost.outcome import Fault, Outcome
+    from parcost.plugins import Plugin
+    from parcost.study import Study
+    from parcost.terms import Figure, Section
+
+
+@frozen(kw_only=True, eq=False)
+class Expectation:
+    """One claim of an ``expect`` block, and whether it holds."""
+
+    text: str  # as written: "mfu = 41 % +- 3 %"
+    figure: Figure
+    holds: Mask
+    diagnostic: Diagnostic  # what to say where it does not
+
+
+@frozen(kw_only=True, eq=False, slots=False)
+class Result:
+    """One evaluation: a study and what it costs.
+
+    *at* holds the structural sweep values of this result, by axis name. *outcome* is
+    None, and *diagnostics* say why, where the study cannot run at all. Remaining axes
+    are array axes: ``study.axes``, in order.
+    """
+
+    study: Study
+    outcome: Outcome | None
+    figures: Sequence[tuple[Plugin, Figure]] = ()
+    expectations: Sequence[Expectation] = ()
+    diagnostics: Sequence[Diagnostic] = ()
+    at: Mapping[str, Any] = {}
+
+    @property
+    def swept(self) -> bool:
+        """Whether the numbers are arrays over ``study.axes``."""
+        return bool(self.study.axes)
+
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """The plugins that failed, broken ones included."""
+        return (*self.study.plugins.broken, *self.study.faults)
+
+    def figure(self, name: str) -> Real:
+        """Return the value of the figure called *name*."""
+        return next(f.value for _, f in self.figures if f.name == name)
+
+    @cached_property
+    def sections(self) -> Sequence[tuple[Plugin, Section]]:
+        """Advice, sensitivities and the like; made when first read."""
+        if self.outcome is None or self.swept:
+            return ()
+        asked = self.study.plugins.ask(
+            "sections", self.study.faults, study=self.study, outcome=self.outcome
+        )
+        return tuple(asked)
+
+
+@frozen(kw_only=True, eq=False)
+class Report:
+    """The results of one scenario. *path* is the file as the user named it."""
+
+    name: str
+    path: str
+    axes: Sequence[tuple[str, Sequence[Any]]]
+    results: Sequence[Result]
+
+    @property
+    def result(self) -> Result:
+        """The only result of a scenario without structural sweeps."""
+        (only,) = self.results
+        return only
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        """Every diagnostic of every result."""
+        return [d for result in self.results for d in result.diagnostics]
+
+    @property
+    def exit_code(self) -> int:
+        """0 good; 1 a rule or an expectation failed or nothing fits; 3 a plugin failed."""
+        if any(result.faults for result in self.results):
+            return 3
+        return int(any(not _good(result) for result in self.results))
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return one mapping per point: axis values, figures, ``feasible``, ``reason``.
+
+        Figures of a point that cannot run are None.
+        """
+        from parcost.points import rows
+
+        return rows(self)
+
+
+def _good(result: Result) -> bool:
+    """Whether a single point is feasible and as expected; a sweep needs one that is."""
+    from parcost.points import good
+
+    return good(result)

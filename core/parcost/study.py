@@ -1,0 +1,178 @@
+"""A study: one scenario's blocks as typed objects, and what plugins make of them.
+
+Plugins read blocks by class, ``study[Layout].tp``, and use the contributions of other
+plugins through the study, never by importing them: ``study.collective(...)`` picks
+among the algorithms that plugins offer, ``study.operators`` are the operators that
+model plugins describe. Everything is frozen; answers are computed once per evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import field, frozen
+
+from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
+from parcost.numeric import Real, minimum
+from parcost.schema import block_type
+from parcost.terms import Formula, Group, Pipeline
+
+if TYPE_CHECKING:
+    from parcost.document import Origin
+    from parcost.outcome import Fault
+    from parcost.plugins import Plugin, Plugins
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True, eq=False)
+class Call:
+    """A collective, priced: its time, the algorithm (or algorithms) and the formula."""
+
+    seconds: Real
+    algorithm: str
+    formula: Formula
+
+
+@frozen(eq=False)
+class Study:
+    """One scenario. ``study[Layout]`` is its only block of that class.
+
+    *axes* are the swept attributes: names and values, in the order of array axes.
+    """
+
+    name: str
+    blocks: Mapping[type, tuple[Any, ...]]
+    plugins: Plugins
+    axes: Sequence[tuple[str, Sequence[Any]]] = ()
+    origins: Mapping[tuple[int, str], Origin] = field(factory=dict, repr=False)
+    faults: list[Fault] = field(factory=list, repr=False)
+    _answers: dict[str, Any] = field(factory=dict, repr=False)
+
+    def __getitem__(self, schema: type[T]) -> T:
+        """Return the only block of this class.
+
+        Raises:
+            SpecError: The study has none, or several.
+        """
+        found = self.blocks.get(schema, ())
+        if len(found) != 1:
+            kind = block_type(schema).kind
+            labels = ", ".join(f"`{b.label}`" for b in found)
+            message = (
+                f"the study has {len(found)} blocks `{kind}` ({labels}), and one is needed"
+                if found
+                else f"the study has no block `{kind}`, and one is needed"
+            )
+            raise SpecError([Diagnostic("missing-block", message, place=self.name)])
+        only: T = found[0]
+        return only
+
+    def get(self, schema: type[T]) -> T | None:
+        """Return the only block of this class, or None without one."""
+        return self[schema] if self.blocks.get(schema) else None
+
+    def all(self, schema: type[T]) -> Sequence[T]:
+        """Return every block of this class."""
+        return self.blocks.get(schema, ())
+
+    # --- what plugins contribute, asked once --------------------------------------
+
+    def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
+        """Return every plugin's answer to *hook* about this study, stamped."""
+        if hook not in self._answers:
+            self._answers[hook] = tuple(self.plugins.ask(hook, self.faults, study=self))
+        answers: tuple[tuple[Plugin, Any], ...] = self._answers[hook]
+        return answers
+
+    @property
+    def operators(self) -> Sequence[Any]:
+        """The operators of one rank that plugins describe."""
+        return [operator for _, operator in self.contributions("operators")]
+
+    @property
+    def parameters(self) -> Sequence[Any]:
+        """The parameters of one rank that plugins describe."""
+        return [held for _, held in self.contributions("parameters")]
+
+    @property
+    def flops(self) -> Sequence[Any]:
+        """The model FLOPs per token that plugins describe."""
+        return [counted for _, counted in self.contributions("flops")]
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """How the step is cut into stages and micro-batches."""
+        found = [p for _, p in self.contributions("pipelines")]
+        if len(found) != 1:
+            plugins = ", ".join(str(p) for p, _ in self.contributions("pipelines")) or "none"
+            message = f"one plugin must say how the step is cut, not {len(found)} ({plugins})"
+            raise SpecError([Diagnostic("no-pipeline", message, place=self.name)])
+        only: Pipeline = found[0]
+        return only
+
+    def group(self, name: str) -> Group:
+        """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""
+        for _, group in self.contributions("groups"):
+            if group.name == name:
+                found: Group = group
+                return found
+        known = [group.name for _, group in self.contributions("groups")]
+        message = f"no plugin places the group `{name}`"
+        hint = did_you_mean(name, known)
+        raise SpecError([Diagnostic("no-group", message, help=hint, place=self.name)])
+
+    def collective(
+        self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
+    ) -> Call:
+        """Return the time of *operation* over *n* bytes (as ``Collective`` counts them).
+
+        ``auto`` is the elementwise minimum over every algorithm that offers the
+        operation; a name is that algorithm, infinite where it cannot run.
+        """
+        placed = group if isinstance(group, Group) else self.group(group)
+        offered = [
+            algorithm_
+            for name, (_, algorithm_) in self.plugins.named("collectives").items()
+            if operation in algorithm_.operations and algorithm in ("auto", name)
+        ]
+        if not offered:
+            message = (
+                f"no plugin offers `{operation}`"
+                if algorithm == "auto"
+                else f"the algorithm `{algorithm}` does not do `{operation}`"
+            )
+            raise SpecError([Diagnostic("no-collective", message, place=self.name)])
+        times = [a.seconds(operation, n, placed) for a in offered]
+        best = times[0]
+        for time in times[1:]:
+            best = minimum(best, time)
+        chosen = _names_of_the_fastest([a.name for a in offered], times, best)
+        used = next(a for a in offered if a.name == chosen[0])
+        inputs: dict[str, tuple[Any, str]] = {"n": (n, "B"), "P": (placed.ranks, "")}
+        for link, members in zip(placed.links, placed.shape, strict=True):
+            inputs[f"ranks[{link.name}]"] = (members, "")
+            inputs[f"alpha[{link.name}]"] = (link.latency, "s")
+            inputs[f"B[{link.name}]"] = (link.bandwidth, "B/s")
+        text = f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}"
+        formula = Formula(text=text, inputs=inputs, source=used.source)
+        return Call(seconds=best, algorithm=" or ".join(chosen), formula=formula)
+
+    def origin(self, block: object, attribute: str) -> Origin | None:
+        """Return where the value of *attribute* of *block* came from."""
+        return self.origins.get((id(block), attribute))
+
+
+def _names_of_the_fastest(
+    names: Sequence[str], times: Sequence[Real], best: Real
+) -> list[str]:
+    """Return the algorithms that are fastest somewhere; each point counts once."""
+    chosen: list[str] = []
+    undecided: Any = True
+    for name, time in zip(names, times, strict=True):
+        wins = (time == best) & undecided
+        if wins is True or (not isinstance(wins, bool) and wins.any()):
+            chosen.append(name)
+        undecided = undecided & ~wins if not isinstance(wins, bool) else undecided and not wins
+    return chosen or list(names[:1])

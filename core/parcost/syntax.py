@@ -1,0 +1,171 @@
+"""The syntax tree: what was written, and where. Spans never take part in equality."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from parcost.text import Span
+
+
+@frozen
+class Name:
+    """An identifier."""
+
+    text: str
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Number:
+    """A literal such as ``96``, ``400 Gbps`` or ``16 Mi``; *unit* is "" for a bare number.
+
+    *text* is the digits as written (``1_000``, ``3.35``, ``1e12``), without the unit.
+    """
+
+    text: str
+    unit: str
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Text:
+    """A quoted string, without its quotes."""
+
+    value: str
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Path:
+    """A dotted name such as ``cluster.devices``; one part is a plain word."""
+
+    parts: tuple[Name, ...]
+    span: Span = field(eq=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The path as written, without blanks."""
+        return ".".join(part.text for part in self.parts)
+
+
+@frozen
+class List:
+    """``[a, b, c]``: a sweep, or a list where the attribute wants one."""
+
+    items: tuple[Expr, ...]
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Chain:
+    """Operands joined by operators of one precedence, left to right.
+
+    ``a - b + c`` is ``Chain((a, b, c), ("-", "+"))``; one node however long the
+    chain, so that a long sum is not a deep tree. Precedences, tightest first:
+    ``* /``, ``+ -``, comparisons (``< <= > >= == !=``, exactly one operator),
+    ``&&``, ``||``.
+    """
+
+    operands: tuple[Expr, ...]
+    operators: tuple[str, ...]
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Unary:
+    """``-a`` or ``!a``."""
+
+    operator: str
+    operand: Expr
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Conditional:
+    """``condition ? then : otherwise``."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Call:
+    """``function(arguments)``."""
+
+    function: Name
+    arguments: tuple[Expr, ...]
+    span: Span = field(eq=False, repr=False)
+
+
+Expr = Number | Text | Path | List | Chain | Unary | Conditional | Call
+Word = Path | Text
+
+
+@frozen
+class Provenance:
+    """``@measured("nccl-tests, 2024-06")``: where a value comes from."""
+
+    kind: Name
+    source: Text | None
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Attribute:
+    """``name = value qualifier* @provenance*``.
+
+    *name* is a path, so that an override may say ``level.bandwidth``; it has one
+    part in a block. *words* are the words before the name: ``let x = 3`` has
+    words ``(let,)`` and name ``x``.
+    """
+
+    words: tuple[Name, ...]
+    name: Path
+    value: Expr
+    qualifiers: tuple[Name, ...]
+    provenance: tuple[Provenance, ...]
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Claim:
+    """``name REL expression [+- expression]``, as an ``expect`` block holds.
+
+    ``=`` with a tolerance is a claim too; ``=`` without one is an Attribute.
+    *relation* is one of ``= == != < <= > >=``.
+    """
+
+    name: Path
+    relation: str
+    value: Expr
+    tolerance: Expr | None
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Statement:
+    """A line of words and strings: ``use catalog.devices.h100_sxm as h100``."""
+
+    words: tuple[Word, ...]
+    span: Span = field(eq=False, repr=False)
+
+
+@frozen
+class Block:
+    """``kind word* @provenance* { ... }``.
+
+    *words* are the label and whatever follows it: ``model big extends small { ... }``
+    has kind ``model`` and words ``(big, extends, small)``. A file is a block whose
+    kind is empty.
+    """
+
+    kind: Name
+    words: tuple[Word, ...]
+    provenance: tuple[Provenance, ...]
+    items: tuple[Item, ...]
+    span: Span = field(eq=False, repr=False)
+
+
+Item = Attribute | Claim | Statement | Block

@@ -1,0 +1,58 @@
+"""Source text, and the spans inside it that everything else points at."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from itertools import accumulate
+
+from attrs import field, frozen
+
+
+@frozen(slots=False, eq=False)
+class Source:
+    """A named text. *name* is the path as the user gave it.
+
+    Lines end at ``\\n`` only, so that line numbers agree with every editor.
+    """
+
+    name: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        lengths = (len(line) + 1 for line in self.text.split("\n"))
+        return list(accumulate(lengths, initial=0))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Return the 1-based line and column of *offset*.
+
+        >>> Source("x.par", "a = 1\\nb = 2\\n").position(6)
+        (2, 1)
+        """
+        line = bisect_right(self._starts, offset, hi=len(self._starts) - 1)
+        return line, offset - self._starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """Return line *number* (1-based), without its newline."""
+        if not 1 <= number < len(self._starts):
+            return ""
+        return self.text[self._starts[number - 1] : self._starts[number] - 1].rstrip("\r")
+
+
+@frozen(eq=False)
+class Span:
+    """A half-open range of character offsets in one source, ``[start, end)``."""
+
+    source: Source = field(repr=False)
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The characters that the span covers."""
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        """Return the smallest span of the same source that covers both."""
+        return Span(self.source, min(self.start, other.start), max(self.end, other.end))

@@ -1,0 +1,74 @@
+"""The words that several plugins share: blocks and records, without formulas.
+
+Anyone may import from here; a third-party plugin writes
+``from parcost_plugins.vocabulary import Layout, Training``.
+"""
+
+from parcost import hookimpl
+from parcost_plugins.vocabulary.custom import CustomTerm
+from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
+from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
+from parcost_plugins.vocabulary.model import Model
+from parcost_plugins.vocabulary.operators import (
+    FusedAttention,
+    Gemm,
+    ModelFlops,
+    Parameters,
+    Stream,
+)
+from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virtual_stages
+from parcost_plugins.vocabulary.training import (
+    CollectiveChoice,
+    KernelChoice,
+    MemoryBudget,
+    Overlap,
+    Precision,
+    Training,
+)
+
+__all__ = [
+    "Cluster",
+    "CollectiveChoice",
+    "CustomTerm",
+    "Device",
+    "Fabric",
+    "FusedAttention",
+    "Gemm",
+    "KernelChoice",
+    "Layout",
+    "Level",
+    "MemoryBudget",
+    "Model",
+    "ModelFlops",
+    "Overlap",
+    "Parameters",
+    "Precision",
+    "ScheduleChoice",
+    "Stream",
+    "Training",
+    "layers",
+    "on_first",
+    "on_last",
+    "virtual_stages",
+]
+
+
+@hookimpl
+def blocks() -> list[type]:
+    """Offer the shared blocks."""
+    return [
+        Cluster,
+        CollectiveChoice,
+        CustomTerm,
+        Device,
+        Fabric,
+        KernelChoice,
+        Layout,
+        Level,
+        MemoryBudget,
+        Model,
+        Overlap,
+        Precision,
+        ScheduleChoice,
+        Training,
+    ]

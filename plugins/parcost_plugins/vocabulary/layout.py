@@ -1,0 +1,50 @@
+"""How the model is laid out over the devices."""
+
+from __future__ import annotations
+
+from parcost import ONE, Real, block, integer, integers, quantity, switch, text, word
+
+
+@block("layout", label="none")
+class Layout:
+    """The parallel layout. Degrees multiply up to the devices of the cluster."""
+
+    tp: Real = integer(default=1, doc="tensor parallel degree (t)")
+    pp: int = integer(default=1, structural=True, doc="pipeline parallel degree (p)")
+    dp: Real = quantity(
+        ONE,
+        positive=True,
+        default="cluster.devices / (tp * pp)",
+        doc="data parallel degree (d)",
+    )
+    sequence_parallel: bool = switch(
+        default=False, doc="norms and dropout are sharded over the tensor-parallel group"
+    )
+    zero: int = integer(
+        default=0,
+        minimum=0,
+        maximum=3,
+        structural=True,
+        doc="ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 parameters too",
+    )
+    order: str = text(
+        default="tp-dp-pp", doc="which degree varies fastest over neighbouring devices"
+    )
+    vocabulary_multiple: Real = integer(
+        default=1, doc="the vocabulary is padded to a multiple of this times tp"
+    )
+
+
+@block("schedule", label="none")
+class ScheduleChoice:
+    """The pipeline schedule and how layers are dealt to stages."""
+
+    kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
+    chunks: int = integer(default=1, structural=True, doc="model chunks per device (v)")
+    stages: tuple[int, ...] = integers(
+        default=(), doc="layers of each virtual stage; dealt evenly where it is left out"
+    )
+    count_embedding: bool = switch(
+        default=False, doc="deal layers as if the embedding were one more"
+    )
+    count_head: bool = switch(default=False, doc="deal layers as if the head were one more")
