@@ -14,6 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from parcost.api import Session as Session
+    from parcost.api import evaluate as evaluate
+    from parcost.api import load as load
+    from parcost.api import load_text as load_text
     from parcost.diagnostics import (
         Diagnostic as Diagnostic,
     )
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
     from parcost.outcome import Outcome as Outcome
+    from parcost.report import Report as Report
+    from parcost.report import Result as Result
+    from parcost.scenario import Scenario as Scenario
     from parcost.schema import Curve as Curve
     from parcost.schema import Rate as Rate
     from parcost.schema import block as block
@@ -147,7 +154,9 @@ _HOMES = {
         "SECONDS",
         "WATTS",
     ),
-    "api": ("evaluate", "load"),
+    "api": ("Session", "evaluate", "load", "load_text"),
+    "report": ("Report", "Result"),
+    "scenario": ("Scenario",),
 }
 _HOME = {name: f"parcost.{module}" for module, names in _HOMES.items() for name in names}
 

@@ -1,8 +1,146 @@
 """From a file to its reports, in one call.
 
-    scenarios = parcost.load("specs/runs/llama3_405b.par")
+    scenarios = parcost.load("specs/runs/llama3_70b_64_h100.par")
     report = scenarios[0].evaluate()
     report.result.figure("mfu"), report.result.outcome.ledger
 
     sweep = scenarios[0].replace({"training.micro_batch": [1, 2, 4]}).evaluate()
+    sweep.rows()
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from parcost.diagnostics import Diagnostic, Severity, SpecError, problem
+from parcost.document import Loader, Module, label_of
+from parcost.plugins import Plugins
+from parcost.plugins import load as load_plugins
+from parcost.report import Report
+from parcost.scenario import Scenario
+
+
+@frozen(eq=False, slots=False)
+class Session:
+    """Plugins and the files read with them; files are read again only when they change.
+
+    One session serves a whole batch: what its specs import is parsed once.
+    """
+
+    plugins: Plugins = field(factory=load_plugins)
+    loader: Loader = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        catalogues = {n: c for n, (_, c) in self.plugins.named("catalogues").items()}
+        object.__setattr__(self, "loader", Loader(catalogues))
+
+    def load(
+        self, path: str | Path, overrides: Mapping[str, Any] | None = None
+    ) -> tuple[Scenario, ...]:
+        """Return the studies of the file at *path*; the whole file where it names none.
+
+        Raises:
+            SpecError: The file cannot be read, or holds errors that no study escapes.
+        """
+        return self._scenarios(self.loader.file(Path(path), str(path)), overrides or {})
+
+    def load_text(
+        self,
+        text: str,
+        name: str = "<text>",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[Scenario, ...]:
+        """Return the studies that *text* spells."""
+        return self._scenarios(self.loader.text(text, name), overrides or {})
+
+    def _scenarios(self, module: Module, overrides: Mapping[str, Any]) -> tuple[Scenario, ...]:
+        path = module.source.name
+        stem = Path(path).stem
+        errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]
+        if not module.studies:
+            if errors and not module.blocks:
+                raise SpecError(errors)
+            _check_requirements(module, self.plugins)
+            return (Scenario(stem, path, module, None, self.plugins, self.loader, overrides),)
+        first: dict[str, Any] = {}
+        problems: list[Diagnostic] = []
+        for study in module.studies:
+            label = label_of(study)
+            if not label:
+                message, hint = "`study` needs a label", "write `study NAME { ... }`"
+                problems.append(problem("missing-label", message, study.kind.span, help=hint))
+            elif label in first:
+                also = [(first[label].kind.span, "first here")]
+                message = f"`study {label}` is given twice"
+                problems.append(problem("duplicate", message, study.kind.span, also=also))
+            first.setdefault(label, study)
+        if problems:
+            raise SpecError([*errors, *problems])
+        _check_requirements(module, self.plugins)
+        return tuple(
+            Scenario(label, path, module, study, self.plugins, self.loader, overrides)
+            for label, study in first.items()
+        )
+
+
+def load(
+    path: str | Path,
+    *,
+    plugins: Plugins | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[Scenario, ...]:
+    """Return the studies of the file at *path*; see :meth:`Session.load`."""
+    return _session(plugins).load(path, overrides)
+
+
+def load_text(
+    text: str,
+    name: str = "<text>",
+    *,
+    plugins: Plugins | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[Scenario, ...]:
+    """Return the studies that *text* spells; relative imports start at *name*."""
+    return _session(plugins).load_text(text, name, overrides)
+
+
+def evaluate(path: str | Path, *, plugins: Plugins | None = None) -> Sequence[Report]:
+    """Return what every study of the file at *path* costs.
+
+    Raises:
+        SpecError: A study cannot be bound; carries the diagnostics of all that cannot.
+    """
+    reports: list[Report] = []
+    problems: list[Diagnostic] = []
+    for scenario in load(path, plugins=plugins):
+        try:
+            reports.append(scenario.evaluate())
+        except SpecError as error:
+            problems += error.diagnostics
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+    return reports
+
+
+_sessions: dict[int, Session] = {}
+
+
+def _session(plugins: Plugins | None) -> Session:
+    key = id(plugins) if plugins is not None else 0
+    if key not in _sessions:
+        _sessions[key] = Session(plugins) if plugins is not None else Session()
+    return _sessions[key]
+
+
+def _check_requirements(module: Module, plugins: Plugins) -> None:
+    if not module.requires:
+        return
+    from parcost.requirements import check
+
+    problems = [d for statement in module.requires for d in check(statement, plugins)]
+    if problems:
+        raise SpecError(problems)

@@ -32,13 +32,22 @@ class Expectation:
     diagnostic: Diagnostic  # what to say where it does not
 
 
+@frozen(kw_only=True, eq=False)
+class Infeasible:
+    """A point of a sweep that breaks rules, and what each of them says."""
+
+    at: Mapping[str, Any]
+    reasons: Sequence[str]
+
+
 @frozen(kw_only=True, eq=False, slots=False)
 class Result:
     """One evaluation: a study and what it costs.
 
     *at* holds the structural sweep values of this result, by axis name. *outcome* is
-    None, and *diagnostics* say why, where the study cannot run at all. Remaining axes
-    are array axes: ``study.axes``, in order.
+    None, and *diagnostics* say why, where the study cannot run at all. Numbers are
+    arrays over the points that may run where ``study.axes`` is not empty; that gives
+    the swept values of each point. *infeasible* are the points that may not.
     """
 
     study: Study
@@ -47,6 +56,7 @@ class Result:
     expectations: Sequence[Expectation] = ()
     diagnostics: Sequence[Diagnostic] = ()
     at: Mapping[str, Any] = {}
+    infeasible: Sequence[Infeasible] = ()
 
     @property
     def swept(self) -> bool:

@@ -8,10 +8,10 @@ model plugins describe. Everything is frozen; answers are computed once per eval
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.numeric import Real, minimum
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from parcost.document import Origin
     from parcost.outcome import Fault
     from parcost.plugins import Plugin, Plugins
+    from parcost.text import Span
 
 T = TypeVar("T")
 
@@ -47,7 +48,9 @@ class Study:
     plugins: Plugins
     axes: Sequence[tuple[str, Sequence[Any]]] = ()
     origins: Mapping[tuple[int, str], Origin] = field(factory=dict, repr=False)
+    path: str = ""
     faults: list[Fault] = field(factory=list, repr=False)
+    _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _answers: dict[str, Any] = field(factory=dict, repr=False)
 
     def __getitem__(self, schema: type[T]) -> T:
@@ -158,6 +161,40 @@ class Study:
         text = f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}"
         formula = Formula(text=text, inputs=inputs, source=used.source)
         return Call(seconds=best, algorithm=" or ".join(chosen), formula=formula)
+
+    def replace(self, values: Mapping[str, Any]) -> Study:
+        """Return the study with other values: ``study.replace({"layout.tp": 8})``.
+
+        Names are paths of attributes; values are numbers in base units, words, or
+        expressions of the language. Everything that depends on them follows.
+
+        Raises:
+            SpecError: There is no such attribute, or the value does not fit it.
+        """
+        if self._replace is None:
+            message = "the study was built by hand, and has no text to change"
+            raise SpecError([Diagnostic("no-text", message, place=self.name)])
+        return self._replace(values)
+
+    def fresh(self) -> Study:
+        """Return the same study with nothing asked yet, for evaluating it again."""
+        return evolve(self, faults=[], answers={})
+
+    def where(self, subject: str) -> Span | None:
+        """Return where the attribute at a path such as ``layout.tp`` was written.
+
+        That is the header of its block where the attribute was left out, and None where
+        the block was too.
+        """
+        kind, _, attribute = subject.rpartition(".")
+        for blocks in self.blocks.values():
+            for block in blocks:
+                if kind in (block.label, block_type(type(block)).kind):
+                    for name in (attribute, ""):
+                        origin = self.origins.get((id(block), name))
+                        if origin is not None and origin.span is not None:
+                            return origin.span
+        return None
 
     def origin(self, block: object, attribute: str) -> Origin | None:
         """Return where the value of *attribute* of *block* came from."""

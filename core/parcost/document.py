@@ -1,0 +1,400 @@
+"""A file, understood as far as that goes without plugins: imports, lets, blocks, studies.
+
+A module is one file. Importing is by name from a catalogue, ``use catalog.devices.x``,
+or by path, ``use "site.par" as site``. Without ``as``, the blocks of an imported file
+take part in the importing study, which may override them; with ``as`` they are reached
+through the name. Catalogue imports bring the one block that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import Factory, define, frozen
+
+from parcost import files
+from parcost import syntax as s
+from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.parse import parse
+from parcost.terms import Catalogue
+from parcost.text import Source, Span
+
+STATEMENTS = ("use", "requires")
+MOST_IMPORTS = 200
+
+
+@frozen(eq=False)
+class Origin:
+    """Where a value comes from.
+
+    *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
+    outside. *kind* and *source* are the provenance (``measured``, ``vendor``,
+    ``published``, ``assumed``, or "") as written. *expression* is the default's text.
+    """
+
+    how: str
+    span: Span | None = None
+    kind: str = ""
+    source: str = ""
+    expression: str = ""
+
+
+@define(eq=False)
+class Module:
+    """One file: its own items, and what it imports."""
+
+    source: Source
+    path: Path | None  # None for a file of a catalogue
+    catalogue: str = ""
+    lets: dict[str, s.Attribute] = Factory(dict)
+    blocks: list[s.Block] = Factory(list)
+    studies: list[s.Block] = Factory(list)
+    expects: list[s.Block] = Factory(list)
+    requires: list[s.Statement] = Factory(list)
+    merged: list[Module] = Factory(list)  # imported without a name
+    aliases: dict[str, Module] = Factory(dict)  # imported with one
+    picked: list[tuple[Module, s.Block, str]] = Factory(list)  # catalogue blocks, name here
+    diagnostics: list[Diagnostic] = Factory(list)
+
+
+@define(eq=False)
+class Loader:
+    """Reads modules, each once. *catalogues* by name."""
+
+    catalogues: Mapping[str, Catalogue]
+    _modules: dict[str, Module] = Factory(dict)
+    _stamps: dict[str, tuple[int, int]] = Factory(dict)
+    _open: list[str] = Factory(list)
+
+    def file(self, path: Path, name: str, root: Path | None = None) -> Module:
+        """Return the module in the file at *path*, read again only when it changed.
+
+        Raises:
+            SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
+        """
+        key = str(path.resolve())
+        stamp = _stamp(path)
+        if key in self._modules and self._stamps.get(key) == stamp and self._fresh(key):
+            return self._modules[key]
+        source = files.read(path, name)
+        module = self._module(source, path, key, root or files.project_root(path))
+        self._stamps[key] = stamp
+        return module
+
+    def text(self, text: str, name: str) -> Module:
+        """Return the module that *text* spells; relative imports start here."""
+        source = Source(name, text)
+        here = Path.cwd() / name
+        return self._module(source, here, f"text:{name}", files.project_root(here), keep=False)
+
+    def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
+        """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""
+        name = "/".join((catalogue.name, *steps)) + ".par"
+        key = f"catalogue:{name}"
+        if key not in self._modules:
+            resource = catalogue.root
+            for step in steps[:-1]:
+                resource = resource / step
+            source = files.read_resource(resource / f"{steps[-1]}.par", name)
+            self._module(source, None, key, None, catalogue=catalogue.name)
+        return self._modules[key]
+
+    def preludes(self) -> Iterable[Module]:
+        """Return the modules that every study starts from."""
+        for name in sorted(self.catalogues):
+            catalogue = self.catalogues[name]
+            if catalogue.prelude:
+                steps = tuple(catalogue.prelude.removesuffix(".par").split("/"))
+                yield self.catalogue_file(catalogue, steps)
+
+    def _fresh(self, key: str) -> bool:
+        """Whether no file that the module imports has changed since."""
+        module = self._modules[key]
+        for other in (*module.merged, *module.aliases.values()):
+            if other.path is not None:
+                inner = str(other.path.resolve())
+                if self._stamps.get(inner) != _stamp(other.path) or not self._fresh(inner):
+                    return False
+        return True
+
+    def _module(
+        self,
+        source: Source,
+        path: Path | None,
+        key: str,
+        root: Path | None,
+        *,
+        catalogue: str = "",
+        keep: bool = True,
+    ) -> Module:
+        tree, found = parse(source)
+        module = Module(source, path, catalogue)
+        module.diagnostics += found
+        if keep:
+            self._modules[key] = module
+        self._open.append(key)
+        try:
+            for item in tree.items:
+                self._item(item, module, root)
+        finally:
+            self._open.pop()
+        if not tree.items and not found:
+            module.diagnostics.append(
+                Diagnostic(
+                    "empty-file",
+                    f"`{source.name}` says nothing",
+                    place=source.name,
+                    help="a study needs at least `cluster`, `model` and `training`",
+                )
+            )
+        return module
+
+    def _item(self, item: s.Item, module: Module, root: Path | None) -> None:
+        match item:
+            case s.Block(kind=kind) if kind.text == "study":
+                module.studies.append(item)
+            case s.Block(kind=kind) if kind.text == "expect":
+                module.expects.append(item)
+            case s.Block():
+                module.blocks.append(item)
+            case s.Attribute():
+                self._let(item, module)
+            case s.Claim():
+                module.diagnostics.append(
+                    problem(
+                        "misplaced-claim",
+                        "a claim stands outside of `expect`",
+                        item.span,
+                        help=f"write `expect {{ {item.span.text} }}`",
+                    )
+                )
+            case s.Statement():
+                self._statement(item, module, root)
+
+    def _let(self, item: s.Attribute, module: Module) -> None:
+        add_let(item, module.lets, module.diagnostics)
+
+    def _statement(self, item: s.Statement, module: Module, root: Path | None) -> None:
+        first = item.words[0]
+        word = first.text if isinstance(first, s.Path) else ""
+        if word == "use":
+            try:
+                self._use(item, module, root)
+            except SpecError as error:
+                module.diagnostics += error.diagnostics
+        elif word == "requires":
+            module.requires.append(item)
+        else:
+            module.diagnostics.append(unknown_statement(item))
+
+    def _use(self, item: s.Statement, module: Module, root: Path | None) -> None:
+        target, alias = _use_words(item)
+        if isinstance(target, s.Text):
+            imported = self._imported_file(target, module, root)
+            if alias is None:
+                module.merged.append(imported)
+                return
+        else:
+            imported = self._imported_block(target, alias, module)
+            return
+        if alias.text in module.aliases:
+            raise SpecError(
+                [problem("duplicate", f"the name `{alias.text}` is given twice", alias.span)]
+            )
+        module.aliases[alias.text] = imported
+
+    def _imported_file(self, target: s.Text, module: Module, root: Path | None) -> Module:
+        if module.path is None or root is None:
+            message = "a file of a catalogue imports by name, not by path"
+            raise SpecError([problem("import-escapes", message, target.span)])
+        path = (module.path.parent / target.value).resolve()
+        if not path.is_relative_to(root.resolve()):
+            raise SpecError(
+                [
+                    problem(
+                        "import-escapes",
+                        f"`{target.value}` lies outside of the project",
+                        target.span,
+                        "this climbs out",
+                        help="import from the project's own folder, or from a catalogue by name",
+                    )
+                ]
+            )
+        key = str(path)
+        if key in self._open:
+            chain = self._open[self._open.index(key) :]
+            names = " -> ".join(Path(k).name for k in [*chain, key])
+            raise SpecError(
+                [problem("circular-import", f"a file imports itself: {names}", target.span)]
+            )
+        if len(self._open) > MOST_IMPORTS:
+            raise SpecError([problem("circular-import", "imports nest too deeply", target.span)])
+        name = files.relative_name(path, module.source.name)
+        try:
+            return self.file(path, name, root)
+        except SpecError as error:
+            raise SpecError(
+                [
+                    problem(d.id, d.message, target.span, "imported here", help=d.help)
+                    for d in error.diagnostics
+                ]
+            ) from None
+
+    def _imported_block(self, target: s.Path, alias: s.Name | None, module: Module) -> Module:
+        catalogue_name, *steps = [part.text for part in target.parts]
+        catalogue = self.catalogues.get(catalogue_name)
+        if catalogue is None:
+            raise SpecError(
+                [
+                    problem(
+                        "unknown-import",
+                        f"there is no catalogue `{catalogue_name}`",
+                        target.parts[0].span,
+                        help=did_you_mean(catalogue_name, self.catalogues)
+                        or "a file is imported by a path in quotes",
+                    )
+                ]
+            )
+        known = entries(catalogue)
+        if tuple(steps) not in known:
+            spelled = [".".join((catalogue.name, *entry)) for entry in known]
+            raise SpecError(
+                [
+                    problem(
+                        "unknown-import",
+                        f"the catalogue has no `{target.text}`",
+                        target.span,
+                        help=did_you_mean(target.text, spelled) or "`parcost catalog` lists it",
+                    )
+                ]
+            )
+        imported = self.catalogue_file(catalogue, tuple(steps))
+        name = (alias or target.parts[-1]).text
+        for block in imported.blocks:
+            if label_of(block) == steps[-1]:
+                module.picked.append((imported, block, name))
+                return imported
+        message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
+        raise SpecError([problem("unknown-import", message, target.span)])
+
+
+def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
+    """Return the importable names of a catalogue, as folders and a file's stem."""
+    found: list[tuple[str, ...]] = []
+
+    def walk(folder: Any, steps: tuple[str, ...]) -> None:
+        for entry in sorted(folder.iterdir(), key=lambda e: str(e.name)):
+            if entry.name.endswith(".par"):
+                if (name := "/".join((*steps, entry.name))) != catalogue.prelude:
+                    found.append((*steps, name.rsplit("/")[-1].removesuffix(".par")))
+            elif entry.is_dir() and not entry.name.startswith(("_", ".")):
+                walk(entry, (*steps, entry.name))
+
+    walk(catalogue.root, ())
+    return found
+
+
+def add_let(
+    item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[Diagnostic]
+) -> None:
+    """Note ``let name = value`` in *lets*, or what is wrong with it in *diagnostics*."""
+    words = [w.text for w in item.words]
+    name = item.name.text
+    if words != ["let"] or len(item.name.parts) != 1:
+        diagnostics.append(
+            problem(
+                "misplaced-attribute",
+                f"`{name}` stands outside of a block",
+                item.name.span,
+                help=f"write `let {item.name.parts[-1].text} = ...`, or move it into a block",
+            )
+        )
+    elif name in lets:
+        diagnostics.append(
+            problem(
+                "duplicate",
+                f"`{name}` is given twice",
+                item.name.span,
+                "again here",
+                also=[(lets[name].name.span, "first here")],
+            )
+        )
+    else:
+        lets[name] = item
+
+
+def unknown_statement(item: s.Statement) -> Diagnostic:
+    """Return the diagnostic for a line of words that means nothing."""
+    word = item.words[0].text if isinstance(item.words[0], s.Path) else item.words[0].value
+    hint = did_you_mean(word, STATEMENTS)
+    return problem(
+        "unknown-statement",
+        f"`{word}` starts no statement",
+        item.words[0].span,
+        help=hint or f"write `{word} {{ ... }}` for a block or `{word} = ...` for a value",
+    )
+
+
+def label_of(block: s.Block) -> str:
+    """Return the label of a block, or "" without one."""
+    if not block.words:
+        return ""
+    first = block.words[0]
+    if isinstance(first, s.Text):
+        return first.value
+    return "" if first.text == "extends" else first.text
+
+
+def base_of(block: s.Block) -> s.Path | None:
+    """Return what the block extends, if anything.
+
+    Raises:
+        SpecError: The words after the label are not ``extends NAME``.
+    """
+    words = list(block.words)
+    if words and label_of(block):
+        words = words[1:]
+    if not words:
+        return None
+    match words:
+        case [s.Path() as word, s.Path() as base] if word.text == "extends":
+            return base
+    first = words[0]
+    raise SpecError(
+        [
+            problem(
+                "unexpected-word",
+                "a block's header is `kind label extends other`",
+                first.span,
+                help="a label is one word" if label_of(block) else None,
+            )
+        ]
+    )
+
+
+def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
+    match item.words[1:]:
+        case [target]:
+            return target, None
+        case [target, s.Path() as word, s.Path(parts=[alias])] if word.text == "as":
+            return target, alias
+    raise SpecError(
+        [
+            problem(
+                "malformed-use",
+                "this imports nothing",
+                item.span,
+                help='write `use catalog.devices.NAME` or `use "file.par" as NAME`',
+            )
+        ]
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)

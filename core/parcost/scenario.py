@@ -1,0 +1,237 @@
+"""A scenario: one study of a file, with its sweeps, ready to be evaluated.
+
+Structural axes are evaluated value by value; the others as arrays over the points that
+meet every rule, so that an illegal point is never priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+from parcost import syntax as s
+from parcost.bind import MOST_POINTS, Axis, Binder
+from parcost.diagnostics import Diagnostic, Severity, SpecError
+from parcost.document import Loader, Module
+from parcost.judge import expectations, judge
+from parcost.report import Infeasible, Report, Result
+from parcost.study import Study
+
+if TYPE_CHECKING:
+    from parcost.plugins import Plugins
+    from parcost.terms import Check
+
+
+@frozen(eq=False, slots=False)
+class Scenario:
+    """One study of a file. *overrides* are values set from outside, by path."""
+
+    name: str
+    path: str
+    module: Module = field(repr=False)
+    study: s.Block | None = field(repr=False)
+    plugins: Plugins = field(repr=False)
+    loader: Loader = field(repr=False)
+    overrides: Mapping[str, Any] = field(factory=dict)
+
+    @cached_property
+    def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:
+        study, binder = self._bind({})
+        axes = list(binder.axes.values())
+        points = 1
+        for axis in axes:
+            points *= len(axis.values)
+        if points > MOST_POINTS:
+            from parcost.diagnostics import problem
+
+            sizes = " x ".join(str(len(axis.values)) for axis in axes)
+            message = f"the sweeps have {sizes} = {points:,} points"
+            hint = f"{MOST_POINTS:,} are the most"
+            raise SpecError([problem("too-many-points", message, axes[-1].span, help=hint)])
+        return study, axes, binder
+
+    @property
+    def binder(self) -> Binder:
+        """The binder of the probing pass, which knows every name of the scenario."""
+        return self._probe[2]
+
+    @property
+    def axes(self) -> Sequence[tuple[str, Sequence[Any]]]:
+        """The swept attributes, by name, with their values."""
+        return [(axis.name, axis.values) for axis in self._probe[1]]
+
+    @property
+    def warnings(self) -> Sequence[Diagnostic]:
+        """What binding the scenario warns of."""
+        return self._probe[2].found
+
+    def replace(self, values: Mapping[str, Any]) -> Scenario:
+        """Return the scenario with other values: ``{"layout.tp": [1, 2, 4, 8]}``.
+
+        Values are numbers in base units, words, expressions of the language, or lists
+        and arrays of them, which are sweeps.
+        """
+        return evolve(self, overrides={**self.overrides, **values})
+
+    def studies(self) -> Sequence[Study]:
+        """Return the bound study, or one for each structural sweep value.
+
+        Array axes are held at their full grid, flattened, legal or not.
+
+        Raises:
+            SpecError: The scenario cannot be bound.
+        """
+        return [study for _, study, _ in self._groups()]
+
+    def evaluate(self) -> Report:
+        """Return what the scenario costs.
+
+        Raises:
+            SpecError: The scenario cannot be bound.
+        """
+        results = [self._result(at, study, grid) for at, study, grid in self._groups()]
+        return Report(name=self.name, path=self.path, axes=self.axes, results=results)
+
+    def check(self) -> Sequence[Diagnostic]:
+        """Return what the rules say, without evaluating anything."""
+        from parcost.judge import diagnose, rules
+
+        found = list(self.warnings)
+        for _, study, _ in self._groups():
+            checks = rules(study)
+            expectations(self, study)
+            if not study.axes:
+                found += [diagnose(check, study) for check in checks.failed]
+            elif not checks.holds.any():
+                found += [diagnose(check, study) for check in checks.failed]
+        return found
+
+    # --- binding ----------------------------------------------------------------------
+
+    def _bind(self, points: Mapping[int, Any]) -> tuple[Study, Binder]:
+        binder = Binder(
+            self.plugins.blocks,
+            self._names,
+            self.loader,
+            self.module,
+            self.study,
+            self.overrides,
+            self._missing_hint,
+            points,
+        )
+        blocks = binder.bind()
+        errors = [d for d in binder.found if d.severity is Severity.ERROR]
+        if errors:
+            raise SpecError(errors)
+        swept = {k: index for k, index in points.items() if not isinstance(index, int)}
+        study = Study(
+            self.name,
+            blocks,
+            self.plugins,
+            [(binder.axes[k].name, _values(binder.axes[k], index)) for k, index in swept.items()],
+            binder.origins,
+            self.path,
+            replace=self._replacer(points),
+        )
+        return study, binder
+
+    def _replacer(self, points: Mapping[int, Any]) -> Any:
+        def replace(values: Mapping[str, Any]) -> Study:
+            return self.replace(values)._bind(points)[0]  # noqa: SLF001
+
+        return replace
+
+    def _names(self, registry: str) -> Sequence[str]:
+        return list(self.plugins.named(registry))
+
+    @property
+    def _missing_hint(self) -> str:
+        broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.plugins.broken]
+        return "; ".join(broken)
+
+    def _groups(self) -> Iterator[tuple[Mapping[str, Any], Study, Mapping[int, Any]]]:
+        """Yield structural values, the study there, and the index of every axis."""
+        study, axes, _ = self._probe
+        structural = [axis for axis in axes if axis.structural]
+        numeric = [axis for axis in axes if not axis.structural]
+        if not axes:
+            yield {}, study.fresh(), {}
+            return
+        grid = _mesh(numeric)
+        for choice in product(*(range(len(axis.values)) for axis in structural)):
+            fixed = {axis.key: i for axis, i in zip(structural, choice, strict=True)}
+            at = {a.name: a.values[i] for a, i in zip(structural, choice, strict=True)}
+            points = {**fixed, **grid}
+            bound, binder = self._bind(points)
+            for axis in binder.axes.values():
+                if axis.structural and axis.key in grid:
+                    message = f"`{axis.name}` decides too much to be swept here"
+                    raise SpecError([Diagnostic("swept-argument", message, place=self.path)])
+            yield at, bound, points
+
+    # --- evaluating ---------------------------------------------------------------------
+
+    def _result(self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]) -> Result:
+        verdict = judge(self, study)
+        if verdict.holds is True:
+            return self._with_warnings(verdict.evaluate(study, at))
+        if verdict.holds is False or not verdict.holds.any():
+            return verdict.refused(study, at)
+        import numpy as np
+
+        legal = np.flatnonzero(verdict.holds)
+        kept = {k: i if isinstance(i, int) else i[legal] for k, i in points.items()}
+        if len(legal) < len(verdict.holds):
+            study = self._bind(kept)[0]
+            verdict = evolve(verdict, failed=[])
+        with np.errstate(all="ignore"):
+            result = verdict.evaluate(study, at)
+        infeasible = verdict_infeasible(self, points, verdict.reasons, study)
+        return self._with_warnings(evolve(result, infeasible=infeasible))
+
+    def _with_warnings(self, result: Result) -> Result:
+        found = [d for d in self.warnings if d.severity is Severity.WARNING]
+        return evolve(result, diagnostics=[*found, *result.diagnostics])
+
+
+def verdict_infeasible(
+    scenario: Scenario, points: Mapping[int, Any], reasons: Sequence[tuple[Any, Check]], study: Study
+) -> Sequence[Infeasible]:
+    """Return the points that no rule lets through, each with the rules that it breaks."""
+    import numpy as np
+
+    names = {axis.key: axis for axis in scenario._probe[1]}  # noqa: SLF001
+    found: dict[int, list[Check]] = {}
+    for broken, check in reasons:
+        for i in np.flatnonzero(broken):
+            found.setdefault(int(i), []).append(check)
+    swept = {k: index for k, index in points.items() if not isinstance(index, int)}
+    from parcost.judge import message_at
+
+    return [
+        Infeasible(
+            at={names[k].name: names[k].values[int(index[i])] for k, index in swept.items()},
+            reasons=tuple(message_at(check, i) for check in checks),
+        )
+        for i, checks in sorted(found.items())
+    ]
+
+
+def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:
+    """Return indices over the full grid of *axes*, flattened, by axis."""
+    if not axes:
+        return {}
+    import numpy as np
+
+    grid = np.meshgrid(*(np.arange(len(axis.values)) for axis in axes), indexing="ij")
+    return {axis.key: index.ravel() for axis, index in zip(axes, grid, strict=True)}
+
+
+def _values(axis: Axis, index: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(axis.values, dtype=np.float64)[index]
