@@ -1,0 +1,136 @@
+"""From ``par.lark`` to ``par.json``: the tables that the parser runs on.
+
+Lark reads the grammar, checks that it is LALR and computes the tables; parcost
+runs on the tables alone, so that reading a file imports no parser generator and
+builds no tables. After a change to the grammar:
+
+    python -m parcost_grammar.generate
+
+A test compares the two files, and our trees with Lark's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token
+from lark.grammar import Rule
+from lark.lark import PostLex
+
+HERE = Path(__file__).parent
+_NESTING = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
+
+
+class Newlines(PostLex):
+    """Newlines end items, except inside brackets, which reach no ``{``, ``}`` or ``=``."""
+
+    always_accept = ("_NL", "UNTERMINATED", "UNKNOWN")  # Lark drops what no rule names
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        """Yield the tokens that the grammar speaks of."""
+        depth = 0
+        for token in stream:
+            depth = max(depth + _NESTING.get(token.type, 0), 0)
+            if token.type != "_NL" or not depth:
+                yield token
+            if token.type in {"LBRACE", "RBRACE", "EQUAL"}:
+                depth = 0
+
+
+@cache
+def lark() -> Lark:
+    """Return Lark's own parser of the language."""
+    return Lark(
+        (HERE / "par.lark").read_text(encoding="utf-8"),
+        parser="lalr",
+        lexer="basic",
+        postlex=Newlines(),
+        propagate_positions=True,
+        maybe_placeholders=False,
+    )
+
+
+def tables() -> dict[str, Any]:
+    """Return what the parser needs, as plain data.
+
+    *tokens* is one regular expression with a group for each terminal. A rule is
+    its origin, the node that it makes (null where its only child stands for it,
+    "" where its children join those of the rule above), and what becomes of each
+    of its symbols: 0 dropped, 1 kept, 2 replaced by its children. A state maps a
+    terminal to the state that follows or to ``-1 - rule`` where that rule is
+    complete, and the origin of a rule to the state that follows. The first state is the one to start in.
+    """
+    parser: Any = lark()
+    table = parser.parser.parser._parse_table  # noqa: SLF001
+    pattern = parser.parser.lexer.lexer.scanner._mres[0].pattern  # noqa: SLF001
+    rules = [rule for rule in parser.rules if rule.origin.name != "$root"]
+    number = {rule: -1 - n for n, rule in enumerate(rules)}
+    start = table.start_states["start"]
+    order = _in_reach(start, table.states)
+    position = {state: n for n, state in enumerate(order)}
+    states = [
+        {
+            "END" if symbol == "$END" else symbol: (position | number)[target]
+            for symbol, (_, target) in sorted(table.states[state].items())
+        }
+        for state in order
+    ]
+    end = position[table.end_states["start"]]
+    states[end] = {"END": end}
+    return {
+        "tokens": pattern + r"|(?P<END>\Z)",
+        "ignored": parser.ignore_tokens,
+        "rules": _shapes(rules),
+        "states": states,
+    }
+
+
+def _in_reach(start: int, states: dict[int, dict[str, tuple[Any, Any]]]) -> list[int]:
+    """Number the states from *start* on, so that the tables only change with the grammar."""
+    order = [start]
+    for state in order:
+        targets = [target for _, (_, target) in sorted(states[state].items())]
+        order += dict.fromkeys(t for t in targets if t in states and t not in order)
+    return order
+
+
+def _shapes(rules: list[Rule]) -> list[tuple[str, str | None, list[int]]]:
+    """Return the rules as `tables` tells them, in Lark's reading of ``_`` and ``?``."""
+    grouped: dict[str, list[Rule]] = defaultdict(list)
+    for rule in rules:
+        grouped[rule.origin.name].append(rule)
+
+    @cache
+    def fate(name: str) -> int:
+        """Say what becomes of a rule's value in the rule above."""
+        if not name.startswith("_"):
+            return 1
+        if name.startswith("__"):
+            return 2
+        shapes = [symbols(rule) for rule in grouped[name]]
+        return 1 if all(sorted(s)[-1:] == [1] and sum(s) == 1 for s in shapes) else 2
+
+    def symbols(rule: Rule) -> list[int]:
+        return [
+            int(not symbol.filter_out) if symbol.is_term else fate(symbol.name)
+            for symbol in rule.expansion
+        ]
+
+    def node(rule: Rule, shape: list[int]) -> str | None:
+        name: str = rule.origin.name
+        if name.startswith("_"):
+            return None if fate(name) == 1 else ""
+        single = shape.count(1) == 1 and 2 not in shape  # noqa: PLR2004
+        return None if rule.options.expand1 and single and not rule.alias else rule.alias or name
+
+    return [(rule.origin.name, node(rule, s), s) for rule in rules for s in [symbols(rule)]]
+
+
+if __name__ == "__main__":
+    lines = json.dumps(tables(), ensure_ascii=False).replace("], [", "],\n[").replace("}, {", "},\n{")
+    (HERE / "par.json").write_text(lines + "\n", encoding="utf-8")
