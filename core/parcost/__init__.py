@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from parcost.schema import integers as integers
     from parcost.schema import quantity as quantity
     from parcost.schema import reference as reference
+    from parcost.schema import string as string
     from parcost.schema import switch as switch
-    from parcost.schema import text as text
     from parcost.schema import word as word
     from parcost.study import Call as Call
     from parcost.study import Study as Study
@@ -120,7 +120,7 @@ _HOMES = {
         "quantity",
         "reference",
         "switch",
-        "text",
+        "string",
         "word",
     ),
     "study": ("Call", "Study"),

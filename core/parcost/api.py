@@ -1,11 +1,11 @@
 """From a file to its reports, in one call.
 
-    scenarios = parcost.load("specs/runs/llama3_70b_64_h100.par")
-    report = scenarios[0].evaluate()
-    report.result.figure("mfu"), report.result.outcome.ledger
+scenarios = parcost.load("specs/runs/llama3_70b_64_h100.par")
+report = scenarios[0].evaluate()
+report.result.figure("mfu"), report.result.outcome.ledger
 
-    sweep = scenarios[0].replace({"training.micro_batch": [1, 2, 4]}).evaluate()
-    sweep.rows()
+sweep = scenarios[0].replace({"training.micro_batch": [1, 2, 4]}).evaluate()
+sweep.rows()
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from parcost.bind import given
 from parcost.diagnostics import Diagnostic, Severity, SpecError, problem
 from parcost.document import Loader, Module, label_of
 from parcost.plugins import Plugins
@@ -57,7 +58,8 @@ class Session:
         """Return the studies that *text* spells."""
         return self._scenarios(self.loader.text(text, name), overrides or {})
 
-    def _scenarios(self, module: Module, overrides: Mapping[str, Any]) -> tuple[Scenario, ...]:
+    def _scenarios(self, module: Module, values: Mapping[str, Any]) -> tuple[Scenario, ...]:
+        overrides = {name: given(name, value) for name, value in values.items()}
         path = module.source.name
         stem = Path(path).stem
         errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]

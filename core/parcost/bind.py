@@ -81,7 +81,7 @@ class Binder:
     loader: Loader
     module: Module
     study: s.Block | None
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, s.Attribute]
     missing_hint: str = ""
     points: Mapping[int, Any] = Factory(dict)
     found: list[Diagnostic] = Factory(list)
@@ -144,9 +144,9 @@ class Binder:
                 self.definitions.table[type_.kind, ""] = Definition(type_, "", None)
 
     def _apply_overrides(self) -> None:
-        for path, value in self.overrides.items():
+        for path, node in self.overrides.items():
             definition, name = self._locate(path)
-            self._given[id(definition), name] = _given_attribute(path, value)
+            self._given[id(definition), name] = node
 
     def _locate(self, path: str) -> tuple[Definition, str]:
         *steps, name = path.split(".")
@@ -304,9 +304,7 @@ class Binder:
             )
         )
 
-    def _source_of(
-        self, definition: Definition, name: str
-    ) -> tuple[s.Attribute, Module, Origin]:
+    def _source_of(self, definition: Definition, name: str) -> tuple[s.Attribute, Module, Origin]:
         key = (id(definition), name)
         if key in self._given:
             node = self._given[key]
@@ -540,9 +538,7 @@ class Binder:
         self._depth += 1
         try:
             if self._depth > DEEPEST:
-                raise SpecError(
-                    [problem("nesting-too-deep", "this nests too deeply", node.span)]
-                )
+                raise SpecError([problem("nesting-too-deep", "this nests too deeply", node.span)])
             return self._inner(node, scope)
         finally:
             self._depth -= 1
@@ -656,9 +652,7 @@ class Binder:
         if field is not None and field.kind == "integers":
             if not any(isinstance(item, s.List) for item in node.items):
                 return v.Items(tuple(self._evaluate(item, scope) for item in node.items))
-        return self._sweep(
-            tuple(self._evaluate(item, scope) for item in node.items), node, scope
-        )
+        return self._sweep(tuple(self._evaluate(item, scope) for item in node.items), node, scope)
 
     def _sweep(self, items: tuple[v.Value, ...], node: Any, scope: _Scope) -> v.Value:
         key = id(node)
@@ -679,11 +673,7 @@ class Binder:
             axis.structural = True
         elif any(item.dimension != first.dimension for item in items):  # type: ignore[union-attr]
             raise SpecError(
-                [
-                    problem(
-                        "mixed-dimensions", "the items of a sweep differ in dimension", node.span
-                    )
-                ]
+                [problem("mixed-dimensions", "the items of a sweep differ in dimension", node.span)]
             )
         index = self.points.get(key, 0)
         if isinstance(index, int):
@@ -1008,7 +998,14 @@ def _parse_value(name: str, text: str, place: str) -> s.Attribute:
     raise SpecError(found or [Diagnostic("syntax", f"`{text}` is no value", place=place)])
 
 
-def _given_attribute(path: str, value: Any) -> s.Attribute:
+def given(path: str, value: Any) -> s.Attribute:
+    """Return *value* as if it had been written in a spec, as the attribute at *path*.
+
+    A string is an expression of the language; a number is in base units.
+
+    Raises:
+        SpecError: The string is no expression.
+    """
     name = path.rsplit(".", 1)[-1]
     if isinstance(value, str):
         return _parse_value(name, value, f"set {path}")

@@ -49,9 +49,7 @@ class Definitions:
     _opening: list[s.Block] = Factory(list)
     _validated: set[int] = Factory(set)
 
-    def build(
-        self, preludes: Iterable[Module], module: Module, study: s.Block | None
-    ) -> None:
+    def build(self, preludes: Iterable[Module], module: Module, study: s.Block | None) -> None:
         """Fill the table for *study* of *module* (or the whole file without one)."""
         for prelude in preludes:
             self._add_all(prelude.blocks, prelude)
@@ -192,9 +190,7 @@ class Definitions:
             elif isinstance(item, s.Block):
                 key = (item.kind.text, label_of(item))
                 if key in nested:
-                    self.found.append(
-                        _duplicate(item, nested[key], " ".join(filter(None, key)))
-                    )
+                    self.found.append(_duplicate(item, nested[key], " ".join(filter(None, key))))
                     continue
                 nested[key] = item
                 self._child(definition, item, module, key)

@@ -296,9 +296,7 @@ def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
     return found
 
 
-def add_let(
-    item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[Diagnostic]
-) -> None:
+def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[Diagnostic]) -> None:
     """Note ``let name = value`` in *lets*, or what is wrong with it in *diagnostics*."""
     words = [w.text for w in item.words]
     name = item.name.text

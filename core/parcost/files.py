@@ -75,9 +75,7 @@ def _decode(data: bytes, size: int, name: str) -> Source:
         line = data.count(b"\n", 0, error.start) + 1
         byte = data[error.start]
         message = f"`{name}` is not UTF-8: byte 0x{byte:02x} on line {line}"
-        raise _failure(
-            "not-utf8", message, name, "save the file in the encoding UTF-8"
-        ) from None
+        raise _failure("not-utf8", message, name, "save the file in the encoding UTF-8") from None
     return Source(name, text)
 
 
@@ -87,7 +85,4 @@ def _failure(id: str, message: str, place: str, help: str | None = None) -> Spec
 
 def relative_name(path: Path, beside: str) -> str:
     """Return how to call an imported file: relative to where its importer was named."""
-    try:
-        return os.path.relpath(path, Path.cwd()) if not os.path.isabs(beside) else str(path)
-    except ValueError:
-        return str(path)
+    return str(path) if Path(beside).is_absolute() else os.path.relpath(path)

@@ -36,49 +36,35 @@ class Rules:
     reasons: Sequence[tuple[Any, Check]]
 
 
-@frozen(eq=False)
-class Verdict:
-    """The rules of a study, ready to go on to its evaluation."""
-
-    scenario: Scenario
-    holds: Any
-    failed: Sequence[Check]
-    reasons: Sequence[tuple[Any, Check]]
-
-    def refused(self, study: Study, at: Mapping[str, Any]) -> Result:
-        """Return the result of a study that may not run."""
-        found = [diagnose(check, study) for check in self.failed]
-        return Result(study=study, outcome=None, diagnostics=found, at=at)
-
-    def evaluate(self, study: Study, at: Mapping[str, Any]) -> Result:
-        """Return the result of a study that may."""
-        from parcost import reduce
-
-        outcome = reduce.evaluate(study)
-        asked = list(study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome))
-        judged = gather([check for _, check in asked], study)
-        failed = [*(c for c in self.failed if c.severity == "warning"), *judged.failed]
-        outcome = evolve(outcome, feasible=judged.holds, failed=failed, faults=_all_faults(study))
-        figures = tuple(
-            study.plugins.ask("figures", study.faults, study=study, outcome=outcome)
-        )
-        claims = expectations(self.scenario, study, figures)
-        found = [diagnose(check, study) for check in failed]
-        found += [c.diagnostic for c in claims if not all_of(c.holds)]
-        return Result(
-            study=study,
-            outcome=evolve(outcome, faults=_all_faults(study)),
-            figures=figures,
-            expectations=claims,
-            diagnostics=found,
-            at=at,
-        )
+def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
+    """Return the result of a study that may not run."""
+    found = [diagnose(check, study) for check in failed]
+    return Result(study=study, outcome=None, diagnostics=found, at=at)
 
 
-def judge(scenario: Scenario, study: Study) -> Verdict:
-    """Return what the rules say of *study* before it is priced."""
-    found = rules(study)
-    return Verdict(scenario, found.holds, found.failed, found.reasons)
+def evaluate(
+    scenario: Scenario, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
+) -> Result:
+    """Return the result of a study that may run, of which rules only warn."""
+    from parcost import reduce
+
+    outcome = reduce.evaluate(study)
+    asked = study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome)
+    judged = gather([check for _, check in asked], study)
+    failed = [*warnings, *judged.failed]
+    outcome = evolve(outcome, feasible=judged.holds, failed=failed)
+    figures = tuple(study.plugins.ask("figures", study.faults, study=study, outcome=outcome))
+    claims = expectations(scenario, figures)
+    found = [diagnose(check, study) for check in failed]
+    found += [claim.diagnostic for claim in claims if not all_of(claim.holds)]
+    return Result(
+        study=study,
+        outcome=evolve(outcome, faults=(*study.plugins.broken, *study.faults)),
+        figures=figures,
+        expectations=claims,
+        diagnostics=found,
+        at=at,
+    )
 
 
 def rules(study: Study) -> Rules:
@@ -94,18 +80,17 @@ def gather(checks: Sequence[Check], study: Study) -> Rules:
     points = len(study.axes[0][1]) if study.axes else 0
     for check in sorted(checks, key=lambda c: (c.id, c.subject)):
         mask = _mask(check.holds, points)
-        if mask is True or (mask is not False and mask.all()):
+        if all_of(mask):
             continue
         failed.append(check)
         if check.severity == "error":
-            reasons.append((~mask if mask is not False else mask, check))
+            reasons.append((not mask if isinstance(mask, bool) else ~mask, check))
             holds = mask & holds
-    if points and not isinstance(holds, bool):
-        reasons = [(r if r is not False else ~(holds & False), c) for r, c in reasons]
     return Rules(holds, failed, reasons)
 
 
 def _mask(holds: Any, points: int) -> Any:
+    """Return *holds* for every point of a sweep, or as a bool without one."""
     if points:
         import numpy as np
 
@@ -150,15 +135,11 @@ def _at(value: Any, point: int) -> Any:
     return value
 
 
-def _all_faults(study: Study) -> tuple[Any, ...]:
-    return (*study.plugins.broken, *study.faults)
-
-
 # --- expectations -----------------------------------------------------------------------
 
 
 def expectations(
-    scenario: Scenario, study: Study, figures: Sequence[tuple[Plugin, Figure]] | None = None
+    scenario: Scenario, figures: Sequence[tuple[Plugin, Figure]] | None = None
 ) -> Sequence[Expectation]:
     """Return the claims of the scenario; without *figures*, only check that they bind."""
     found: list[Expectation] = []

@@ -35,7 +35,7 @@ def maximum(a: Real, b: Real) -> Real:
     2.0
     """
     if isinstance(a, (float, int)) and isinstance(b, (float, int)):
-        return a if a >= b else b
+        return max(a, b)
     import numpy as np
 
     return np.maximum(a, b)
@@ -44,7 +44,7 @@ def maximum(a: Real, b: Real) -> Real:
 def minimum(a: Real, b: Real) -> Real:
     """Return the smaller of *a* and *b*, elementwise."""
     if isinstance(a, (float, int)) and isinstance(b, (float, int)):
-        return a if a <= b else b
+        return min(a, b)
     import numpy as np
 
     return np.minimum(a, b)
@@ -130,6 +130,15 @@ def all_of(mask: Mask) -> bool:
     import numpy as np
 
     return bool(np.all(mask))
+
+
+def any_of(mask: Mask) -> bool:
+    """Say whether *mask* holds anywhere."""
+    if isinstance(mask, (bool, int)):
+        return bool(mask)
+    import numpy as np
+
+    return bool(np.any(mask))
 
 
 def _exp2(exponent: Real) -> Real:

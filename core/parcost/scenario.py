@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
+from parcost import judge
 from parcost import syntax as s
-from parcost.bind import MOST_POINTS, Axis, Binder
+from parcost.bind import MOST_POINTS, Axis, Binder, given
 from parcost.diagnostics import Diagnostic, Severity, SpecError
 from parcost.document import Loader, Module
-from parcost.judge import expectations, judge
+from parcost.numeric import all_of, any_of
 from parcost.report import Infeasible, Report, Result
 from parcost.study import Study
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False, slots=False)
 class Scenario:
-    """One study of a file. *overrides* are values set from outside, by path."""
+    """One study of a file. *overrides* are attributes set from outside, by path."""
 
     name: str
     path: str
@@ -36,7 +37,7 @@ class Scenario:
     study: s.Block | None = field(repr=False)
     plugins: Plugins = field(repr=False)
     loader: Loader = field(repr=False)
-    overrides: Mapping[str, Any] = field(factory=dict)
+    overrides: Mapping[str, s.Attribute] = field(factory=dict)
 
     @cached_property
     def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:
@@ -75,7 +76,8 @@ class Scenario:
         Values are numbers in base units, words, expressions of the language, or lists
         and arrays of them, which are sweeps.
         """
-        return evolve(self, overrides={**self.overrides, **values})
+        new = {path: given(path, value) for path, value in values.items()}
+        return evolve(self, overrides={**self.overrides, **new})
 
     def studies(self) -> Sequence[Study]:
         """Return the bound study, or one for each structural sweep value.
@@ -98,16 +100,12 @@ class Scenario:
 
     def check(self) -> Sequence[Diagnostic]:
         """Return what the rules say, without evaluating anything."""
-        from parcost.judge import diagnose, rules
-
         found = list(self.warnings)
+        judge.expectations(self)
         for _, study, _ in self._groups():
-            checks = rules(study)
-            expectations(self, study)
-            if not study.axes:
-                found += [diagnose(check, study) for check in checks.failed]
-            elif not checks.holds.any():
-                found += [diagnose(check, study) for check in checks.failed]
+            rules = judge.rules(study)
+            if not study.axes or not all_of(rules.holds):
+                found += [judge.diagnose(check, study) for check in rules.failed]
         return found
 
     # --- binding ----------------------------------------------------------------------
@@ -176,49 +174,49 @@ class Scenario:
     # --- evaluating ---------------------------------------------------------------------
 
     def _result(self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]) -> Result:
-        verdict = judge(self, study)
-        if verdict.holds is True:
-            return self._with_warnings(verdict.evaluate(study, at))
-        if verdict.holds is False or not verdict.holds.any():
-            return verdict.refused(study, at)
+        rules = judge.rules(study)
+        warnings = [check for check in rules.failed if check.severity == "warning"]
+        if all_of(rules.holds):
+            return self._with_warnings(self._evaluated(study, warnings, at))
+        if not any_of(rules.holds):
+            return judge.refuse(study, rules.failed, at)
         import numpy as np
 
-        legal = np.flatnonzero(verdict.holds)
+        legal = np.flatnonzero(rules.holds)
         kept = {k: i if isinstance(i, int) else i[legal] for k, i in points.items()}
-        if len(legal) < len(verdict.holds):
-            study = self._bind(kept)[0]
-            verdict = evolve(verdict, failed=[])
+        bound = self._bind(kept)[0]
+        again = [c for c in judge.rules(bound).failed if c.severity == "warning"]
+        result = self._evaluated(bound, again, at)
+        return self._with_warnings(evolve(result, infeasible=self._infeasible(points, rules)))
+
+    def _evaluated(self, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]) -> Result:
+        if not study.axes:
+            return judge.evaluate(self, study, warnings, at)
+        import numpy as np
+
         with np.errstate(all="ignore"):
-            result = verdict.evaluate(study, at)
-        infeasible = verdict_infeasible(self, points, verdict.reasons, study)
-        return self._with_warnings(evolve(result, infeasible=infeasible))
+            return judge.evaluate(self, study, warnings, at)
+
+    def _infeasible(self, points: Mapping[int, Any], rules: judge.Rules) -> Sequence[Infeasible]:
+        """Return the points that some rule does not let through, with what the rules say."""
+        import numpy as np
+
+        swept = [axis for axis in self._probe[1] if not isinstance(points[axis.key], int)]
+        found: dict[int, list[str]] = {}
+        for broken, check in rules.reasons:
+            for i in np.flatnonzero(broken):
+                found.setdefault(int(i), []).append(judge.message_at(check, int(i)))
+        return [
+            Infeasible(
+                at={axis.name: axis.values[int(points[axis.key][i])] for axis in swept},
+                reasons=tuple(reasons),
+            )
+            for i, reasons in sorted(found.items())
+        ]
 
     def _with_warnings(self, result: Result) -> Result:
         found = [d for d in self.warnings if d.severity is Severity.WARNING]
         return evolve(result, diagnostics=[*found, *result.diagnostics])
-
-
-def verdict_infeasible(
-    scenario: Scenario, points: Mapping[int, Any], reasons: Sequence[tuple[Any, Check]], study: Study
-) -> Sequence[Infeasible]:
-    """Return the points that no rule lets through, each with the rules that it breaks."""
-    import numpy as np
-
-    names = {axis.key: axis for axis in scenario._probe[1]}  # noqa: SLF001
-    found: dict[int, list[Check]] = {}
-    for broken, check in reasons:
-        for i in np.flatnonzero(broken):
-            found.setdefault(int(i), []).append(check)
-    swept = {k: index for k, index in points.items() if not isinstance(index, int)}
-    from parcost.judge import message_at
-
-    return [
-        Infeasible(
-            at={names[k].name: names[k].values[int(index[i])] for k, index in swept.items()},
-            reasons=tuple(message_at(check, i) for check in checks),
-        )
-        for i, checks in sorted(found.items())
-    ]
 
 
 def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:

@@ -171,7 +171,7 @@ def switch(*, doc: str, default: Any = REQUIRED) -> Any:
     return _field(default, Field(kind="switch", doc=doc, choices=("on", "off")))
 
 
-def text(*, doc: str, default: Any = REQUIRED) -> Any:
+def string(*, doc: str, default: Any = REQUIRED) -> Any:
     """Declare a quoted string."""
     return _field(default, Field(kind="text", doc=doc))
 
@@ -203,15 +203,13 @@ def children(target: str, *, doc: str) -> Any:
         integer,
         word,
         switch,
-        text,
+        string,
         reference,
         integers,
         children,
     ),
 )
-def block(
-    kind: str, *, label: str = "optional", inside: str = ""
-) -> Callable[[type[T]], type[T]]:
+def block(kind: str, *, label: str = "optional", inside: str = "") -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
     *label* says whether a block carries one ("required", "optional", "none");

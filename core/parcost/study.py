@@ -201,9 +201,7 @@ class Study:
         return self.origins.get((id(block), attribute))
 
 
-def _names_of_the_fastest(
-    names: Sequence[str], times: Sequence[Real], best: Real
-) -> list[str]:
+def _names_of_the_fastest(names: Sequence[str], times: Sequence[Real], best: Real) -> list[str]:
     """Return the algorithms that are fastest somewhere; each point counts once."""
     chosen: list[str] = []
     undecided: Any = True

@@ -168,9 +168,7 @@ def negate(value: Value, operator: str, span: Span) -> Value:
     """Return ``-value`` or ``!value``."""
     if operator == "!":
         condition = truth(value, span)
-        flipped = (
-            not condition.value if isinstance(condition.value, bool) else ~condition.value
-        )
+        flipped = not condition.value if isinstance(condition.value, bool) else ~condition.value
         return Truth(flipped, condition.axes)
     operand = number(value, span)
     return evolve(operand, number=-operand.number)
@@ -323,9 +321,7 @@ def _extreme(name: str) -> Callable[[s.Call, list[Value]], Value]:
     return apply
 
 
-def _elementwise(
-    name: str, *, plain: bool
-) -> Callable[[s.Call, list[Value]], Value]:
+def _elementwise(name: str, *, plain: bool) -> Callable[[s.Call, list[Value]], Value]:
     def apply(node: s.Call, arguments: list[Value]) -> Value:
         operand = number(arguments[0], node.arguments[0].span)
         if plain and operand.dimension != ONE:
@@ -443,9 +439,7 @@ def _curve(node: s.Call, arguments: list[Value]) -> Value:
 
 def _scalar(value: Quantity, span: Span) -> float:
     if value.axes or not isinstance(value.number, (float, int)):
-        raise SpecError(
-            [problem("swept-argument", "this argument cannot depend on a sweep", span)]
-        )
+        raise SpecError([problem("swept-argument", "this argument cannot depend on a sweep", span)])
     return float(value.number)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost import BYTES, SECONDS, Real, block, integer, quantity, text, word
+from parcost import BYTES, SECONDS, Real, block, integer, quantity, string, word
 
 
 @block("term", label="required")
@@ -16,8 +16,8 @@ class CustomTerm:
     )
     during: str = word("forward", "backward", default="forward", doc="in which pass")
     when: str = word("fill", "drain", "end", default="end", doc="where a time per step stands")
-    resource: str = text(default="compute", doc="what it keeps busy")
+    resource: str = string(default="compute", doc="what it keeps busy")
     stage: Real | None = integer(
         default=None, minimum=0, doc="the only virtual stage that has it; all where left out"
     )
-    source: str = text(default="", doc="where the figure comes from")
+    source: str = string(default="", doc="where the figure comes from")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost import ONE, Real, block, integer, integers, quantity, switch, text, word
+from parcost import ONE, Real, block, integer, integers, quantity, string, switch, word
 
 
 @block("layout", label="none")
@@ -27,7 +27,7 @@ class Layout:
         structural=True,
         doc="ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 parameters too",
     )
-    order: str = text(
+    order: str = string(
         default="tp-dp-pp", doc="which degree varies fastest over neighbouring devices"
     )
     vocabulary_multiple: Real = integer(

@@ -27,9 +27,7 @@ class Precision:
     gradients: Real = quantity(BYTES, doc="held per parameter while gradients accumulate")
     optimizer: Real = quantity(BYTES, doc="held per parameter: master copy and moments")
     activation: Real = quantity(BYTES, doc="per element of an activation")
-    reduction: Real = quantity(
-        BYTES, default="gradients", doc="per gradient element on the wire"
-    )
+    reduction: Real = quantity(BYTES, default="gradients", doc="per gradient element on the wire")
     gather: Real = quantity(BYTES, default="weights", doc="per parameter on the wire")
     update_traffic: Real = quantity(
         BYTES, doc="memory traffic of the optimizer's update, per parameter that it updates"
@@ -42,9 +40,7 @@ class Training:
 
     model: Model = reference("model", default="model", doc="which model")
     precision: Precision = reference("precision", default="precision", doc="which recipe")
-    sequence: Real = integer(
-        qualifiers={"tokens": 1.0}, doc="tokens of one sequence (s)"
-    )
+    sequence: Real = integer(qualifiers={"tokens": 1.0}, doc="tokens of one sequence (s)")
     micro_batch: Real = integer(
         default=1, qualifiers={"sequences": 1.0}, doc="sequences of one micro-batch (b)"
     )
@@ -68,9 +64,7 @@ class Training:
         default="none",
         doc="activations made again in backward: none, the attention core, or whole layers",
     )
-    flash_attention: bool = switch(
-        default=True, doc="attention never writes its scores to memory"
-    )
+    flash_attention: bool = switch(default=True, doc="attention never writes its scores to memory")
     dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
 
 

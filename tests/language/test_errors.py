@@ -1,0 +1,103 @@
+"""Every message that a user sees for bad input, as files to review."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from parcost.render.diagnostics import render
+
+import parcost
+from parcost import SpecError
+from parcost.diagnostics import Diagnostic
+
+HERE = Path(__file__).parent.parent
+FILES = sorted((HERE / "errors").glob("*.par"))
+
+
+def said_of(path: Path) -> list[Diagnostic]:
+    """Return everything that evaluating *path* says."""
+    try:
+        return [d for s in parcost.load(path) for d in s.evaluate().diagnostics]
+    except SpecError as error:
+        return list(error.diagnostics)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_message(
+    path: Path, golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(HERE)
+    found = said_of(path.relative_to(HERE))
+    assert found
+    golden(path.with_suffix(".txt"), "\n\n".join(render(d) for d in found) + "\n")
+
+
+def message(path: Path) -> str:
+    return "\n\n".join(render(d) for d in said_of(path))
+
+
+def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message(Path("nowhere.par")) == (
+        "error[missing-file]: there is no file `nowhere.par`\n --> nowhere.par"
+    )
+
+
+def test_a_directory_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("specs").mkdir()
+    assert message(Path("specs")) == (
+        "error[unreadable-file]: `specs` is a directory, not a file\n --> specs"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "secret.par"
+    path.write_text("cluster { devices = 8 }\n")
+    path.chmod(0)
+    assert "error[unreadable-file]" in message(path)
+    assert "Permission denied" in message(path)
+
+
+def test_a_file_that_is_not_utf8_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin.par").write_bytes(b"# ok\n# caf\xe9\n")
+    assert message(Path("latin.par")) == (
+        "error[not-utf8]: `latin.par` is not UTF-8: byte 0xe9 on line 2\n"
+        " --> latin.par\n"
+        "  = help: save the file in the encoding UTF-8"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing here\n"])
+def test_an_empty_file_says_what_it_lacks(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.par").write_text(text)
+    assert message(Path("empty.par")).startswith(
+        "error[empty-file]: `empty.par` says nothing\n --> empty.par\n"
+    )
+
+
+def test_a_file_that_is_too_large_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Path("large.par").open("wb") as file:
+        file.truncate(5_000_000)
+    assert message(Path("large.par")).startswith("error[file-too-large]: `large.par` has ")
+
+
+def test_nothing_is_reported_twice() -> None:
+    for path in FILES:
+        found = [
+            (d.id, d.message, d.labels[0].span.start if d.labels else 0) for d in said_of(path)
+        ]
+        assert len(found) == len(set(found)), path.name
