@@ -12,13 +12,16 @@ number per virtual stage, or one number for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 if TYPE_CHECKING:
+    from parcost.batch import Rejected
     from parcost.numeric import Mask, Real
+    from parcost.render.page import Paper
+    from parcost.report import Report
 
 Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "optimizer", "gather"]
@@ -194,22 +197,52 @@ class Op(NamedTuple):
     stage: int
 
 
+class Times(NamedTuple):
+    """Seconds of one micro-batch on each virtual stage, 0 first; floats or arrays.
+
+    *B* includes what is computed again for it. A fused BW takes ``B + W``.
+    """
+
+    F: Sequence[Real]
+    B: Sequence[Real]
+    W: Sequence[Real]
+
+
 class Schedule(Protocol):
     """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
 
-    Optional attributes that the core looks for:
+    The core reads everything else off the order, once for each (stages, micro-batches,
+    chunks): who holds which virtual stage, how many micro-batches are alive, and by
+    replay the time. It knows a schedule by identity, so return the same object always.
+
+    Optional methods that the core looks for, all of plain integers ``stages`` and
+    ``chunks``, and of ``micro_batches`` that may be an array:
 
     ``limits(stages, micro_batches, chunks) -> str | None``
-        why the schedule does not exist there, in words, or None.
+        why the schedule does not exist there, in words, or None. Asked about one
+        integer at a time, and always before ``order``.
     ``closed_form(times, hop, stages, micro_batches, chunks) -> (seconds, mask)``
-        the makespan, equal to the replay wherever *mask* holds.
+        the makespan in closed form, for :class:`Times`. Used wherever *mask* holds for
+        every candidate, and equal to the replay there. Elsewhere *seconds* may be anything.
+    ``spans(times, hop, stages, micro_batches, chunks) -> (starts, ends)``
+        where ``closed_form`` holds: when each virtual stage starts its first forward
+        pass and ends its last backward pass, which says what hides in fill and drain.
+        Without it, terms that need to know make the core replay.
+    ``lower_bound(times, hop, stages, micro_batches, chunks) -> seconds``
+        never above the makespan; without it, the busiest device.
     """
 
     name: str
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op]]:
-        """Return what each device does, in order. Runs where it says: whichever
-        device lists the forward pass of a virtual stage holds that stage."""
+        """Return what each of *stages* devices does, in order.
+
+        Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or
+        a B and a W, for each micro-batch ``0 .. micro_batches - 1``. A virtual stage is
+        on the device that lists it. Devices work strictly in order; an op starts when
+        its device is free and its input has arrived: F after F of the stage before, B
+        and BW after B of the stage behind, whose gradient leaves at the end of its op.
+        """
         ...
 
 
@@ -220,30 +253,49 @@ class Collective(Protocol):
     point_to_point. *n* is the big buffer per rank in bytes: the total output of an
     all-gather, the total input of a reduce-scatter, what one rank sends in an
     all-to-all including the block that it keeps.
+
+    ``sees`` is the link of the group that the letters alpha and B of the formula stand
+    for: ``flat``, ``pair`` or ``hop``; ``links`` where they are written per level.
     """
 
     name: str
     operations: frozenset[str]
     source: str
+    sees: Literal["flat", "pair", "hop", "links"]
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of one call; infinity where the algorithm cannot run."""
         ...
 
     def formula(self, operation: str) -> str:
-        """Return the formula in letters: P ranks, n bytes, alpha, B, per level."""
+        """Return the formula in letters: P ranks, n bytes, alpha, B.
+
+        Per level, g are the members and G the product of g over the levels below.
+        """
         ...
 
 
 class Link(Protocol):
-    """What carries messages: one level of the fabric, as one rank of a group sees it."""
+    """What carries messages: a level of the fabric, as one rank of a group sees it.
 
-    name: str
-    latency: Real  # alpha, seconds per message
-    bandwidth: Real  # bytes per second, one direction, this rank's share
+    *name* is the level; a link that spans several levels is named by the outermost.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def latency(self) -> Real:
+        """Alpha: seconds per message."""
+        ...
+
+    @property
+    def bandwidth(self) -> Real:
+        """Bytes per second in one direction: this rank's share, for long messages."""
+        ...
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time of *rounds* messages one after another, *bytes_* in all."""
+        """Return the time of *rounds* equal messages one after another, *bytes_* in all."""
         ...
 
 
@@ -252,18 +304,35 @@ class Group:
     """Ranks that talk to one another, as they are placed on the fabric.
 
     *shape* holds, fastest level first, how many of the units of the level below take
-    part within one unit of this level; their product is *ranks*. ``links[i]`` joins
-    the ``shape[i]`` units at level i, with the share of bandwidth that one rank has
-    when every rank of the node is in a group of this kind. *flat* is the link that a
-    ring over all ranks sees when it ignores the levels: the slowest boundary, crossed
-    through every NIC that the group owns.
+    part within one unit of this level; their product is *ranks*. Where units hold
+    different numbers of members, *shape* has the largest and *fewest* the smallest.
+
+    Each link is what one rank has while every rank of the job is busy in its own group
+    of this kind; they differ in who else crosses the same boundary:
+
+    ``links[i]``
+        joins the ``shape[i]`` units at level i; all members of a unit cross at once,
+        each with its part of the data and to any number of peers.
+    *flat*
+        joins all ranks in one ring that ignores the levels: the slowest boundary,
+        crossed through every port that the group owns there. The default is the
+        outermost link, which is exact on one level.
+    *pair*
+        joins any two ranks while all others pair up as well: the slowest boundary,
+        crossed by every rank on its own, through its share of the ports.
+    *hop*
+        joins neighbours in the group, which cross a boundary one at a time: the
+        slowest boundary, shared only with the other groups of the unit below.
     """
 
     name: str
     ranks: Real
     shape: tuple[Real, ...]
     links: tuple[Link, ...]
-    flat: Link
+    flat: Link = field(default=Factory(lambda self: self.links[-1], takes_self=True))
+    pair: Link = field(default=Factory(lambda self: self.links[-1], takes_self=True))
+    hop: Link = field(default=Factory(lambda self: self.pair, takes_self=True))
+    fewest: tuple[Real, ...] = field(default=Factory(lambda self: self.shape, takes_self=True))
 
 
 class Kernels(Protocol):
@@ -298,6 +367,10 @@ class Exporter(Protocol):
 
     name: str
 
-    def write(self, reports: Sequence[Any]) -> str:
-        """Return *reports* in this format."""
+    def write(self, entries: Iterable[Report | Rejected], paper: Paper) -> Iterator[str]:
+        """Yield the text of *entries*, piece by piece as they are evaluated.
+
+        A :class:`~parcost.batch.Rejected` is a file without a report; its diagnostics
+        are on stderr already, so that a format for people may leave it out.
+        """
         ...

@@ -1,0 +1,118 @@
+"""How a strided group of ranks falls on nested units of devices.
+
+Ranks fill units in order. The group of rank r has the members r + i * stride, so a unit
+of *cap* devices holds ``cap // stride`` of them, at least one and at most all, as long
+as the units and the groups line up. Where they do not, members are counted rank by rank,
+once for each distinct (capacities, stride, size) and never for each layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import gcd
+from typing import Any
+
+from parcost import Mask, Real
+from parcost.numeric import all_of, maximum, minimum, where
+
+#: Ranks that are counted one by one; groups beyond this are bounded instead.
+_COUNTED = 2**20
+
+Shape = tuple[Real, ...]
+
+
+def occupancy(
+    capacities: Sequence[Real], stride: Real, size: Real, devices: Real
+) -> tuple[Shape, Shape]:
+    """Return the most and the fewest units that a group has within a unit, per level.
+
+    *capacities* are the devices of a unit at each level but the last, which holds all
+    *devices*. At the first level the units below are devices. *fewest* counts only
+    groups that leave the unit: those that stay within share nothing further out.
+
+    >>> occupancy([8.0], 2.0, 8.0, 64.0)[0]  # four in each of two nodes
+    (4.0, 2.0)
+    >>> occupancy([8.0], 1.0, 6.0, 48.0)  # six ranks in a row may straddle: 4 + 2
+    ((6.0, 2.0), (2.0, 1.0))
+    """
+    aligned: Mask = True
+    within: list[Real] = []
+    for cap in capacities:
+        within.append(minimum(maximum(cap // stride, 1.0), size))
+        aligned = aligned & _aligned(cap, stride, size, devices)
+    inner = [1.0, *within]
+    shape = tuple(outer / below for outer, below in zip([*within, size], inner, strict=True))
+    if all_of(aligned):
+        return shape, shape
+    return _uneven(aligned, shape, (*capacities, stride, size, devices))
+
+
+def _aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
+    """Say where every unit that a group touches holds the same number of its members."""
+    span = stride * size
+    whole = (cap % span == 0) | (span % cap == 0)
+    return (stride >= cap) | (cap >= devices) | ((cap % stride == 0) & whole)
+
+
+def _uneven(aligned: Mask, shape: Shape, key: tuple[Real, ...]) -> tuple[Shape, Shape]:
+    """Return the shapes with those that do not line up counted."""
+    if isinstance(aligned, bool):
+        counted = _count(tuple(int(number) for number in key))
+        return counted[: len(shape)], counted[len(shape) :]
+    import numpy as np
+
+    keys = np.stack(np.broadcast_arrays(aligned, *key), axis=-1)[..., 1:]
+    odd = np.broadcast_to(~aligned, keys.shape[:-1])
+    distinct, at = np.unique(keys[odd], axis=0, return_inverse=True)
+    counts = np.array([_count(tuple(int(number) for number in row)) for row in distinct])
+    found = np.zeros((*odd.shape, 2 * len(shape)))
+    found[odd] = counts[at.reshape(-1)]
+    both = [where(aligned, s, found[..., i]) for i, s in enumerate((*shape, *shape))]
+    return tuple(both[: len(shape)]), tuple(both[len(shape) :])
+
+
+@lru_cache(maxsize=4096)
+def _count(key: tuple[int, ...]) -> tuple[float, ...]:
+    """Return the most per level, then the fewest, by looking at the ranks."""
+    *capacities, stride, size, devices = (max(number, 1) for number in key)
+    span = stride * size
+    repeat = capacities[-1] // gcd(span, capacities[-1])
+    blocks = min(max(devices // span, 1), repeat)
+    if blocks * span > _COUNTED:
+        return _bounds(capacities, stride, size)
+    import numpy as np
+
+    ranks = np.arange(blocks * span).reshape(blocks, size, stride)
+    members = ranks.swapaxes(1, 2).reshape(-1, size)
+    below = members
+    most, fewest = [], []
+    for unit in (*(members // cap for cap in capacities), np.zeros_like(members)):
+        counts, leaving = _counts(below, unit)
+        most.append(float(counts.max()))
+        fewest.append(float((counts[leaving] if leaving.any() else counts).min()))
+        below = unit
+    return (*most, *fewest)
+
+
+def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
+    """Return how many units *below* each touched *unit* holds, and whose group leaves it."""
+    import numpy as np
+
+    new = np.ones(below.shape, dtype=bool)
+    new[:, 1:] = below[:, 1:] != below[:, :-1]
+    group = np.arange(len(below))[:, None]
+    label = group * (unit.max() + 1) + unit
+    _, first, counts = np.unique(label[new], return_index=True, return_counts=True)
+    leaves = np.broadcast_to((unit[:, :1] != unit[:, -1:]), unit.shape)
+    return counts, leaves[new][first]
+
+
+def _bounds(capacities: Sequence[int], stride: int, size: int) -> tuple[float, ...]:
+    """Return shapes that no group exceeds, for groups too large to be counted."""
+    most, below = [], 1
+    for cap in capacities:
+        most.append(min(-(-cap // max(stride, below)), size))
+        below = cap
+    most.append(min(stride * size // max(stride, below) + 1, size))
+    return (*map(float, most), *(1.0 for _ in most))
