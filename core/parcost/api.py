@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from parcost.bind import given
+from parcost.defaults import given
 from parcost.diagnostics import Diagnostic, Severity, SpecError, problem
 from parcost.document import Loader, Module, label_of
 from parcost.plugins import Plugins

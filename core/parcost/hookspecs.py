@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from parcost.reduce import Outcome
+    from parcost.outcome import Outcome
     from parcost.study import Study
     from parcost.terms import (
         Catalogue,

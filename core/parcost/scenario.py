@@ -15,16 +15,20 @@ from attrs import evolve, field, frozen
 
 from parcost import judge
 from parcost import syntax as s
-from parcost.bind import MOST_POINTS, Axis, Binder, given
+from parcost.bind import Binder
+from parcost.defaults import given
 from parcost.diagnostics import Diagnostic, Severity, SpecError
 from parcost.document import Loader, Module
 from parcost.numeric import all_of, any_of
 from parcost.report import Infeasible, Report, Result
+from parcost.scope import Axis
 from parcost.study import Study
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugins
     from parcost.terms import Check
+
+MOST_POINTS = 10_000_000
 
 
 @frozen(eq=False, slots=False)

@@ -16,7 +16,7 @@ reference and ``parcost show`` are made from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
 from attrs import frozen
@@ -221,7 +221,7 @@ def block(kind: str, *, label: str = "optional", inside: str = "") -> Callable[[
         cls.__annotations__ = {**cls.__annotations__, "label": "str"}
         cls.label = attrs.field(default="", metadata={})  # type: ignore[attr-defined]
         made: type[T] = attrs.frozen(kw_only=True, eq=False, slots=False)(cls)
-        declared = [a for a in attrs.fields(made) if _KEY in a.metadata]
+        declared = [a for a in attrs.fields(cast("type[Any]", made)) if _KEY in a.metadata]
         fields = {a.name: a.metadata[_KEY] for a in declared}
         defaults = {a.name: a.default for a in declared if a.default is not attrs.NOTHING}
         made.__block__ = BlockType(  # type: ignore[attr-defined]

@@ -393,7 +393,8 @@ def _divisors(node: s.Call, arguments: list[Value]) -> Value:
 def _curve(node: s.Call, arguments: list[Value]) -> Value:
     from parcost.units import BIT_RATE, RATE
 
-    sizes, seconds = [], []
+    sizes: list[float] = []
+    seconds: list[float] = []
     for value, argument in zip(arguments, node.arguments, strict=True):
         pair = value.items if isinstance(value, Items) else ()
         size, point = (*pair, None, None)[:2]

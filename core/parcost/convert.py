@@ -1,0 +1,288 @@
+"""From a value to what a block's attribute holds: kind, dimension, qualifier, range."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from parcost import syntax as s
+from parcost import values as v
+from parcost.definitions import Definition
+from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.document import Origin
+from parcost.schema import Curve, Field
+from parcost.scope import Bound, BrokenError, Given, Scope
+from parcost.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
+
+if TYPE_CHECKING:
+    from parcost.bind import Binder
+
+
+def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
+    """Return the value of the attribute that *node* gives, as its field wants it.
+
+    Raises:
+        SpecError: It is of another kind or dimension, or out of range.
+    """
+    field = scope.field
+    assert field is not None
+    if isinstance(node.value, Given):
+        value = binder.expressions.given_value(node.value, scope)
+    else:
+        value = binder.evaluate(node.value, scope)
+    if field.kind == "quantity":
+        return _quantity(binder, node, value, scope, field, origin)
+    if value.axes:
+        for axis in value.axes:
+            binder.axes[axis].structural = True
+    if field.kind == "integers":
+        return Bound(value, _integers(value, node), origin)
+    if not isinstance(value, v.Said):
+        raise SpecError([_wrong_kind(node, value, field)])
+    what = value.what
+    if field.kind == "reference":
+        if not isinstance(what, Definition):
+            raise SpecError([_wrong_kind(node, value, field)])
+        return Bound(value, binder.object(what), origin)
+    if isinstance(what, Definition) or not isinstance(what, str):
+        raise SpecError([_wrong_kind(node, value, field)])
+    if field.kind == "switch":
+        return Bound(value, what == "on", origin)
+    return Bound(value, what, origin)
+
+
+def _wrong_kind(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
+    wanted = {
+        "word": "a word",
+        "switch": "`on` or `off`",
+        "text": "a string in quotes",
+        "reference": f"the name of a `{field.target}`",
+        "integers": "a list of whole numbers",
+    }[field.kind]
+    return problem(
+        "wrong-kind",
+        f"`{node.name.text}` is {wanted}",
+        node.value.span,
+        f"this is {v.describe(value)}",
+    )
+
+
+def _integers(value: v.Value, node: s.Attribute) -> tuple[int, ...]:
+    items = value.items if isinstance(value, v.Items) else (value,)
+    whole: list[int] = []
+    for item in items:
+        if (
+            not isinstance(item, v.Quantity)
+            or item.dimension != ONE
+            or not isinstance(item.number, (float, int))
+            or item.number != int(item.number)
+            or not 0 <= item.number < 2**31
+        ):
+            raise SpecError(
+                [
+                    problem(
+                        "wrong-kind",
+                        f"`{node.name.text}` is a list of whole numbers",
+                        node.value.span,
+                    )
+                ]
+            )
+        whole.append(int(item.number))
+    return tuple(whole)
+
+
+def _quantity(
+    binder: Binder, node: s.Attribute, value: v.Value, scope: Scope, field: Field, origin: Origin
+) -> Bound:
+    name = node.name.text
+    if isinstance(value, v.Said) and isinstance(value.what, Curve):
+        if not field.curve:
+            raise SpecError([_not_a_number(node, value)])
+        return Bound(value, value.what, origin)
+    if isinstance(value, v.Said) and value.what is None:
+        raise BrokenError
+    if not isinstance(value, v.Quantity):
+        raise SpecError([_not_a_number(node, value)])
+    if value.dimension != field.dimension:
+        value = _converted(node, value, field)
+    if node.qualifiers or field.must_qualify:
+        value = _qualified(binder, node, value, scope, field)
+    number = value.number
+    if field.whole or field.minimum is not None or field.positive or field.maximum:
+        _check_range(name, number, node, field)
+    if field.structural:
+        for axis in value.axes:
+            binder.axes[axis].structural = True
+        number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
+    return Bound(value, number, origin)
+
+
+def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
+    return problem(
+        "not-a-number",
+        f"`{node.name.text}` is a number",
+        node.value.span,
+        f"this is {v.describe(value)}",
+    )
+
+
+def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
+    name, span = node.name.text, node.value.span
+    wanted = field.dimension
+    if wanted == RATE and value.dimension == BIT_RATE:
+        return evolve(value, number=value.number / 8.0, dimension=RATE)
+    if wanted == BYTES and value.dimension == BITS:
+        raise SpecError(
+            [
+                problem(
+                    "bit-for-byte",
+                    f"`{name}` is measured in bytes, and this is in bits",
+                    span,
+                    f"this is {_shown(value.number / 8.0, 'B')}",
+                    help=f"write `{span.text.replace('bit', 'B').replace('b', 'B')}` "
+                    "if bytes are meant, or `bytes(...)` to convert",
+                )
+            ]
+        )
+    if value.dimension == ONE:
+        raise SpecError(
+            [
+                problem(
+                    "missing-unit",
+                    f"`{name}` needs a unit",
+                    span,
+                    "this is a plain number",
+                    help=f"units of {wanted} are {_examples(wanted)}",
+                )
+            ]
+        )
+    measured = "is a plain number" if wanted == ONE else f"is measured in {wanted}"
+    raise SpecError(
+        [
+            problem(
+                "wrong-dimension",
+                f"`{name}` {measured}",
+                span,
+                f"this is {v.describe(value)}",
+            )
+        ]
+    )
+
+
+def _qualified(
+    binder: Binder, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
+) -> v.Quantity:
+    name = node.name.text
+    said = [q.text for q in node.qualifiers]
+    for qualifier in node.qualifiers:
+        if qualifier.text not in field.qualifiers:
+            raise SpecError([_unknown_qualifier(name, qualifier, field)])
+    if isinstance(node.value, s.Number) and node.value.unit not in known_units():
+        said += [node.value.unit] if node.value.unit in field.qualifiers else []
+    if len(said) > 1:
+        raise SpecError(
+            [
+                problem(
+                    "duplicate",
+                    f"`{name}` cannot be both {said[0]} and {said[1]}",
+                    node.qualifiers[-1].span,
+                )
+            ]
+        )
+    if not said:
+        if field.must_qualify and value.literal and not isinstance(node.value, Given):
+            choices = " or ".join(f"`{q}`" for q in field.qualifiers)
+            raise SpecError(
+                [
+                    problem(
+                        "ambiguous-quantity",
+                        f"`{name}` must say {choices}",
+                        node.value.span,
+                        "which one is this?",
+                        help=f"write `{node.value.span.text} {next(iter(field.qualifiers))}`",
+                    )
+                ]
+            )
+        return value
+    factor = field.qualifiers[said[0]]
+    if isinstance(factor, str):
+        assert scope.definition is not None
+        by = binder.attribute(scope.definition, factor).value
+        assert isinstance(by, v.Quantity)
+        return evolve(value, number=value.number / by.number, axes=value.axes | by.axes)
+    return value if factor == 1.0 else evolve(value, number=value.number * factor)
+
+
+def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> None:
+    worst = number if isinstance(number, (float, int)) else _worst(number, field)
+    low, high = field.minimum, field.maximum
+    complaint = hint = ""
+    if field.whole and worst != int(worst):
+        complaint = f"`{name}` is a whole number"
+        near = sorted({max(int(worst), int(low or 0)), int(worst) + 1})
+        hint = "the nearest are " + " and ".join(f"{n}" for n in near)
+        id = "not-whole"
+    elif (low is not None and worst < low) or (field.positive and worst <= 0):
+        bound = "above 0" if field.positive else f"at least {_shown(low or 0.0, '')}"
+        complaint, id = f"`{name}` must be {bound}", "out-of-range"
+    elif high is not None and worst > high:
+        complaint, id = f"`{name}` must be at most {_shown(high, '')}", "out-of-range"
+        hint = f"the nearest legal value is {_shown(high, '')}"
+    if complaint:
+        raise SpecError(
+            [
+                problem(
+                    id,
+                    complaint,
+                    node.value.span,
+                    f"this is {_shown(worst, '')}",
+                    help=hint or None,
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
+
+
+def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic:
+    if not field.qualifiers:
+        return problem(
+            "unknown-qualifier",
+            f"`{name}` takes no word after its value",
+            qualifier.span,
+            help="several attributes on a line need commas",
+        )
+    return problem(
+        "unknown-qualifier",
+        f"`{name}` cannot be `{qualifier.text}`",
+        qualifier.span,
+        "one of " + ", ".join(f"`{q}`" for q in field.qualifiers),
+        help=did_you_mean(qualifier.text, field.qualifiers),
+    )
+
+
+def _worst(numbers: Any, field: Field) -> float:
+    """Return the element that breaks the range of *field*, or any one."""
+    import numpy as np
+
+    flat = np.ravel(numbers)
+    if field.whole and np.any(broken := flat != np.floor(flat)):
+        return float(flat[broken][0])
+    low = float(flat.min())
+    too_low = (field.minimum is not None and low < field.minimum) or (field.positive and low <= 0)
+    return low if too_low else float(flat.max())
+
+
+def _shown(number: float, suffix: str) -> str:
+    return f"{number:g}{' ' + suffix if suffix else ''}"
+
+
+def _examples(dimension: Any) -> str:
+    known = {
+        BYTES: "`GB`, `GiB`, `MB`",
+        RATE: "`GB/s`, `Gbps`",
+        SECONDS: "`s`, `ms`, `us`",
+        FLOPS: "`TFLOPS`",
+    }
+    fallback = [f"`{name}`" for name, (_, d) in known_units().items() if d == dimension][:4]
+    return known.get(dimension) or ", ".join(fallback)

@@ -1,0 +1,65 @@
+"""Values that no spec writes: declared defaults, and what is set from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parcost import syntax as s
+from parcost import values as v
+from parcost.diagnostics import Diagnostic, SpecError
+from parcost.document import Origin
+from parcost.parse import parse
+from parcost.schema import BlockType
+from parcost.scope import Bound, Given
+from parcost.text import Source, Span
+
+_EXPRESSIONS: dict[tuple[str, str, str], s.Attribute] = {}
+
+
+def given(path: str, value: Any) -> s.Attribute:
+    """Return *value* as if it had been written in a spec, as the attribute at *path*.
+
+    A string is an expression of the language; a number is in base units.
+
+    Raises:
+        SpecError: The string is no expression.
+    """
+    name = path.rsplit(".", 1)[-1]
+    if isinstance(value, str):
+        return _parse_value(name, value, f"set {path}")
+    span = Span(Source(f"set {path}", f"{value}"), 0, len(f"{value}"))
+    word = s.Name(name, span)
+    return s.Attribute((), s.Path((word,), span), Given(value, span), (), (), span)  # type: ignore[arg-type]
+
+
+def plain(type_: BlockType, name: str) -> Bound | None:
+    """Return a declared default that is a value and not an expression, or None."""
+    default, field = type_.defaults[name], type_.fields[name]
+    if default is None or default == ():
+        return Bound(v.Said(None), default, Origin("default", expression="none"))
+    if isinstance(default, bool):
+        spelled = "on" if default else "off"
+        return Bound(v.Said(spelled), default, Origin("default", expression=spelled))
+    if isinstance(default, (int, float)):
+        number = int(default) if field.structural else float(default)
+        value = v.Quantity(float(default), field.dimension)
+        return Bound(value, number, Origin("default", expression=f"{default:g}"))
+    if field.kind in ("word", "text"):
+        return Bound(v.Said(default), default, Origin("default", expression=default))
+    return None
+
+
+def expression(kind: str, name: str, text: str) -> s.Attribute:
+    """Return a default expression as if it had been written in a spec."""
+    key = (kind, name, text)
+    if key not in _EXPRESSIONS:
+        _EXPRESSIONS[key] = _parse_value(name, text, f"default of {kind}.{name}")
+    return _EXPRESSIONS[key]
+
+
+def _parse_value(name: str, text: str, place: str) -> s.Attribute:
+    source = Source(place, f"let {name} = {text}\n")
+    tree, found = parse(source)
+    if not found and len(tree.items) == 1 and isinstance(tree.items[0], s.Attribute):
+        return tree.items[0]
+    raise SpecError(found or [Diagnostic("syntax", f"`{text}` is no value", place=place)])

@@ -1,0 +1,218 @@
+"""Evaluating expressions, sweeps included. Nothing here recurses deeper than a limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve
+
+from parcost import syntax as s
+from parcost import values as v
+from parcost.definitions import Definition
+from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.schema import Curve
+from parcost.scope import Axis, BrokenError, Given, Scope
+from parcost.units import ONE, known_units, unit
+
+if TYPE_CHECKING:
+    from parcost.bind import Binder
+
+DEEPEST = 100
+
+
+@define(eq=False)
+class Expressions:
+    """Evaluates expressions for a binder."""
+
+    binder: Binder
+    _depth: int = 0
+    _masked: bool = False
+
+    def evaluate(self, node: Any, scope: Scope) -> v.Value:
+        if type(node) is s.Number:
+            return self._number(node, scope)
+        self._depth += 1
+        try:
+            if self._depth > DEEPEST:
+                raise SpecError([problem("nesting-too-deep", "this nests too deeply", node.span)])
+            return self._inner(node, scope)
+        finally:
+            self._depth -= 1
+
+    def _inner(self, node: Any, scope: Scope) -> v.Value:
+        match node:
+            case s.Path():
+                return self.binder.names.path(node, scope)
+            case s.Chain():
+                operands = [self.evaluate(operand, scope) for operand in node.operands]
+                return v.chain(node, operands, masked=self._masked)
+            case s.Unary():
+                inner = self.evaluate(node.operand, scope)
+                return v.negate(inner, node.operator, node.operand.span)
+            case s.Conditional():
+                return self._conditional(node, scope)
+            case s.Call():
+                listed = node.function.text == "curve"
+                arguments = [
+                    v.Items(tuple(self.evaluate(i, scope) for i in argument.items))
+                    if listed and isinstance(argument, s.List)
+                    else self.evaluate(argument, scope)
+                    for argument in node.arguments
+                ]
+                value = v.call(node, arguments)
+                if isinstance(value, v.Items):
+                    return self._sweep(value.items, node, scope)
+                return value
+            case s.List():
+                return self._list(node, scope)
+            case s.Text():
+                return v.Said(node.value)
+        raise AssertionError(node)
+
+    def _number(self, node: s.Number, scope: Scope) -> v.Value:
+        try:
+            number = float(node.text)
+        except ValueError:
+            raise SpecError([problem("not-a-number", "this is no number", node.span)]) from None
+        if number in (float("inf"), float("-inf")):
+            raise SpecError(
+                [problem("not-finite", "this number is too large to compute with", node.span)]
+            )
+        if not node.unit:
+            return v.Quantity(number, ONE, v.NO_AXES, True)
+        try:
+            size, dimension = unit(node.unit)
+        except KeyError as error:
+            if scope.field is not None and node.unit in scope.field.qualifiers:
+                return v.Quantity(number, ONE, v.NO_AXES, True)
+            part = error.args[0]
+            qualifiers = scope.field.qualifiers if scope.field is not None else ()
+            raise SpecError(
+                [
+                    problem(
+                        "unknown-unit",
+                        f"there is no unit `{part}`",
+                        node.span,
+                        help=did_you_mean(part, [*known_units(), *qualifiers]),
+                    )
+                ]
+            ) from None
+        scaled = number * size
+        if scaled == float("inf"):
+            raise SpecError(
+                [problem("not-finite", "this number is too large to compute with", node.span)]
+            )
+        return v.Quantity(scaled, dimension, v.NO_AXES, True)
+
+    def _conditional(self, node: s.Conditional, scope: Scope) -> v.Value:
+        condition = v.truth(self.evaluate(node.condition, scope), node.condition.span)
+        if isinstance(condition.value, bool):
+            taken, other = node.then, node.otherwise
+            if not condition.value:
+                taken, other = other, taken
+            value = self.evaluate(taken, scope)
+            alternative = self._quietly(other, scope)
+            if alternative is not None:
+                v.agree(value, alternative, node)
+                value = evolve(value, axes=value.axes | alternative.axes)
+            return evolve(value, axes=value.axes | condition.axes)
+        masked, self._masked = self._masked, True
+        try:
+            then = self.evaluate(node.then, scope)
+            otherwise = self.evaluate(node.otherwise, scope)
+        finally:
+            self._masked = masked
+        v.agree(then, otherwise, node)
+        return v.choose(condition, then, otherwise, node)
+
+    def _quietly(self, node: s.Expr, scope: Scope) -> v.Value | None:
+        """Return the value of a branch that is not taken, if it has one at all."""
+        count = len(self.binder.found)
+        try:
+            return self.evaluate(node, scope)
+        except SpecError as error:
+            numeric = {"division-by-zero", "not-finite"}
+            if any(d.id not in numeric for d in error.diagnostics):
+                raise
+            return None
+        except BrokenError:
+            del self.binder.found[count:]
+            return None
+
+    def _list(self, node: s.List, scope: Scope) -> v.Value:
+        if not node.items:
+            if scope.field is not None and scope.field.kind == "integers":
+                return v.Items(())
+            raise SpecError([problem("empty-list", "a sweep over nothing", node.span)])
+        field = scope.field
+        items = tuple(self.evaluate(item, scope) for item in node.items)
+        nested = any(isinstance(item, s.List) for item in node.items)
+        if field is not None and field.kind == "integers" and not nested:
+            return v.Items(items)
+        return self._sweep(items, node, scope)
+
+    def _sweep(self, items: tuple[v.Value, ...], node: Any, scope: Scope) -> v.Value:
+        key = id(node)
+        if not items:
+            raise SpecError([problem("empty-list", "a sweep over nothing", node.span)])
+        axis = self.binder.axes.get(key)
+        if axis is None:
+            shown = [_axis_value(item) for item in items]
+            axis = self.binder.axes[key] = Axis(key, scope.name, shown, node.span)
+        first = items[0]
+        inner = v.NO_AXES
+        for item in items:
+            inner |= item.axes
+        for other in inner:
+            self.binder.axes[other].structural = True
+        axes = frozenset({key}) | inner
+        if not all(isinstance(item, v.Quantity) for item in items):
+            axis.structural = True
+        elif any(item.dimension != first.dimension for item in items):  # type: ignore[union-attr]
+            raise SpecError(
+                [problem("mixed-dimensions", "the items of a sweep differ in dimension", node.span)]
+            )
+        index = self.binder.points.get(key, 0)
+        if isinstance(index, int):
+            return evolve(items[index], axes=axes)
+        import numpy as np
+
+        numbers = np.array([item.number for item in items], dtype=np.float64)  # type: ignore[union-attr]
+        assert isinstance(first, v.Quantity)
+        return v.Quantity(numbers[index], first.dimension, axes, True)
+
+    def given_value(self, given: Given, scope: Scope) -> v.Value:
+        value, field = given.value, scope.field
+        assert field is not None
+        if isinstance(value, bool):
+            return v.Said("on" if value else "off")
+        if isinstance(value, (int, float)):
+            return v.Quantity(float(value), field.dimension)
+        if isinstance(value, Curve):
+            return v.Said(value)
+        if isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
+            listed = value.tolist() if hasattr(value, "tolist") else list(value)
+            items = tuple(
+                self.given_value(Given(item, given.span), scope) for item in _flat(listed)
+            )
+            if field.kind == "integers":
+                return v.Items(items)
+            return self._sweep(items, given, scope)
+        raise SpecError(
+            [Diagnostic("wrong-kind", f"`{scope.name}` cannot be {value!r}", place="set")]
+        )
+
+
+def _axis_value(value: v.Value) -> Any:
+    if isinstance(value, v.Quantity):
+        number = value.number
+        return float(number) if isinstance(number, (float, int)) else number
+    if isinstance(value, v.Said):
+        return value.what.called if isinstance(value.what, Definition) else value.what
+    if isinstance(value, v.Items):
+        return [_axis_value(item) for item in value.items]
+    return value.value
+
+
+def _flat(items: list[Any]) -> list[Any]:
+    return [x for item in items for x in (_flat(item) if isinstance(item, list) else [item])]

@@ -1,0 +1,55 @@
+"""What binding keeps about an expression: where it stands, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, frozen
+
+from parcost.definitions import Definition
+from parcost.document import Module, Origin
+from parcost.schema import Field
+from parcost.text import Span
+from parcost.values import Value
+
+
+@define(eq=False)
+class Axis:
+    """A sweep: its name, its values, and whether something structural depends on it."""
+
+    key: int
+    name: str
+    values: list[Any]
+    span: Span
+    structural: bool = False
+
+
+@frozen(eq=False)
+class Given:
+    """A value from outside the language, already in base units; stands for an expression."""
+
+    value: Any
+    span: Span
+
+
+@frozen(eq=False)
+class Bound:
+    """An attribute's value: as the language has it, and as the block's object holds it."""
+
+    value: Value
+    held: Any
+    origin: Origin
+
+
+@frozen(eq=False)
+class Scope:
+    """Where an expression stands."""
+
+    definition: Definition | None
+    module: Module
+    field: Field | None
+    name: str
+
+
+class BrokenError(Exception):
+    """The value depends on something that has been reported."""
