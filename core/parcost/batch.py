@@ -1,0 +1,141 @@
+"""Many specs, one after another: what can be evaluated is, and what cannot is kept.
+
+A batch never stops at a bad file. Each file gives its reports, or one
+:class:`Rejected` that says why it has none; both are what exporters write.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import frozen
+
+from parcost.diagnostics import Diagnostic, ParcostError, SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from parcost.api import Session
+    from parcost.report import Report
+    from parcost.scenario import Scenario
+
+T = TypeVar("T")
+
+BAD_INPUT = 2
+FAULT = 3
+
+
+@frozen(kw_only=True)
+class Rejected:
+    """A file, or a study of one, without a report; *diagnostics* say why."""
+
+    path: str
+    diagnostics: Sequence[Diagnostic]
+    exit_code: int = BAD_INPUT
+
+
+def specs(named: Iterable[str]) -> Iterator[str | Rejected]:
+    """Yield the spec files that *named* files and directories stand for.
+
+    A directory stands for the ``.par`` files in it and below, in sorted order; hidden
+    directories are left out.
+    """
+    for name in named:
+        path = Path(name)
+        if path.is_dir():
+            found = _below(path)
+            yield from found
+            if not found:
+                message = f"there is no `.par` file in `{name}`"
+                yield _rejected(name, "empty-directory", message)
+        elif path.suffix != ".par" and path.exists():
+            message = f"`{name}` is no spec: its name does not end in `.par`"
+            yield _rejected(name, "not-a-spec", message)
+        else:
+            yield name
+
+
+def evaluate(
+    named: Iterable[str],
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[Report | Rejected]:
+    """Yield the reports of every spec, in order, and what gave none.
+
+    *study* picks one study of files that have several.
+    """
+    for scenario in scenarios(named, session, overrides=overrides, study=study):
+        if isinstance(scenario, Rejected):
+            yield scenario
+        else:
+            yield attempt(scenario.path, scenario.evaluate)
+
+
+def scenarios(
+    named: Iterable[str],
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[Scenario | Rejected]:
+    """Yield the scenarios of every spec, in order, and what gave none."""
+    for path in specs(named):
+        if isinstance(path, Rejected):
+            yield path
+            continue
+        loaded = attempt(path, partial(session.load, path, overrides))
+        if isinstance(loaded, Rejected):
+            yield loaded
+            continue
+        chosen = [s for s in loaded if study in (None, s.name)]
+        if not chosen:
+            known = [s.name for s in loaded]
+            help = did_you_mean(str(study), known) or "it has " + ", ".join(known)
+            message = f"`{path}` has no study called `{study}`"
+            yield _rejected(path, "unknown-study", message, help)
+        yield from chosen
+
+
+def attempt(path: str, do: Callable[[], T]) -> T | Rejected:
+    """Return ``do()``, or why it could not be done: no spec may end a batch."""
+    try:
+        return do()
+    except SpecError as error:
+        return Rejected(path=path, diagnostics=error.diagnostics)
+    except ParcostError as error:
+        found = Diagnostic("plugin-failed", str(error), place=path)
+        return Rejected(path=path, diagnostics=[found], exit_code=FAULT)
+    except Exception as error:  # noqa: BLE001  a fault of ours must not lose other results
+        return Rejected(path=path, diagnostics=[internal(error, path)], exit_code=FAULT)
+
+
+def internal(error: Exception, place: str = "") -> Diagnostic:
+    """Return the diagnostic of a fault in parcost itself.
+
+    With ``PARCOST_DEBUG`` set the traceback is printed as well.
+    """
+    if os.environ.get("PARCOST_DEBUG"):
+        traceback.print_exception(error)
+    where = traceback.extract_tb(error.__traceback__)[-1:]
+    at = f" ({Path(where[0].filename).name}:{where[0].lineno})" if where else ""
+    said = " ".join(str(error).split())
+    message = f"internal error: {type(error).__name__}{': ' + said if said else ''}{at}"
+    help = "this is a defect of parcost; PARCOST_DEBUG=1 prints where it happened"
+    return Diagnostic("internal-error", message, place=place, help=help)
+
+
+def _below(folder: Path) -> list[str]:
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(parent, f) for f in files if f.endswith(".par")]  # noqa: PTH118
+    return sorted(found)
+
+
+def _rejected(path: str, id: str, message: str, help: str | None = None) -> Rejected:
+    return Rejected(path=path, diagnostics=[Diagnostic(id, message, place=path, help=help)])

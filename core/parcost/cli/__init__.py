@@ -1,0 +1,99 @@
+"""The command line.
+
+Commands are entry points of the group ``parcost.commands``, ours and a third party's
+alike. Importing a command of ours imports click and nothing else; whatever is heavy is
+imported once a command runs, so that ``--help`` is instant. Every failure ends in a
+message and an exit code, and never in a traceback:
+
+    0  good
+    1  a rule or an expectation failed, or nothing fits
+    2  bad input: the command line, a file, or what it says
+    3  a plugin failed, or parcost did
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from parcost import __version__
+from parcost.cli.group import Commands, UnusableCommandError
+from parcost.cli.output import tell
+
+_INTERRUPTED = 130  # as a shell says it: 128 and the number of the signal
+_PIPE_CLOSED = 141
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 good, 1 a rule or an expectation failed or nothing fits, "
+    "2 bad input, 3 a plugin or parcost itself failed.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def parcost() -> None:
+    """Say what one step of distributed LLM training costs, and why."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # never fail to print a name
+    try:
+        status = parcost.main(arguments, prog_name="parcost", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _usage(error)
+    except UnusableCommandError as error:
+        tell(f"error: {error}")
+        return 3
+    except (KeyboardInterrupt, click.Abort):
+        tell("interrupted")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return _PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001  the user never sees a traceback
+        return _failed(error)
+    return status if isinstance(status, int) else 0
+
+
+def _usage(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        tell(error.format_message())
+        return 2
+    context = getattr(error, "ctx", None)
+    tell(f"error: {error.format_message()}")
+    if context is not None:
+        tell(f"  = help: `{context.command_path} --help` says what there is")
+    return 2
+
+
+def _failed(error: Exception) -> int:
+    from parcost.batch import FAULT, internal
+    from parcost.cli.output import Reporter
+    from parcost.diagnostics import PluginError, SpecError
+
+    if isinstance(error, SpecError):
+        Reporter()(error.diagnostics)
+        return 2
+    if isinstance(error, PluginError):
+        tell(f"error: {error}")
+        return FAULT
+    diagnostic = internal(error)
+    tell(f"error: {diagnostic.message}\n  = help: {diagnostic.help}")
+    return FAULT
+
+
+def _forget_stdout() -> None:
+    """Point stdout elsewhere, so that Python does not complain about it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,129 @@
+"""``parcost check``: every problem of a spec, without evaluating it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli import options
+from parcost.cli.output import put, tell, wants_color
+
+if TYPE_CHECKING:
+    from parcost.diagnostics import Diagnostic
+
+
+@click.command("check")
+@options.paths
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="How problems are written; github annotates a pull request.",
+)
+@options.study
+@options.overrides
+@options.without
+def command(
+    paths: tuple[str, ...],
+    format_: str,
+    study: str | None,
+    overrides: tuple[str, ...],
+    without: tuple[str, ...],
+) -> int:
+    """Find problems without evaluating: syntax, names, units, rules.
+
+    Problems go to stdout, as they are what was asked for.
+    """
+    from parcost import batch
+
+    values = options.parse_overrides(overrides)
+    session = options.session(without)
+    found: dict[tuple[object, ...], Diagnostic] = {}
+    worst = files = 0
+    for scenario in batch.scenarios(paths, session, overrides=values, study=study):
+        files += 1
+        checked = (
+            scenario
+            if isinstance(scenario, batch.Rejected)
+            else batch.attempt(scenario.path, scenario.check)
+        )
+        if isinstance(checked, batch.Rejected):
+            worst = max(worst, checked.exit_code)
+            problems = checked.diagnostics
+        else:
+            problems = checked
+            worst = max(worst, int(any(_is_error(d) for d in problems)))
+        found |= {_key(d): d for d in problems}
+    _write(list(found.values()), format_)
+    for fault in session.plugins.broken:
+        tell(f"error: plugin {fault.plugin} {fault.message}")
+        worst = 3
+    count = sum(map(_is_error, found.values()))
+    studies = f"{files} {'study' if files == 1 else 'studies'}"
+    tell(f"{studies} checked, {count or 'no'} {'error' if count == 1 else 'errors'}")
+    return worst
+
+
+def _write(found: Sequence[Diagnostic], format_: str) -> None:
+    from parcost.render.diagnostics import as_data, render
+
+    if format_ == "json":
+        from parcost.render.data import header
+
+        document = {**header(), "diagnostics": [as_data(d) for d in found]}
+        put(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return
+    for diagnostic in found:
+        if format_ == "github":
+            put(github(diagnostic) + "\n")
+        else:
+            put(render(diagnostic, wants_color(sys.stdout)) + "\n\n")
+
+
+def github(diagnostic: Diagnostic) -> str:
+    """Return a diagnostic as an annotation of a pull request.
+
+    >>> from parcost.diagnostics import Diagnostic
+    >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
+    '::error file=a.par,title=missing-file::no file `a`'
+    """
+    properties = {"file": diagnostic.place}
+    if diagnostic.labels:
+        span = diagnostic.labels[0].span
+        line, column = span.source.position(span.start)
+        end_line, end_column = span.source.position(span.end)
+        properties = {
+            "file": span.source.name,
+            "line": str(line),
+            "endLine": str(end_line),
+            "col": str(column),
+            "endColumn": str(end_column),
+        }
+    properties["title"] = diagnostic.id
+    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
+    parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
+    listed = ",".join(f"{k}={_escaped(v, ':,')}" for k, v in properties.items() if v)
+    severity = diagnostic.severity.value
+    return f"::{severity} {listed}::{_escaped(chr(10).join(parts))}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """Return *text* with the characters that end a workflow command spelled out."""
+    for character in ("%", "\r", "\n", *also):
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def _is_error(diagnostic: Diagnostic) -> bool:
+    return diagnostic.severity.value == "error"
+
+
+def _key(diagnostic: Diagnostic) -> tuple[object, ...]:
+    spans = ((label.span.source.name, label.span.start) for label in diagnostic.labels)
+    return (diagnostic.id, diagnostic.message, diagnostic.place, *spans)

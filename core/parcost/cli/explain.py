@@ -1,0 +1,72 @@
+"""``parcost explain``: one term, followed down to its inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli import options
+from parcost.cli.output import Reporter, show, tell
+
+if TYPE_CHECKING:
+    from parcost.report import Report
+
+
+@click.command("explain")
+@options.path
+@click.argument("term", metavar="TERM")
+@options.study
+@options.overrides
+@options.without
+def command(
+    path: str, term: str, study: str | None, overrides: tuple[str, ...], without: tuple[str, ...]
+) -> int:
+    """Say how one term of a report comes about.
+
+    TERM is the name of a line of the ledger, of a line of memory, or of a figure. What
+    is printed: its formula, in letters and with the numbers filled in, its source, who
+    contributed it, where it stands in the step and what it may hide under.
+    """
+    from parcost import batch
+
+    values = options.parse_overrides(overrides)
+    session = options.session(without)
+    worst = 0
+    reports = []
+    for entry in batch.evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, batch.Rejected):
+            Reporter()(entry.diagnostics)
+            worst = max(worst, entry.exit_code)
+        else:
+            reports.append(entry)
+    if not reports:
+        return worst
+    found = [_explained(report, term) for report in reports]
+    return worst if any(found) else max(worst, _unknown(reports, term))
+
+
+def _explained(report: Report, term: str) -> bool:
+    from parcost.render.explanation import explain
+    from parcost.render.page import Heading
+
+    items = [item for result in report.results for item in explain(result, term)]
+    if items:
+        show([Heading(report.name, 1, aside=report.path), *items])
+    return bool(items)
+
+
+def _unknown(reports: list[Report], term: str) -> int:
+    from parcost.diagnostics import did_you_mean
+    from parcost.render.explanation import names
+
+    known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
+    if not known:
+        tell(f"error: `{reports[0].path}` does not run, so that it has no terms")
+        for report in reports:
+            Reporter()(report.diagnostics)
+        return 1
+    tell(f"error: no term is called `{term}`")
+    hint = did_you_mean(term, known) or "terms are " + ", ".join(f"`{n}`" for n in known)
+    tell(f"  = help: {hint}")
+    return 2

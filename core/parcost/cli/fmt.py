@@ -1,0 +1,117 @@
+"""``parcost fmt``: one canonical form, comments kept. Needs no plugin."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from difflib import unified_diff
+from functools import partial
+from pathlib import Path
+
+import click
+
+from parcost.cli import options
+from parcost.cli.output import Reporter, put, tell
+
+
+@click.command("fmt")
+@options.paths
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 where a file would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
+def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
+    """Lay specs out in one canonical form; comments are kept.
+
+    A file that does not parse is laid out as far as it goes. `-` reads stdin and writes
+    stdout.
+    """
+    if "-" in paths and len(paths) > 1:
+        raise click.UsageError("`-` stands alone")
+    if paths == ("-",):
+        return _stdin(check=check, diff=diff)
+    return _files(paths, check=check, diff=diff)
+
+
+def _stdin(*, check: bool, diff: bool) -> int:
+    from parcost.format import format_text
+
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        tell(f"error: stdin is not UTF-8: {error.reason} at byte {error.start}")
+        return 2
+    formatted = format_text(text)
+    if diff:
+        put(_difference("<stdin>", text, formatted))
+    elif not check:
+        put(formatted)
+    return int((check or diff) and formatted != text)
+
+
+def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
+    from parcost.batch import Rejected, attempt, specs
+
+    report = Reporter()
+    worst = changed = same = 0
+    for path in specs(paths):
+        done = path if isinstance(path, Rejected) else attempt(path, partial(_texts, path))
+        if isinstance(done, Rejected):
+            report(done.diagnostics)
+            worst = max(worst, done.exit_code)
+            continue
+        name, text, formatted = done
+        if formatted == text:
+            same += 1
+            continue
+        changed += 1
+        if diff:
+            put(_difference(name, text, formatted))
+            continue
+        if not check:
+            try:
+                write_atomically(Path(name), formatted)
+            except OSError as error:
+                tell(f"error: `{name}` cannot be written: {error.strerror}")
+                worst = max(worst, 2)
+                continue
+        put(f"{name}\n")
+    verb = "would change" if check or diff else "changed"
+    tell(f"{changed} {verb}, {same} left as they were")
+    return max(worst, int(bool(changed) and (check or diff)))
+
+
+def _texts(path: str) -> tuple[str, str, str]:
+    from parcost import files
+    from parcost.format import format_text
+
+    text = files.read(Path(path), path).text
+    return path, text, format_text(text)
+
+
+def _difference(path: str, before: str, after: str) -> str:
+    lines = unified_diff(
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"{path} (as it is)",
+        f"{path} (formatted)",
+    )
+    marked = (
+        line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in lines
+    )
+    return "".join(marked)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the content of *path*: a reader sees the old text or the new, never a part."""
+    path = path.resolve()
+    mode = path.stat().st_mode
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,76 @@
+"""The group of all commands: named by metadata, imported when they are needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+from parcost.diagnostics import did_you_mean
+
+GROUP = "parcost.commands"
+OURS = "parcost"
+
+
+class UnusableCommandError(Exception):
+    """A command that a distribution offers cannot be used."""
+
+
+class Commands(click.Group):
+    """Every installed command.
+
+    Listing them imports our own, which are light, and only names the others.
+    """
+
+    @cached_property
+    def points(self) -> dict[str, EntryPoint]:
+        """The entry points by name; of several for one name, ours, or else the first."""
+        found = sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p) != OURS, str(p)))
+        return {point.name: point for point in reversed(found)}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return sorted(self.points)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return the command of that name, imported."""
+        point = self.points.get(cmd_name)
+        if point is None:
+            return None
+        try:
+            command = point.load()
+        except Exception as error:
+            message = f"`parcost {cmd_name}` of {_distribution(point)} cannot be imported: {error}"
+            raise UnusableCommandError(message) from error
+        if not isinstance(command, click.Command):
+            message = f"`{point.value}` of {_distribution(point)} is no command of click"
+            raise UnusableCommandError(message)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* start with; a near miss is named."""
+        if args and not args[0].startswith("-") and args[0] not in self.points:
+            hint = did_you_mean(args[0], self.points) or "commands are " + ", ".join(self.points)
+            ctx.fail(f"there is no command `{args[0]}`; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List every command with what it does; a foreign one with where it is from."""
+        rows = []
+        for name in self.list_commands(ctx):
+            point = self.points[name]
+            if _distribution(point) == OURS:
+                command = self.get_command(ctx, name)
+                rows.append((name, command.get_short_help_str(100) if command else ""))
+            else:
+                rows.append((name, f"(from {_distribution(point)})"))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an unknown distribution"

@@ -1,0 +1,95 @@
+"""What a command prints where: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from parcost.diagnostics import Diagnostic
+    from parcost.render.page import Item, Paper
+
+_PIPED_WIDTH = 80
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Say whether a person reads *stream*; ``FORCE_COLOR`` says so for a pipe."""
+    return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Say whether *stream* may be coloured: see no-color.org."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return is_terminal(stream)
+
+
+def paper(stream: TextIO | None = None) -> Paper:
+    """Return what stdout is like to draw on. ``COLUMNS`` sets the width."""
+    from parcost.render.page import Paper
+
+    stream = stream or sys.stdout
+    terminal = is_terminal(stream)
+    width = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns if terminal else _columns()
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    unicode = terminal and encoding.startswith("utf")
+    return Paper(width=width, terminal=terminal, color=wants_color(stream), unicode=unicode)
+
+
+def put(text: str) -> None:
+    """Write a result to stdout, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def show(items: Iterable[Item]) -> None:
+    """Draw a page on stdout."""
+    from parcost.render.page import draw
+
+    put(draw(list(items), paper()))
+
+
+def tell(text: str) -> None:
+    """Write a message to stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+class Reporter:
+    """Prints diagnostics on stderr, each once however many studies share its cause."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[object, ...]] = set()
+
+    def __call__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Print what has not been printed yet."""
+        from parcost.render.diagnostics import render
+
+        color = wants_color(sys.stderr)
+        for diagnostic in diagnostics:
+            spans = ((lab.span.source.name, lab.span.start) for lab in diagnostic.labels)
+            key = (diagnostic.id, diagnostic.message, diagnostic.place, *spans)
+            if key not in self._told:
+                self._told.add(key)
+                tell(render(diagnostic, color) + "\n")
+
+
+def one_line(diagnostic: Diagnostic) -> str:
+    """Return a diagnostic as ``file:line:column: error[id]: message``."""
+    from parcost.render.page import clean
+
+    place = diagnostic.place
+    if diagnostic.labels:
+        span = diagnostic.labels[0].span
+        line, column = span.source.position(span.start)
+        place = f"{span.source.name}:{line}:{column}"
+    said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
+    return clean(f"{place}: {said}" if place else said)
+
+
+def _columns() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) > 0 else _PIPED_WIDTH

@@ -1,0 +1,166 @@
+"""One term, explained: how it comes about, who says so, and where it stands in the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parcost.render.formulas import filled
+from parcost.render.narrative import PASSES, share
+from parcost.render.numbers import quantity, significant
+from parcost.render.page import Column, Heading, Item, Row, Table
+from parcost.terms import Edge, Memory, Once, Work
+
+if TYPE_CHECKING:
+    from parcost.outcome import Line, MemoryLine, Outcome
+    from parcost.plugins import Plugin
+    from parcost.report import Result
+    from parcost.terms import Figure, Formula
+
+_WHEN = {
+    "fill": "once per step, before the first forward pass of the stage",
+    "drain": "once per step, after the last backward pass of the stage",
+    "end": "once per step, after every stage has drained",
+}
+_ADDED = {
+    "slowdown": "work that is slower while communication hides under it",
+    "bubble": "idle while the pipeline fills and drains",
+    "hop": "waiting for a neighbouring stage",
+}
+
+
+def names(result: Result) -> list[str]:
+    """Return what can be explained, in the order of the report."""
+    found = [figure.name for _, figure in result.figures]
+    if result.outcome is not None:
+        found += [line.name for line in result.outcome.ledger]
+        found += [line.name for line in result.outcome.memory_lines]
+    return list(dict.fromkeys(found))
+
+
+def explain(result: Result, term: str) -> Iterator[Item]:
+    """Yield everything called *term*; nothing where nothing is."""
+    outcome = result.outcome
+    if outcome is None:
+        return
+    for plugin, figure in result.figures:
+        if figure.name == term:
+            yield from _figure(plugin, figure)
+    for line in outcome.ledger:
+        if line.name == term:
+            yield from _line(line, outcome)
+    for held in outcome.memory_lines:
+        if held.name == term:
+            yield from _memory(held, outcome)
+
+
+def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
+    yield Heading(f"{figure.name}: {figure.title}")
+    yield from _facts(
+        ("value", quantity(figure.value, figure.unit, digits=6)),
+        *_formula(figure.formula),
+        ("note", figure.note),
+        ("from", f"plugin {plugin}"),
+    )
+
+
+def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
+    passing = PASSES.get(line.pass_, "")
+    yield Heading(f"{line.name}, {passing}" if passing else line.name)
+    step = share(line.exposed, outcome.step_seconds)
+    seconds = getattr(line.term, "seconds", None)
+    yield from _facts(
+        ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
+        ("hidden", quantity(line.hidden, "s", digits=6)),
+        ("once", "" if seconds is None else quantity(seconds, "s", digits=6)),
+        *_formula(line.formula),
+        ("stands", _place(line)),
+        ("hides", _hiding(line)),
+        ("keeps busy", line.resource),
+        ("moves", _amount(getattr(line.term, "bytes_", 0.0), "B")),
+        ("executes", _amount(getattr(line.term, "flops", 0.0), "FLOP")),
+        ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
+    )
+
+
+def _memory(line: MemoryLine, outcome: Outcome) -> Iterator[Item]:
+    term = line.term
+    yield Heading(f"{line.name}, held in memory")
+    held = share(line.bytes_, outcome.memory_bytes)
+    yield from _facts(
+        ("holds", f"{quantity(line.bytes_, 'B', digits=6)} of the busiest device, {held}"),
+        ("once", quantity(term.bytes_, "B", digits=6)),
+        *_formula(line.formula),
+        ("stands", _held(term)),
+        ("from", f"plugin {line.plugin}"),
+    )
+
+
+def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
+    rows = [Row(fact) for fact in facts if fact[1]]
+    yield Table((Column(), Column(flexible=True)), rows)
+
+
+def _formula(formula: Formula) -> list[tuple[str, str]]:
+    numbers = filled(formula)
+    facts = [("formula", formula.text)]
+    if numbers != formula.text:
+        facts.append(("in numbers", numbers))
+    facts += [(f"  {letter}", quantity(*value)) for letter, value in formula.inputs.items()]
+    return [*facts, ("source", formula.source)]
+
+
+def _amount(value: Any, unit: str) -> str:
+    nothing = isinstance(value, (float, int)) and value == 0
+    return "" if nothing else f"{quantity(value, unit)} each time"
+
+
+def _place(line: Line) -> str:
+    term = line.term
+    match term:
+        case Work():
+            where = f"in the {PASSES[term.pass_]} pass of every micro-batch"
+            return f"{where}, {_count(term.count)}"
+        case Once():
+            return f"{_WHEN[term.when]}, {_count(term.count)}"
+        case Edge():
+            return "between neighbouring stages, for every micro-batch and either direction"
+    return _ADDED.get(line.kind, "")
+
+
+def _count(count: Sequence[float] | float) -> str:
+    if isinstance(count, (float, int)):
+        return f"{significant(count)} times on each virtual stage"
+    each = list(dict.fromkeys(count))
+    if len(each) == 1:
+        return f"{significant(each[0])} times on each of {len(count)} virtual stages"
+    return f"{', '.join(map(significant, count))} times on virtual stage 0 to {len(count) - 1}"
+
+
+def _hiding(line: Line) -> str:
+    match line.term:
+        case Work(window=None):
+            return "nowhere: it is serial"
+        case Work(window=window, share=part, slowdown=slower):
+            said = f"under `{window}` of the same pass, at most {quantity(part, '%')} of it"
+            drag = not (isinstance(slower, (float, int)) and slower == 0)
+            return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
+        case Once(when="end"):
+            return "nowhere: every stage has drained"
+        case Once(beside=beside, tail=tail):
+            said = "in what the stage idles anyway in fill or drain"
+            if not (isinstance(beside, (float, int)) and beside == 0):
+                said += f", and beside {quantity(beside, '%')} of one micro-batch"
+            if not (isinstance(tail, (float, int)) and tail == 0):
+                said += f"; the last {quantity(tail, 's')} never"
+            return said
+    return ""
+
+
+def _held(term: Memory) -> str:
+    said = [_count(term.count)]
+    if term.per_micro_batch:
+        said.append("for each micro-batch that is alive")
+    if term.once_per_device:
+        said.append("once per device")
+    return ", ".join([*said, f"at: {', '.join(term.moments)}"])

@@ -1,0 +1,245 @@
+"""A report, told: does it run, what does it cost, where does that go, and why.
+
+The order is the order in which people ask. Nothing here knows a formula, a keyword or
+a plugin: names, titles and units come from the terms themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
+
+from parcost.diagnostics import Severity
+from parcost.numeric import all_of
+from parcost.render import numbers
+from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
+
+if TYPE_CHECKING:
+    from parcost.outcome import Line as LedgerLine
+    from parcost.outcome import Outcome
+    from parcost.plugins import Plugin
+    from parcost.report import Expectation, Report, Result
+    from parcost.terms import Figure, Section
+
+PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
+_KINDS = {
+    "slowdown": "slower under communication",
+    "bubble": "pipeline bubble",
+    "hop": "between stages",
+    "once": "once per step",
+}
+_RIGHT: Literal["right"] = "right"
+
+
+def tell(report: Report) -> list[Item]:
+    """Return the page of a report."""
+    if report.axes:
+        from parcost.render.sweep import tell as tell_sweep
+
+        return tell_sweep(report)
+    items: list[Item] = [Heading(report.name, 1, aside=report.path)]
+    for result in report.results:
+        items += tell_result(result)
+    return items
+
+
+def tell_result(result: Result) -> Iterator[Item]:
+    """Yield what there is to say about a single point."""
+    yield from verdict(result)
+    outcome = result.outcome
+    if outcome is not None:
+        if runs(result):
+            yield from _figures(result.figures)
+            yield from ledger(outcome)
+        yield from memory(outcome)
+        for _, section in result.sections:
+            yield from _section(section)
+    if result.expectations and runs(result):
+        yield from _expectations(result.expectations)
+
+
+def runs(result: Result) -> bool:
+    """Whether the point can run and fits."""
+    return result.outcome is not None and all_of(result.outcome.feasible)
+
+
+def verdict(result: Result) -> Iterator[Item]:
+    """Yield whether it runs and fits; if not, why."""
+    problems = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    claims = {id(e.diagnostic) for e in result.expectations}
+    if runs(result):
+        yield Line("It runs, and it fits.", "good")
+    else:
+        yield Line("It does not run.", "bad")
+        for problem in problems:
+            if id(problem) not in claims:
+                yield Line(problem.message, indent=2)
+                yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
+                if problem.help:
+                    yield Line(f"help: {problem.help}", indent=2)
+    for fault in result.faults:
+        text = f"incomplete: plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
+        yield Line(text, "bad")
+    for warning in result.diagnostics:
+        if warning.severity is not Severity.ERROR:
+            yield Line(f"warning: {warning.message}", "warning")
+
+
+def _figures(figures: Sequence[tuple[Plugin, Figure]]) -> Iterator[Item]:
+    rows = [Row((f.title, numbers.quantity(f.value, f.unit), f.note)) for _, f in figures]
+    if rows:
+        yield Heading("What a step costs")
+        yield Table((Column(), Column(align=_RIGHT), Column(flexible=True)), rows)
+
+
+def ledger(outcome: Outcome) -> Iterator[Item]:
+    """Yield where the time goes; exposed seconds add up to the step."""
+    step = outcome.step_seconds
+    scale = numbers.Column(step, "s")
+    rows: list[Row] = []
+    for title, lines in groupby(outcome.ledger, key=_group):
+        members = list(lines)
+        exposed, hidden = (sum(getattr(m, w) for m in members) for w in ("exposed", "hidden"))
+        if not exposed and not hidden:
+            continue
+        rows.append(Row(_times(title, exposed, hidden, step, scale), "strong", rule=not rows))
+        rows += [
+            Row(
+                (
+                    *_times(line.name, line.exposed, line.hidden, step, scale)[:4],
+                    line.resource,
+                    line.plugin.name if line.plugin else "",
+                ),
+                indent=2,
+            )
+            for line in members
+            if line.exposed or line.hidden
+        ]
+    total_hidden = sum(line.hidden for line in outcome.ledger)
+    rows.append(
+        Row(_times("the step", step, total_hidden, step, scale), "strong", rule=True),
+    )
+    device = f", on stage {outcome.device:.0f}" if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"Where the time goes{device}")
+    yield Table(
+        (
+            Column("term", flexible=True),
+            Column(f"exposed {scale.unit}", _RIGHT),
+            Column("share", _RIGHT),
+            Column(f"hidden {scale.unit}", _RIGHT),
+            Column("busy", flexible=True),
+            Column("from", flexible=True),
+        ),
+        rows,
+    )
+
+
+def _group(line: LedgerLine) -> str:
+    if line.kind == "work":
+        return PASSES.get(line.pass_, line.pass_)
+    return _KINDS[line.kind]
+
+
+def _times(
+    name: str, exposed: Any, hidden: Any, step: Any, scale: numbers.Column
+) -> tuple[str, ...]:
+    return (
+        name,
+        scale.text(exposed),
+        share(exposed, step),
+        scale.text(hidden) if hidden else "",
+        "",
+        "",
+    )
+
+
+def share(part: Any, whole: Any) -> str:
+    """Return *part* of *whole* in percent.
+
+    >>> share(1.0, 8.0)
+    '12.5 %'
+    """
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def memory(outcome: Outcome) -> Iterator[Item]:
+    """Yield where the memory goes on the busiest device; the terms add up to it."""
+    total = outcome.memory_bytes
+    scale = numbers.Column(total, "B", decimals=2)
+    rows = [
+        Row(
+            (line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name),
+            indent=2,
+        )
+        for line in outcome.memory_lines
+        if line.bytes_
+    ]
+    rows.append(Row(("in all", scale.text(total), share(total, total), ""), "strong", rule=True))
+    where = f"stage {outcome.memory_device:.0f}" if outcome.pipeline.stages > 1 else "a device"
+    yield Heading(f"Where the memory goes on {where}, at its fullest ({outcome.memory_moment})")
+    yield Table(
+        (
+            Column("term", flexible=True),
+            Column(scale.unit, _RIGHT),
+            Column("share", _RIGHT),
+            Column("from", flexible=True),
+        ),
+        rows,
+    )
+
+
+def _section(section: Section) -> Iterator[Item]:
+    yield Heading(section.title)
+    columns = [
+        Column(title, "right" if _numeric(section, position) else "left", flexible=True)
+        for position, title in enumerate(section.columns)
+    ]
+    yield Table(columns, [Row([cell(c) for c in row]) for row in section.rows])
+    for note in section.notes:
+        yield Line(note, "faint")
+
+
+def _numeric(section: Section, position: int) -> bool:
+    cells = [row[position] for row in section.rows]
+    return bool(cells) and all(isinstance(c, (int, float)) for c in cells)
+
+
+def cell(value: Any) -> str:
+    """Return one cell of a plugin's section; a pair is a number and its unit."""
+    match value:
+        case str():
+            return value
+        case (number, str(unit)):
+            return numbers.quantity(number, unit)
+        case _:
+            return numbers.quantity(value)
+
+
+def _expectations(expectations: Sequence[Expectation]) -> Iterator[Item]:
+    rows = []
+    for expectation in expectations:
+        holds = all_of(expectation.holds)
+        figure = expectation.figure
+        style: Style = "good" if holds else "bad"
+        rows.append(
+            Row(
+                (
+                    "pass" if holds else "FAIL",
+                    expectation.text,
+                    numbers.quantity(figure.value, figure.unit),
+                ),
+                style,
+            )
+        )
+    yield Heading("What was expected")
+    yield Table((Column(), Column("claim", flexible=True), Column("predicted", _RIGHT)), rows)
+
+
+def axis_text(values: Mapping[str, Any]) -> str:
+    """Return axis values on one line: ``layout.tp = 4, schedule.kind = gpipe``.
+
+    >>> axis_text({"layout.tp": 4.0})
+    'layout.tp = 4'
+    """
+    return ", ".join(f"{name} = {cell(value)}" for name, value in values.items())

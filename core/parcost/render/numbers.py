@@ -1,0 +1,179 @@
+"""Numbers as people read them: a handful of digits and the unit that fits.
+
+Reports print figures for the eye (``quantity``); ``show`` prints values that read back
+to the very same float (``literal``). Both spell units as the language does, so that
+whatever is printed may be pasted into a spec.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from parcost.numeric import is_array
+from parcost.units import ONE, Dimension, known_units, unit
+
+if TYPE_CHECKING:
+    from parcost.numeric import Real
+
+_DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
+_SMALL = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
+
+# Memory is measured in powers of two, everything else in powers of ten.
+_PREFIXES: Mapping[str, Mapping[str, float]] = {
+    "B": _BINARY,
+    "B/s": _DECIMAL,
+    "bit": _DECIMAL,
+    "bit/s": _DECIMAL,
+    "FLOP": _DECIMAL,
+    "FLOP/s": _DECIMAL,
+    "J": _DECIMAL,
+    "W": _DECIMAL,
+    "s": _SMALL,
+}
+_CALLED = {"J/s": "W", "a plain number": ""}
+_ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
+
+
+def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
+    """Return *value*, in base units, for reading.
+
+    >>> quantity(0.0801056, "s"), quantity(450e9, "B/s"), quantity(0.4196, "%")
+    ('80.11 ms', '450 GB/s', '41.96 %')
+    >>> quantity(262144.0), quantity(80 * 2**30, "B")
+    ('262,144', '80 GiB')
+    >>> quantity(25e6, "B"), quantity(700.0, "J/s")
+    ('25 MB', '700 W')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, str):
+        return value
+    if is_array(value):
+        return _span_of(value, unit, digits)
+    unit = _CALLED.get(unit, unit)
+    texts = []
+    for prefixes in (_PREFIXES.get(unit, {}), *([_DECIMAL] if unit == "B" else [])):
+        scale, name = _scale(abs(value), unit, prefixes)
+        text = significant(value / scale, digits)
+        texts.append(f"{text} {name}" if name else text)
+    return min(texts, key=lambda text: sum(map(str.isdigit, text)))  # 25 MB is no 23.84 MiB
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """Return *value* to so many significant digits; whole numbers keep all of theirs.
+
+    >>> significant(1234567.0), significant(1234.567), significant(0.00123456)
+    ('1,234,567', '1,235', '0.001235')
+    """
+    if not math.isfinite(value):
+        return "never" if value == math.inf else str(value)
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    if value == round(value) and magnitude < 15:
+        return f"{value:,.0f}"
+    if not -4 <= magnitude < 15:
+        return f"{value:.{digits - 1}e}"
+    text = f"{value:,.{max(0, digits - 1 - magnitude)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _scale(value: float, unit: str, prefixes: Mapping[str, float]) -> tuple[float, str]:
+    """Return the size and the name of the unit in which *value* is at least 1."""
+    if unit == "%":
+        return 0.01, "%"
+    if not prefixes or not math.isfinite(value) or value == 0:
+        return 1.0, unit
+    sizes = sorted((size, prefix) for prefix, size in {"": 1.0, **prefixes}.items())
+    fitting = [s for s in sizes if value >= s[0] * _ROUNDS_UP]
+    size, prefix = fitting[-1] if fitting else sizes[0]
+    return size, prefix + unit
+
+
+def _span_of(values: Any, unit: str, digits: int) -> str:
+    """Return the range of an array: ``1.2 to 3.4 ms``."""
+    low, high = float(values.min()), float(values.max())
+    if not low < high:
+        return quantity(low, unit, digits)
+    return f"{quantity(low, unit, digits)} to {quantity(high, unit, digits)}"
+
+
+class Column:
+    """One unit and one number of decimals for a whole column, so that it can be added.
+
+    The unit is the one in which *largest* has most digits before the point without
+    passing four of them.
+
+    >>> column = Column(4.434451, "s")
+    >>> column.text(4.434451), column.text(0.0801056), column.unit
+    ('4,434.45', '80.11', 'ms')
+    """
+
+    def __init__(self, largest: Real, unit: str, decimals: int = 2) -> None:
+        top = abs(float(largest.max() if not isinstance(largest, (float, int)) else largest))
+        sizes = {"": 1.0, **_PREFIXES.get(unit, {})}
+        fits = [p for p, size in sizes.items() if top < 1e4 * size * _ROUNDS_UP]
+        prefix = min(fits, key=sizes.__getitem__) if fits else max(sizes, key=sizes.__getitem__)
+        self.size, self.unit, self.decimals = sizes[prefix], prefix + unit, decimals
+
+    def text(self, value: Any) -> str:
+        """Return *value* in the column's unit."""
+        if not math.isfinite(value):
+            return "never"
+        return f"{value / self.size:,.{self.decimals}f}"
+
+
+def literal(value: float, dimension: Dimension = ONE) -> str:
+    """Return the shortest literal of the language that reads back as exactly *value*.
+
+    >>> from parcost.units import BYTES, RATE, SECONDS
+    >>> literal(80e9, BYTES), literal(80.0 * 2**30, BYTES), literal(3.4 * 1e-6, SECONDS)
+    ('80 GB', '80 GiB', '3.4 us')
+    >>> literal(50e9, RATE), literal(16384.0), literal(0.85)
+    ('50 GB/s', '16384', '0.85')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if dimension == ONE:
+        return _digits(float(value))
+    spellings = []
+    for name, size in _spellings(dimension).items():
+        number = _unscaled(value, size)
+        if number * size == value:
+            digits = _digits(number)
+            awkward = not 1 <= abs(number) < 1000
+            spellings.append((awkward, len(digits), len(name), f"{digits} {name}"))
+    return min(spellings)[-1] if spellings else f"{value!r} {dimension}"
+
+
+def _unscaled(value: float, size: float) -> float:
+    """Return *value* / *size*, without the dust in its last bits where that reads back."""
+    clean = float(f"{value / size:.12g}")
+    return clean if clean * size == value else value / size
+
+
+def _digits(value: float) -> str:
+    if value == int(value) and abs(value) < 2**53:
+        return str(int(value))
+    return repr(value)
+
+
+@cache
+def _spellings(dimension: Dimension) -> Mapping[str, float]:
+    """Return the units, simple or per second, that a value may be written in."""
+    seconds = unit("s")[1]
+    found = {}
+    for name, (size, of) in known_units().items():
+        if "µ" in name or name in {"min", "h", "day", "year"}:
+            continue
+        if of == dimension:
+            found[name] = size
+        elif of / seconds == dimension:
+            found[f"{name}/s"] = size
+    return found

@@ -1,0 +1,42 @@
+"""Reports as data, whole: ``--format json``. ``parcost.render.data`` says what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from parcost import hookimpl
+from parcost.batch import Rejected
+from parcost.render import data
+from parcost.render.page import Paper
+from parcost.report import Report
+
+
+class Json:
+    """One document: every report, then every file that has none."""
+
+    name = "json"
+
+    def write(self, entries: Iterable[Report | Rejected], paper: Paper) -> Iterator[str]:  # noqa: ARG002
+        """Yield the document as it grows: a long batch is never held as text."""
+        rejected = []
+        yield _text(data.header()).removesuffix("\n}") + ',\n  "reports": ['
+        separator = ""
+        for entry in entries:
+            if isinstance(entry, Rejected):
+                rejected.append(data.rejected(entry))
+                continue
+            yield separator + "\n    " + _text(data.report(entry)).replace("\n", "\n    ")
+            separator = ","
+        yield ("\n  " if separator else "") + '],\n  "rejected": '
+        yield _text(rejected).replace("\n", "\n  ") + "\n}\n"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+@hookimpl
+def exporters() -> list[Json]:
+    """Offer JSON."""
+    return [Json()]
