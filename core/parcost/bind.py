@@ -46,6 +46,7 @@ class Binder:
     axes: dict[int, Axis] = Factory(dict)
     origins: dict[tuple[int, str], Origin] = Factory(dict)
     objects: dict[int, Any] = Factory(dict)
+    lacking: dict[type, list[Diagnostic]] = Factory(dict)
     definitions: Definitions = Factory(
         lambda self: Definitions(self.types, self.missing_hint), takes_self=True
     )
@@ -59,7 +60,8 @@ class Binder:
     def bind(self) -> dict[type, tuple[Any, ...]]:
         """Return the study's blocks as objects, by class.
 
-        What is wrong is in ``found``; objects are missing then.
+        What is wrong is in ``found``; objects are missing then. What a block that
+        nobody wrote would need is in ``lacking``: it is wrong only once it is asked for.
         """
         preludes = list(self.loader.preludes())
         for module in (*preludes, *_closure(self.module, set())):
@@ -71,10 +73,14 @@ class Binder:
         self._apply_overrides()
         blocks: dict[type, tuple[Any, ...]] = {}
         for definition in self.definitions.table.values():
+            schema = definition.type.schema
+            count = len(self.found)
             made = self._object_or_none(definition)
             if made is not None:
-                schema = definition.type.schema
                 blocks[schema] = (*blocks.get(schema, ()), made)
+            elif not definition.layers and not self._is_set(definition):
+                self.lacking[schema] = self.found[count:]
+                del self.found[count:]
         return blocks
 
     def claim_value(self, node: s.Expr, module: Module) -> v.Value:
@@ -89,6 +95,9 @@ class Binder:
                 self.found.append(
                     problem("misplaced-statement", "this cannot stand in a study", item.span)
                 )
+
+    def _is_set(self, definition: Definition) -> bool:
+        return any((id(definition), name) in self._given for name in definition.type.fields)
 
     def _imply(self) -> None:
         """Let blocks exist that need no label and no attribute."""

@@ -244,6 +244,14 @@ class Names:
         return value
 
     def _unknown_name(self, node: s.Path, scope: Scope) -> Diagnostic:
+        if not _in_files(node.span):
+            missing = node.parts[0].text
+            return Diagnostic(
+                "missing-block",
+                f"the study has no `{missing}`, which the default of `{scope.name}` needs",
+                place=self.binder.module.source.name,
+                help=f"write `{missing} {{ ... }}`",
+            )
         known = [*scope.module.lets, *scope.module.aliases, *self.binder.study_lets]
         for (kind, label), definition in self.binder.definitions.table.items():
             known += [label or kind]

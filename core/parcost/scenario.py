@@ -137,6 +137,7 @@ class Scenario:
             [(binder.axes[k].name, _values(binder.axes[k], index)) for k, index in swept.items()],
             binder.origins,
             self.path,
+            binder.lacking,
             replace=self._replacer(points),
         )
         return study, binder

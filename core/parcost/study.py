@@ -49,6 +49,7 @@ class Study:
     axes: Sequence[tuple[str, Sequence[Any]]] = ()
     origins: Mapping[tuple[int, str], Origin] = field(factory=dict, repr=False)
     path: str = ""
+    lacking: Mapping[type, Sequence[Diagnostic]] = field(factory=dict, repr=False)
     faults: list[Fault] = field(factory=list, repr=False)
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _answers: dict[str, Any] = field(factory=dict, repr=False)
@@ -60,6 +61,8 @@ class Study:
             SpecError: The study has none, or several.
         """
         found = self.blocks.get(schema, ())
+        if not found and schema in self.lacking:
+            raise SpecError(self.lacking[schema])
         if len(found) != 1:
             kind = block_type(schema).kind
             labels = ", ".join(f"`{b.label}`" for b in found)
@@ -68,7 +71,7 @@ class Study:
                 if found
                 else f"the study has no block `{kind}`, and one is needed"
             )
-            raise SpecError([Diagnostic("missing-block", message, place=self.name)])
+            raise SpecError([Diagnostic("missing-block", message, place=self.path or self.name)])
         only: T = found[0]
         return only
 
@@ -111,7 +114,7 @@ class Study:
         if len(found) != 1:
             plugins = ", ".join(str(p) for p, _ in self.contributions("pipelines")) or "none"
             message = f"one plugin must say how the step is cut, not {len(found)} ({plugins})"
-            raise SpecError([Diagnostic("no-pipeline", message, place=self.name)])
+            raise SpecError([Diagnostic("no-pipeline", message, place=self.path or self.name)])
         only: Pipeline = found[0]
         return only
 
@@ -124,7 +127,7 @@ class Study:
         known = [group.name for _, group in self.contributions("groups")]
         message = f"no plugin places the group `{name}`"
         hint = did_you_mean(name, known)
-        raise SpecError([Diagnostic("no-group", message, help=hint, place=self.name)])
+        raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
 
     def collective(
         self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
@@ -146,7 +149,7 @@ class Study:
                 if algorithm == "auto"
                 else f"the algorithm `{algorithm}` does not do `{operation}`"
             )
-            raise SpecError([Diagnostic("no-collective", message, place=self.name)])
+            raise SpecError([Diagnostic("no-collective", message, place=self.path or self.name)])
         times = [a.seconds(operation, n, placed) for a in offered]
         best = times[0]
         for time in times[1:]:
@@ -173,7 +176,7 @@ class Study:
         """
         if self._replace is None:
             message = "the study was built by hand, and has no text to change"
-            raise SpecError([Diagnostic("no-text", message, place=self.name)])
+            raise SpecError([Diagnostic("no-text", message, place=self.path or self.name)])
         return self._replace(values)
 
     def fresh(self) -> Study:
