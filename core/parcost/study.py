@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
-from parcost.numeric import Real, minimum
+from parcost.numeric import Real, any_of, minimum
 from parcost.schema import block_type
-from parcost.terms import Formula, Group, Pipeline
+from parcost.terms import Collective, Formula, Group, Pipeline
 
 if TYPE_CHECKING:
     from parcost.document import Origin
@@ -150,19 +150,18 @@ class Study:
                 else f"the algorithm `{algorithm}` does not do `{operation}`"
             )
             raise SpecError([Diagnostic("no-collective", message, place=self.path or self.name)])
+        offered.sort(key=lambda a: len(a.operations))  # a tie goes to the more special one
         times = [a.seconds(operation, n, placed) for a in offered]
         best = times[0]
         for time in times[1:]:
             best = minimum(best, time)
         chosen = _names_of_the_fastest([a.name for a in offered], times, best)
         used = next(a for a in offered if a.name == chosen[0])
-        inputs: dict[str, tuple[Any, str]] = {"n": (n, "B"), "P": (placed.ranks, "")}
-        for link, members in zip(placed.links, placed.shape, strict=True):
-            inputs[f"ranks[{link.name}]"] = (members, "")
-            inputs[f"alpha[{link.name}]"] = (link.latency, "s")
-            inputs[f"B[{link.name}]"] = (link.bandwidth, "B/s")
-        text = f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}"
-        formula = Formula(text=text, inputs=inputs, source=used.source)
+        formula = Formula(
+            text=f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}",
+            inputs={"n": (n, "B"), "P": (placed.ranks, ""), **_seen(used, placed)},
+            source=used.source,
+        )
         return Call(seconds=best, algorithm=" or ".join(chosen), formula=formula)
 
     def replace(self, values: Mapping[str, Any]) -> Study:
@@ -202,6 +201,20 @@ class Study:
     def origin(self, block: object, attribute: str) -> Origin | None:
         """Return where the value of *attribute* of *block* came from."""
         return self.origins.get((id(block), attribute))
+
+
+def _seen(algorithm: Collective, group: Group) -> dict[str, tuple[Any, str]]:
+    """Return what alpha, B and g stand for in the formula of *algorithm*."""
+    seen = getattr(group, getattr(algorithm, "sees", "links"))
+    if not isinstance(seen, tuple):
+        return {"alpha": (seen.latency, "s"), "B": (seen.bandwidth, "B/s")}
+    inputs: dict[str, tuple[Any, str]] = {}
+    for link, members in zip(seen, group.shape, strict=True):
+        if any_of(members > 1):
+            inputs[f"g[{link.name}]"] = (members, "")
+            inputs[f"alpha[{link.name}]"] = (link.latency, "s")
+            inputs[f"B[{link.name}]"] = (link.bandwidth, "B/s")
+    return inputs
 
 
 def _names_of_the_fastest(names: Sequence[str], times: Sequence[Real], best: Real) -> list[str]:

@@ -254,14 +254,14 @@ class Collective(Protocol):
     all-gather, the total input of a reduce-scatter, what one rank sends in an
     all-to-all including the block that it keeps.
 
-    ``sees`` is the link of the group that the letters alpha and B of the formula stand
-    for: ``flat``, ``pair`` or ``hop``; ``links`` where they are written per level.
+    An optional attribute ``sees`` names the link of the group that the letters alpha
+    and B of the formula stand for: ``flat``, ``pair`` or ``hop``, or else ``pairs`` or
+    ``links``, the default, where they are written per level.
     """
 
     name: str
     operations: frozenset[str]
     source: str
-    sees: Literal["flat", "pair", "hop", "links"]
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of one call; infinity where the algorithm cannot run."""
@@ -317,9 +317,11 @@ class Group:
         joins all ranks in one ring that ignores the levels: the slowest boundary,
         crossed through every port that the group owns there. The default is the
         outermost link, which is exact on one level.
+    ``pairs[i]``
+        joins any two units at level i while every rank has a single partner, across
+        that level. It differs from ``links[i]`` where each peer has a port of its own.
     *pair*
-        joins any two ranks while all others pair up as well: the slowest boundary,
-        crossed by every rank on its own, through its share of the ports.
+        joins any two ranks, wherever they are: the slowest of the pairs.
     *hop*
         joins neighbours in the group, which cross a boundary one at a time: the
         slowest boundary, shared only with the other groups of the unit below.
@@ -330,7 +332,8 @@ class Group:
     shape: tuple[Real, ...]
     links: tuple[Link, ...]
     flat: Link = field(default=Factory(lambda self: self.links[-1], takes_self=True))
-    pair: Link = field(default=Factory(lambda self: self.links[-1], takes_self=True))
+    pairs: tuple[Link, ...] = field(default=Factory(lambda self: self.links, takes_self=True))
+    pair: Link = field(default=Factory(lambda self: self.pairs[-1], takes_self=True))
     hop: Link = field(default=Factory(lambda self: self.pair, takes_self=True))
     fewest: tuple[Real, ...] = field(default=Factory(lambda self: self.shape, takes_self=True))
 

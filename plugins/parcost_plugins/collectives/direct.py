@@ -6,8 +6,6 @@ shares the ports with the ranks of its node that cross at the same time.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from parcost import Group, Real, hookimpl
 from parcost.numeric import minimum
 
@@ -18,7 +16,7 @@ class Direct:
     name = "direct"
     operations = frozenset({"point_to_point"})
     source = "alpha-beta model (Hockney 1994)"
-    sees: Literal["hop"] = "hop"
+    sees = "hop"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:  # noqa: ARG002
         """Return the time of one message of *n* bytes."""

@@ -7,8 +7,6 @@ the group owns there; every round waits for the slowest latency on the way.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from parcost import Group, Real, hookimpl
 from parcost_plugins.collectives.pieces import pieces
 
@@ -26,7 +24,7 @@ class Ring:
     name = "ring"
     operations = frozenset(_FORMULAS)
     source = "Patarasuk and Yuan 2009; Thakur, Rabenseifner, Gropp 2005"
-    sees: Literal["flat"] = "flat"
+    sees = "flat"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of *operation* around the ring."""

@@ -101,12 +101,11 @@ def place(name: str, *, stride: Real, size: Real, levels: Sequence[Tier], device
     links, rings, pairs, hops = [], [], [], []
     for tier, most, least in zip(levels, shape, fewest, strict=True):
         share = tier.ports / tier.thinned
-        all_at_once = share * maximum(most - 1, 1.0) if tier.level.kind == "mesh" else share
-        alone = minimum(maximum(tier.ports, 1.0), share * members)
-        links.append(tier.link(all_at_once))
-        rings.append(tier.link(all_at_once * members))
+        peers = maximum(most - 1, 1.0) if tier.level.kind == "mesh" else 1.0
+        links.append(tier.link(share * peers))
+        rings.append(tier.link(share * peers * members))
         pairs.append(tier.link(share))
-        hops.append(tier.link(alone))
+        hops.append(tier.link(minimum(maximum(tier.ports, 1.0), share * members)))
         members = members * least
     crossed = [most > 1 for most in shape]
     return Group(
@@ -114,6 +113,7 @@ def place(name: str, *, stride: Real, size: Real, levels: Sequence[Tier], device
         ranks=size,
         shape=shape,
         links=tuple(links),
+        pairs=tuple(pairs),
         flat=_slowest(rings, crossed),
         pair=_slowest(pairs, crossed),
         hop=_slowest(hops, crossed),

@@ -1,0 +1,55 @@
+"""Bruck's algorithms: logarithmically many rounds for any number of ranks.
+
+Distances cycle through powers of two whatever the placement, so every round is priced at
+``group.pair``, the slowest boundary. The local shuffle of blocks is not charged.
+"""
+
+from __future__ import annotations
+
+from parcost import Group, Real, hookimpl
+from parcost.numeric import all_of, ceil_log2, maximum
+
+_FORMULAS = {
+    "all_gather": "ceil(log2 P) alpha + n (P - 1) / P / B",
+    "all_to_all": "ceil(log2 P) alpha + n / P S / B, S one-bits in 1 to P - 1",
+}
+
+
+class Bruck:
+    """Round k moves blocks by 2^k: all so far (all-gather), or those whose bit k is set."""
+
+    name = "bruck"
+    operations = frozenset(_FORMULAS)
+    source = "Bruck et al. 1997"
+    sees = "pair"
+
+    def seconds(self, operation: str, n: Real, group: Group) -> Real:
+        """Return the time of *operation*."""
+        P = group.ranks
+        blocks = P - 1 if operation == "all_gather" else one_bits(P)
+        return group.pair.seconds(ceil_log2(P), n / P * blocks)
+
+    def formula(self, operation: str) -> str:
+        """Return the formula in letters."""
+        return _FORMULAS[operation]
+
+
+def one_bits(P: Real) -> Real:
+    """Return how many one-bits the numbers 0 to P - 1 have together.
+
+    >>> one_bits(8.0), one_bits(6.0)
+    (12.0, 7.0)
+    """
+    total: Real = 0.0
+    for exponent in range(64):
+        bit = 2.0**exponent
+        if all_of(bit >= P):
+            break
+        total = total + P // (2 * bit) * bit + maximum(P % (2 * bit) - bit, 0.0)
+    return total
+
+
+@hookimpl
+def collectives() -> list[Bruck]:
+    """Offer Bruck's algorithms."""
+    return [Bruck()]
