@@ -13,6 +13,8 @@ from parcost.cli.output import show, tell
 if TYPE_CHECKING:
     from parcost.plugins import Plugin, Plugins
 
+REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
+
 
 @click.command("plugins")
 @options.without
@@ -33,15 +35,20 @@ def command(without: tuple[str, ...]) -> int:
 
 
 def contributions(active: Plugins) -> dict[str, str]:
-    """Return, by plugin, what it registers by name, and the questions that it answers."""
-    registered: dict[str, list[str]] = {plugin.name: [] for plugin in active.plugins}
+    """Return, by plugin, what it offers by name, and the questions that it answers."""
+    offered: dict[str, dict[str, list[str]]] = {plugin.name: {} for plugin in active.plugins}
     for plugin, schema in active.ask("blocks"):
-        registered[plugin.name].append(f"block {schema.__block__.kind}")
-    for hook in ("catalogues", "collectives", "schedules", "kernels", "exporters"):
-        for plugin, offered in active.ask(hook):
-            registered[plugin.name].append(f"{hook.removesuffix('s')} {offered.name}")
+        offered[plugin.name].setdefault("blocks", []).append(schema.__block__.kind)
+    for hook in REGISTRIES[1:]:
+        for plugin, thing in active.ask(hook):
+            offered[plugin.name].setdefault(hook, []).append(thing.name)
     return {
-        plugin.name: ", ".join([*registered[plugin.name], *answers(plugin)])
+        plugin.name: "; ".join(
+            [
+                *(f"{hook}: {', '.join(names)}" for hook, names in offered[plugin.name].items()),
+                *answers(plugin),
+            ]
+        )
         for plugin in active.plugins
     }
 
@@ -50,9 +57,8 @@ def answers(plugin: Plugin) -> Iterator[str]:
     """Yield the questions about a study that *plugin* answers."""
     from parcost import hookspecs
 
-    registries = {"blocks", "catalogues", "collectives", "schedules", "kernels", "exporters"}
     for name, spec in vars(hookspecs).items():
-        if hasattr(spec, "parcost_spec") and name not in registries:
+        if hasattr(spec, "parcost_spec") and name not in REGISTRIES:
             implementation = getattr(plugin.module, name, None)
             if hasattr(implementation, "parcost_impl"):
                 yield name

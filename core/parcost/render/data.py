@@ -12,7 +12,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parcost import units
 from parcost.numeric import all_of
+from parcost.units import (
+    BYTES,
+    DOLLARS,
+    FLOP,
+    FLOPS,
+    GRAMS,
+    JOULES,
+    ONE,
+    RATE,
+    SECONDS,
+    WATTS,
+    Dimension,
+)
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
@@ -23,17 +37,17 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-_SUFFIXES = {
-    "s": "seconds",
-    "B": "bytes",
-    "B/s": "bytes_per_second",
-    "%": "fraction",
-    "FLOP": "flop",
-    "FLOP/s": "flop_per_second",
-    "FLOPS": "flop_per_second",
-    "W": "watts",
-    "J": "joules",
-    "USD": "dollars",
+_SUFFIXES: Mapping[Dimension, str] = {
+    ONE: "",
+    SECONDS: "seconds",
+    BYTES: "bytes",
+    RATE: "bytes_per_second",
+    FLOP: "flop",
+    FLOPS: "flop_per_second",
+    WATTS: "watts",
+    JOULES: "joules",
+    DOLLARS: "dollars",
+    GRAMS: "grams",
 }
 
 
@@ -47,10 +61,17 @@ def header() -> dict[str, Any]:
 def key(name: str, unit: str) -> str:
     """Return the name of a number with its unit.
 
-    >>> key("mfu", "%"), key("step_seconds", "s"), key("memory", "B"), key("replicas", "")
-    ('mfu_fraction', 'step_seconds', 'memory_bytes', 'replicas')
+    >>> key("mfu", "%"), key("step_time", "s"), key("memory", "GiB"), key("replicas", "")
+    ('mfu_fraction', 'step_time_seconds', 'memory_bytes', 'replicas')
     """
-    suffix = _SUFFIXES.get(unit, unit.replace("/", "_per_"))
+    if unit == "%":
+        suffix = "fraction"
+    else:
+        try:
+            dimension = units.unit(unit)[1] if unit else ONE
+        except KeyError:
+            dimension = ONE  # a plugin's own word for a plain number
+        suffix = _SUFFIXES.get(dimension, str(dimension).replace("/", "_per_"))
     return name if not suffix or name.endswith(suffix) else f"{name}_{suffix}"
 
 

@@ -41,12 +41,15 @@ _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
     """Return *value*, in base units, for reading.
 
+    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits; a unit with a
+    prefix of its own is kept.
+
     >>> quantity(0.0801056, "s"), quantity(450e9, "B/s"), quantity(0.4196, "%")
     ('80.11 ms', '450 GB/s', '41.96 %')
     >>> quantity(262144.0), quantity(80 * 2**30, "B")
     ('262,144', '80 GiB')
-    >>> quantity(25e6, "B"), quantity(700.0, "J/s")
-    ('25 MB', '700 W')
+    >>> quantity(25e6, "B"), quantity(700.0, "J/s"), quantity(29.26e9, "GiB")
+    ('25 MB', '700 W', '27.25 GiB')
     """
     if value is None:
         return "-"
@@ -57,6 +60,8 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
     if is_array(value):
         return _span_of(value, unit, digits)
     unit = _CALLED.get(unit, unit)
+    if unit and unit not in _PREFIXES:
+        return f"{significant(value / _size(unit), digits)} {unit}"
     texts = []
     for prefixes in (_PREFIXES.get(unit, {}), *([_DECIMAL] if unit == "B" else [])):
         scale, name = _scale(abs(value), unit, prefixes)
@@ -86,14 +91,20 @@ def significant(value: float, digits: int = 4) -> str:
 
 def _scale(value: float, unit: str, prefixes: Mapping[str, float]) -> tuple[float, str]:
     """Return the size and the name of the unit in which *value* is at least 1."""
-    if unit == "%":
-        return 0.01, "%"
     if not prefixes or not math.isfinite(value) or value == 0:
         return 1.0, unit
     sizes = sorted((size, prefix) for prefix, size in {"": 1.0, **prefixes}.items())
     fitting = [s for s in sizes if value >= s[0] * _ROUNDS_UP]
     size, prefix = fitting[-1] if fitting else sizes[0]
     return size, prefix + unit
+
+
+def _size(name: str) -> float:
+    """Return the size of a unit; 1 for a plugin's own word for a plain number."""
+    try:
+        return unit(name)[0]
+    except KeyError:
+        return 1.0
 
 
 def _span_of(values: Any, unit: str, digits: int) -> str:
