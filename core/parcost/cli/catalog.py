@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
 from parcost.cli import options
-from parcost.cli.output import show, tell
+from parcost.cli.output import paper, show, tell
 
 if TYPE_CHECKING:
     from parcost.document import Loader
-    from parcost.syntax import Block
+    from parcost.render.page import Item
+    from parcost.syntax import Block, Provenance
     from parcost.terms import Catalogue
 
 
@@ -24,31 +26,62 @@ def command(pattern: str, without: tuple[str, ...]) -> int:
     """List what the catalogues hold, each with its main facts.
 
     PATTERN is a part of a name (`h100`), or a name with wildcards (`*.models.llama3*`).
+    A single match is shown whole, with where each value is from.
     """
     from parcost.diagnostics import did_you_mean
     from parcost.document import entries
-    from parcost.render.page import Column, Row, Table
 
     session = options.session(without)
-    rows = []
-    known = []
-    for _, (_, catalogue) in sorted(session.plugins.named("catalogues").items()):
-        for steps in entries(catalogue):
-            name = ".".join((catalogue.name, *steps))
-            known.append(name)
-            if matches(name, pattern):
-                rows.append(Row((name, _facts(session.loader, catalogue, steps))))
-    if not rows:
-        tell(
-            f"error: no catalogue has `{pattern}`"
-            if pattern
-            else "error: no catalogue is installed"
-        )
+    known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
+    for name, (_, catalogue) in sorted(session.plugins.named("catalogues").items()):
+        known |= {".".join((name, *steps)): (catalogue, steps) for steps in entries(catalogue)}
+    found = {name: entry for name, entry in known.items() if matches(name, pattern)}
+    if not found:
+        tell(f"error: no catalogue holds `{pattern}`")
         if hint := did_you_mean(pattern, [*known, *(name.rsplit(".")[-1] for name in known)]):
             tell(f"  = help: {hint}")
         return 2
-    show([Table((Column("use"), Column("facts", flexible=True)), rows)])
+    blocks = {name: _blocks(session.loader, *entry) for name, entry in found.items()}
+    show(_whole(*blocks.popitem()) if len(blocks) == 1 else _lines(blocks))
     return 0
+
+
+def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> list[Block]:
+    """Return the blocks of an entry: those that its name imports."""
+    from parcost.document import label_of
+
+    module = loader.catalogue_file(catalogue, steps)
+    return [block for block in module.blocks if label_of(block) == steps[-1]]
+
+
+def _lines(blocks: Mapping[str, list[Block]]) -> Iterator[Item]:
+    """Yield one line for each entry, by folder: as many facts as there is room for."""
+    from parcost.render.page import Column, Heading, Row, Table
+
+    width = max(len(name.rpartition(".")[2]) for name in blocks)
+    room = max(20, paper().width - width - 4)
+    for folder, names in groupby(blocks, key=lambda name: name.rpartition(".")[0]):
+        rows = []
+        for name in names:
+            said = ", ".join(f"{what} {text}" for b in blocks[name] for what, text, _ in facts(b))
+            rows.append(Row((name.rpartition(".")[2].ljust(width), _shortened(said, room))))
+        yield Heading(f"use {folder}.NAME")
+        yield Table((Column(), Column()), rows)
+
+
+def _shortened(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    return text[: room - 3].rpartition(", ")[0] + ", ..."
+
+
+def _whole(name: str, blocks: list[Block]) -> list[Item]:
+    """Return everything about one entry, and where each value is from."""
+    from parcost.render.page import Column, Heading, Row, Table
+
+    rows = [Row(fact) for block in blocks for fact in facts(block)]
+    columns = (Column("attribute"), Column("value", flexible=True), Column("from", flexible=True))
+    return [Heading(f"use {name}", 1), Table(columns, rows)]
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -62,23 +95,25 @@ def matches(name: str, pattern: str) -> bool:
     return pattern.lower() in name.lower()
 
 
-def _facts(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> str:
-    module = loader.catalogue_file(catalogue, steps)
-    from parcost.document import label_of
-
-    labelled = [block for block in module.blocks if label_of(block) == steps[-1]]
-    return "; ".join(", ".join(facts(block)) for block in labelled or module.blocks)
-
-
-def facts(block: Block) -> Iterator[str]:
-    """Yield the attributes of a block as they are written, those of nested blocks too."""
-    from parcost.document import label_of
+def facts(block: Block, inside: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield name, value as written, and provenance of each attribute, nested ones too."""
+    from parcost.document import base_of, label_of
     from parcost.syntax import Attribute
     from parcost.syntax import Block as Nested
 
+    common = _sources(block.provenance)
+    base = base_of(block)
+    if base is not None:
+        yield f"{inside}extends", base.text, ""
     for item in block.items:
         if isinstance(item, Attribute):
             words = " ".join(word.text for word in item.qualifiers)
-            yield f"{item.name.text} = {' '.join(item.value.span.text.split())} {words}".strip()
+            value = f"{' '.join(item.value.span.text.split())} {words}".strip()
+            yield inside + item.name.text, value, _sources(item.provenance) or common
         elif isinstance(item, Nested):
-            yield f"{label_of(item)} ({', '.join(facts(item))})"
+            yield from facts(item, f"{inside}{label_of(item)}.")
+
+
+def _sources(provenance: Sequence[Provenance]) -> str:
+    said = (f"{p.kind.text}: {p.source.value}" if p.source else p.kind.text for p in provenance)
+    return "; ".join(said)
