@@ -1,0 +1,154 @@
+"""Every file of the catalogue is one block with a source for each of its values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parcost
+import parcost_specs
+from parcost import Study
+from parcost_plugins.vocabulary import Device, Fabric, Level, Model, Precision
+from parcost_specs import catalogues
+
+ROOT = Path(parcost_specs.__file__).parent
+FILES = sorted(p for p in ROOT.rglob("*.par") if p.name != "defaults.par")
+NAMES = [".".join(p.relative_to(ROOT).with_suffix("").parts) for p in FILES]
+KINDS = {"devices": Device, "fabrics": Fabric, "models": Model, "precisions": Precision}
+
+
+def study_of(name: str) -> Study:
+    return parcost.load_text(f"use catalog.{name}\n")[0].studies()[0]
+
+
+def blocks_of(name: str) -> list[Any]:
+    """The block of a catalogue file and those inside it."""
+    study = study_of(name)
+    folder, _ = name.split(".")
+    block = study[KINDS[folder]]
+    return [block, *getattr(block, "levels", ())]
+
+
+def given(study: Study, block: Any) -> list[tuple[str, Any]]:
+    """The attributes of a block that a file wrote, with their origins."""
+    fields = type(block).__block__.fields
+    origins = [(name, study.origin(block, name)) for name in fields]
+    return [(name, o) for name, o in origins if o is not None and o.how != "default"]
+
+
+def test_the_catalogue_is_offered_through_the_hook() -> None:
+    (catalogue,) = catalogues()
+    assert catalogue.name == "catalog"
+    assert (catalogue.root / catalogue.prelude).is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_binds_to_one_block_of_its_own_name(name: str) -> None:
+    folder, label = name.split(".")
+    assert study_of(name)[KINDS[folder]].label == label
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_says_where_it_comes_from(name: str) -> None:
+    study = study_of(name)
+    values = [(b, n, o) for b in blocks_of(name) for n, o in given(study, b)]
+    assert values
+    silent = [f"{b.label}.{n}" for b, n, o in values if not o.kind or not o.source]
+    assert silent == []
+
+
+@pytest.mark.parametrize("kind", ["kernels", "overlap", "memory"])
+def test_every_default_of_a_study_says_where_it_comes_from(kind: str) -> None:
+    study = parcost.load_text("use catalog.devices.h100_sxm\n")[0].studies()[0]
+    (block,) = (b for (b,) in study.blocks.values() if type(b).__block__.kind == kind)
+    values = given(study, block)
+    assert values
+    assert [name for name, o in values if not o.kind or not o.source] == []
+
+
+def test_the_accelerators_that_people_train_on_are_there() -> None:
+    nvidia = {"v100_sxm2_32g", "a100_sxm_40g", "a100_sxm_80g", "h100_sxm", "h100_pcie"}
+    nvidia |= {"h200_sxm", "h800_sxm", "b200", "gb200"}
+    assert {f"devices.{name}" for name in nvidia | {"mi250x_gcd", "mi300x"}} <= set(NAMES)
+
+
+# Peak of 16-bit products from the clock (GHz), the matrix units and their FLOP per cycle.
+CLOCKS = {
+    "v100_sxm2_32g": 1.53 * 640 * 128,
+    "a100_sxm_80g": 1.41 * 432 * 512,
+    "h100_sxm": 1.83 * 528 * 1024,
+    "mi250x_gcd": 1.7 * 440 * 256,
+    "mi300x": 2.1 * 1216 * 512,
+}
+
+
+@pytest.mark.parametrize("name", CLOCKS)
+def test_a_dense_peak_follows_from_clock_and_units(name: str) -> None:
+    device = study_of(f"devices.{name}")[Device]
+    assert device.fp16 == pytest.approx(CLOCKS[name] * 1e9, rel=4e-3)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("devices.")])
+def test_a_wider_type_is_never_faster(name: str) -> None:
+    device = study_of(name)[Device]
+    wide_to_narrow = [device.fp32, device.tf32, device.bf16, device.fp8, device.fp4]
+    known = [peak for peak in wide_to_narrow if peak is not None]
+    assert known == sorted(known)
+    assert device.bf16 is None or device.bf16 == device.fp16
+    assert device.attention_backward_efficiency < device.attention_forward_efficiency <= 0.65
+
+
+# What one device can send, in GB/s one way: the vendors' bidirectional totals halved.
+SCALE_UP = {
+    "dgx_v100": 150,
+    "dgx_a100": 300,
+    "hgx_h100": 450,
+    "hgx_h800": 200,
+    "hgx_b200": 900,
+    "nvl72": 900,
+    "mi300x_node": 64,
+}
+
+
+@pytest.mark.parametrize("name", SCALE_UP)
+def test_a_link_is_counted_in_one_direction(name: str) -> None:
+    first: Level = study_of(f"fabrics.{name}")[Fabric].levels[0]
+    assert first.bandwidth == SCALE_UP[name] * 1e9
+
+
+# Ring bus bandwidth that was measured on one domain, GB/s.
+MEASURED = {"dgx_v100": 122, "dgx_a100": 235, "hgx_h100": 367.6, "hgx_b200": 682, "nvl72": 680}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_bandwidth_times_efficiency_is_what_was_measured(name: str) -> None:
+    first: Level = study_of(f"fabrics.{name}")[Fabric].levels[0]
+    assert first.bandwidth * first.efficiency == pytest.approx(MEASURED[name] * 1e9, rel=0.01)
+
+
+# weights, gradients, optimizer: bytes per parameter.
+RECIPES = {
+    "bf16": (2, 4, 12),
+    "bf16_zero_paper": (2, 2, 12),
+    "bf16_fsdp": (4, 4, 8),
+    "bf16_deepseek": (2, 4, 8),
+    "bf16_light": (2, 2, 8),
+    "fp16": (2, 2, 16),
+    "fp32": (4, 4, 8),
+    "tf32": (4, 4, 8),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("precisions.")])
+def test_a_recipe_holds_the_bytes_that_its_source_says(name: str) -> None:
+    recipe = study_of(name)[Precision]
+    held = (recipe.weights, recipe.gradients, recipe.optimizer)
+    assert held == RECIPES[name.split(".")[1]]
+    assert recipe.reduction == recipe.gradients
+
+
+def test_adam_with_fp32_gradients_moves_thirty_bytes_per_parameter() -> None:
+    assert study_of("precisions.bf16")[Precision].update_traffic == 30
+    assert study_of("precisions.bf16_zero_paper")[Precision].update_traffic == 28
