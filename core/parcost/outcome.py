@@ -25,7 +25,9 @@ class Line:
     *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
     ``bubble`` fill and drain, ``hop`` point-to-point between stages, ``once`` per step.
     *exposed* seconds count towards the step; *hidden* ones run under something else.
-    *term* is None for the lines that the reducer makes itself.
+    *times* is how often the term occurs in the step, so that for the lines of terms
+    ``exposed + hidden`` is its ``seconds`` times *times*. *term* is None for the lines
+    that the reducer makes itself.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Line:
     pass_: str
     resource: str
     formula: Formula
+    times: Real = 1.0
     plugin: Plugin | None = None
     term: Work | Edge | Once | None = None
 

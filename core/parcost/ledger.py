@@ -1,0 +1,166 @@
+"""The lines of the ledger: who spends the seconds of a step, and by which formula.
+
+Everything is of one device, the busiest, which differs between candidates: each line
+takes, elementwise, the numbers of the device that is busiest there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from parcost.numeric import Real, any_of, maximum
+from parcost.once import WHENS, Pipelined, add, occurrences
+from parcost.outcome import Line
+from parcost.replay import Plan
+from parcost.select import Choice, columns
+from parcost.terms import Edge, Formula, Once, Work
+from parcost.work import Load
+
+if TYPE_CHECKING:
+    from parcost.plugins import Plugin
+
+
+def work_lines(
+    works: Sequence[tuple[Plugin, Work]], loads: Sequence[Load], plan: Plan, device: Choice
+) -> list[Line]:
+    """Return what every micro-batch costs, and how compute is slowed down, by term."""
+    m = plan.pipeline.micro_batches
+
+    def on_device(row: Callable[[Load], Sequence[Real]]) -> Sequence[Real]:
+        return device.row(lambda d: columns([row(loads[x]) for x in plan.held[d]]))
+
+    exposed = on_device(lambda load: load.exposed)
+    hidden = on_device(lambda load: load.hidden)
+    covered = on_device(lambda load: load.covered)
+    lines: list[Line] = []
+    for i, (plugin, work) in enumerate(works):
+        lines.append(
+            Line(
+                name=work.name,
+                kind="work",
+                exposed=m * exposed[i],
+                hidden=m * hidden[i],
+                pass_=work.pass_,
+                resource=work.resource,
+                formula=work.formula,
+                times=m * occurrences(work, plan.held, device),
+                plugin=plugin,
+                term=work,
+            )
+        )
+        if work.window is not None and any_of(work.slowdown != 0):
+            lines.append(_slowdown(work, m, covered[i], plugin))
+    return lines
+
+
+def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
+    return Line(
+        name=f"{work.name} slows {work.window}",
+        kind="slowdown",
+        exposed=m * (work.slowdown * covered),
+        hidden=0.0,
+        pass_=work.pass_,
+        resource=work.resource,
+        formula=Formula(
+            text="m kappa t",
+            inputs={"m": (m, ""), "kappa": (work.slowdown, ""), "t": (covered, "s")},
+            source="t runs beside its hosts; each second of it takes kappa from them",
+        ),
+        times=m,
+        plugin=plugin,
+    )
+
+
+def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
+    """Return what the device idles in a pipeline whose messages take no time."""
+    pipeline = plan.pipeline
+    return Line(
+        name="bubble",
+        kind="bubble",
+        exposed=maximum(makespan - busy, 0.0),
+        hidden=0.0,
+        pass_="",
+        resource="",
+        formula=Formula(
+            text="T - t",
+            inputs={
+                "T": (makespan, "s"),
+                "t": (busy, "s"),
+                "p": (pipeline.stages, ""),
+                "m": (pipeline.micro_batches, ""),
+                "v": (pipeline.chunks, ""),
+            },
+            source=f"T from the op order of `{plan.schedule.name}`, t busy",
+        ),
+    )
+
+
+def hop_lines(
+    edges: Sequence[tuple[Plugin, Edge]], plan: Plan, device: Choice, makespans: Sequence[Real]
+) -> list[Line]:
+    """Return what messages make the pipeline longer; makespans as one by one is added."""
+    m = plan.pipeline.micro_batches
+    messages = m * device.of(lambda d: float(_sent(plan, d)))
+    lines: list[Line] = []
+    for i, (plugin, edge) in enumerate(edges):
+        exposed = makespans[i + 1] - makespans[i]
+        lines.append(
+            Line(
+                name=edge.name,
+                kind="hop",
+                exposed=exposed,
+                hidden=maximum(messages * edge.seconds - exposed, 0.0),
+                pass_="",
+                resource=edge.resource,
+                formula=Formula(
+                    text=f"T(c) - T(0), c = {edge.formula.text}",
+                    inputs={
+                        "T(c)": (makespans[i + 1], "s"),
+                        "T(0)": (makespans[i], "s"),
+                        "c": (edge.seconds, "s"),
+                        **edge.formula.inputs,
+                    },
+                    source=edge.formula.source,
+                ),
+                times=messages,
+                plugin=plugin,
+                term=edge,
+            )
+        )
+    return lines
+
+
+def _sent(plan: Plan, d: int) -> int:
+    """Return the messages that device *d* sends for one micro-batch, both ways."""
+    device = plan.device
+    return sum(
+        device[x] == d and device[to] != d
+        for x in range(len(device))
+        for to in (x - 1, x + 1)
+        if 0 <= to < len(device)
+    )
+
+
+def once_lines(onces: Sequence[tuple[Plugin, Once]], run: Pipelined) -> list[Line]:
+    """Return what happens once per step, on the device where it takes longest."""
+    grouped = {when: [pair for pair in onces if pair[1].when == when] for when in WHENS}
+    added = add({when: [term for _, term in pairs] for when, pairs in grouped.items()}, run)
+    return [
+        Line(
+            name=term.name,
+            kind="once",
+            exposed=exposed,
+            hidden=hidden,
+            pass_=when,
+            resource=term.resource,
+            formula=term.formula,
+            times=times,
+            plugin=plugin,
+            term=term,
+        )
+        for when, pairs in grouped.items()
+        for (plugin, term), exposed, hidden, times in zip(
+            pairs, added[when].exposed, added[when].hidden, added[when].times, strict=True
+        )
+    ]

@@ -1,0 +1,224 @@
+"""What a step adds once: gathers before the pipeline fills, reductions as it drains.
+
+Before its first forward pass and after its last backward pass a stage idles anyway,
+and a transfer may run beside the micro-batch next to it. What is left over is exposed:
+
+- fill: no forward pass of a stage starts before its terms are done; the pipeline is
+  timed with its stages held back so, and what it takes longer is exposed;
+- drain: a stage is done when its terms are, and the step when its last stage is;
+- end: the terms of the longest stage, once every stage has drained.
+
+The terms of one stage in one group run one after another, on whichever resource. A
+device with several virtual stages serves the first one first in fill, and the last one
+first in drain, as their parameters are needed and their gradients are ready. Time is
+only ever added to chains of events, so that more of anything never shortens the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from attrs import evolve, frozen
+
+from parcost.numeric import Real, all_of, maximum, minimum
+from parcost.replay import Plan, Timeline
+from parcost.select import Choice, columns, largest, total
+from parcost.terms import Once, Pass, Times, Work
+from parcost.work import PASSES, Load, count
+
+When = Literal["fill", "drain", "end"]
+WHENS: tuple[When, ...] = ("fill", "drain", "end")
+
+
+@frozen(kw_only=True, eq=False)
+class Pipelined:
+    """A pipeline as it runs. *loads* are by virtual stage, *kinds* the first stage alike."""
+
+    plan: Plan
+    loads: Sequence[Load]
+    kinds: Sequence[int]
+    times: Times
+    hop: Real
+    timeline: Timeline
+
+
+@frozen(kw_only=True, eq=False)
+class Added:
+    """What a group adds to the step: seconds of each term, on the longest device."""
+
+    exposed: Sequence[Real]
+    hidden: Sequence[Real]
+    times: Sequence[Real]  # that each occurs there
+
+
+NOTHING = Added(exposed=(), hidden=(), times=())
+
+
+@frozen(kw_only=True, eq=False)
+class _Stage:
+    """A group on one virtual stage: seconds of each term, and those under compute."""
+
+    took: Sequence[Real]
+    covered: Sequence[Real]
+    seconds: Real  # of all terms
+    exposed: Real  # less what is under compute
+
+
+def occurrences(term: Work | Once, held: Sequence[Sequence[int]], device: Choice) -> Real:
+    """Return how often *term* occurs on a device that holds these virtual stages."""
+    return device.of(lambda d: total(count(term, x) for x in held[d]))
+
+
+class _Group:
+    """The terms of one *when*, by virtual stage."""
+
+    def __init__(self, terms: Sequence[Once], run: Pipelined) -> None:
+        self.terms = terms
+        self.run = run
+        found: dict[tuple[int, bool], _Stage] = {}
+        self.stages: list[_Stage] = []
+        for x, key in enumerate(zip(run.kinds, run.plan.split, strict=True)):
+            if key not in found:
+                found[key] = _stage(terms, x, run.loads[x], split=key[1])
+            self.stages.append(found[key])
+
+    def added(self, exposed: Real, device: Choice) -> Added:
+        """Return *exposed* seconds shared out over the terms of *device*.
+
+        What hides under compute hides, and then the terms that run first: they meet
+        what the device idles anyway.
+        """
+        held = self.run.plan.held
+        took = device.row(lambda d: columns([self.stages[x].took for x in held[d]]))
+        covered = device.row(lambda d: columns([self.stages[x].covered for x in held[d]]))
+        sticks_out = total(took) - total(covered)
+        idle = maximum(sticks_out - exposed, 0.0)
+        queued = maximum(exposed - sticks_out, 0.0)  # behind another stage of the device
+        parts: list[Real] = []
+        for t, c in zip(took, covered, strict=True):
+            hides, waits = minimum(t - c, idle), minimum(c, queued)
+            idle, queued = idle - hides, queued - waits
+            parts.append(t - c - hides + waits)
+        return Added(
+            exposed=parts,
+            hidden=[t - e for t, e in zip(took, parts, strict=True)],
+            times=[occurrences(term, held, device) for term in self.terms],
+        )
+
+
+def add(terms: Mapping[When, Sequence[Once]], run: Pipelined) -> Mapping[When, Added]:
+    """Return what each group of *terms* adds to the step."""
+    fill, drain, end = (_Group(terms[when], run) for when in ("fill", "drain", "end"))
+    filled, timeline = _fill(fill, run)
+    longest = largest([total(end.stages[x].seconds for x in held) for held in run.plan.held])
+    return {
+        "fill": filled,
+        "drain": _drain(drain, fill, timeline),
+        "end": end.added(*longest) if end.terms else NOTHING,
+    }
+
+
+def _fill(group: _Group, run: Pipelined) -> tuple[Added, Timeline]:
+    """Return what the group adds, and the pipeline held back by it."""
+    if not group.terms:
+        return NOTHING, run.timeline
+    before = run.timeline
+    releases: list[Real] = [0.0] * len(group.stages)
+    crowded = [seconds - before.seconds for seconds in _busiest(run, group)]
+    lateness: list[Real] = []
+    for held, crowd in zip(run.plan.held, crowded, strict=True):
+        done: Real = 0.0
+        late = maximum(crowd, 0.0)
+        for x in held:
+            releases[x] = done + group.stages[x].exposed
+            done = done + group.stages[x].seconds
+            late = maximum(late, releases[x] - before.starts[x])
+        lateness.append(late)
+    later, after = _held_back(releases, run)
+    for crowd in crowded:
+        later = maximum(later, crowd)
+    after = evolve(after, seconds=before.seconds + later)
+    return group.added(later, largest(lateness)[1]), after
+
+
+def _held_back(releases: Sequence[Real], run: Pipelined) -> tuple[Real, Timeline]:
+    """Return how much later the pipeline is done if no stage starts before its release.
+
+    Everything waits for the first stage. Where the others are released by the time
+    that its first micro-batch reaches them, the whole pipeline only starts later.
+    """
+    before, first = run.timeline, releases[0]
+    if all(all_of(r - first <= s) for r, s in zip(releases, before.starts, strict=True)):
+        starts = [start + first for start in before.starts]
+        ends = [end + first for end in before.ends]
+        return first, Timeline(seconds=before.seconds + first, starts=starts, ends=ends)
+    after = run.plan.timeline(run.times, run.hop, releases)
+    return maximum(after.seconds - before.seconds, 0.0), after
+
+
+def _drain(group: _Group, fill: _Group, timeline: Timeline) -> Added:
+    """Return what the group adds after the pipeline, which *fill* has held back."""
+    if not group.terms:
+        return NOTHING
+    lateness: list[Real] = []
+    crowds = _busiest(group.run, fill, group)
+    for held, crowd in zip(group.run.plan.held, crowds, strict=True):
+        done: Real = 0.0
+        for x in reversed(held):
+            stage = group.stages[x]
+            done = maximum(done + stage.seconds, timeline.ends[x] + stage.exposed)
+        lateness.append(maximum(done, crowd) - timeline.seconds)
+    later, device = largest(lateness)
+    return group.added(maximum(later, 0.0), device)
+
+
+def _busiest(run: Pipelined, *groups: _Group) -> Sequence[Real]:
+    """Return seconds that each device cannot beat: the work of its busiest resource.
+
+    It matters only where a device serves one virtual stage beside the work of another,
+    of which the terms know nothing.
+    """
+    if run.plan.pipeline.chunks == 1:
+        return [0.0] * run.plan.pipeline.stages
+    m, found = run.plan.pipeline.micro_batches, []
+    for held in run.plan.held:
+        most: Real = 0.0
+        for resource in {term.resource for group in groups for term in group.terms}:
+            busy = m * total(
+                run.loads[x].busy.get((pass_, resource), 0.0) for x in held for pass_ in PASSES
+            )
+            for group in groups:
+                for i, term in enumerate(group.terms):
+                    if term.resource == resource:
+                        busy = busy + total(group.stages[x].took[i] for x in held)
+            most = maximum(most, busy)
+        found.append(most)
+    return found
+
+
+def _stage(terms: Sequence[Once], x: int, load: Load, *, split: bool) -> _Stage:
+    """Return what *terms* take on a virtual stage, and what its compute covers of it.
+
+    Fill hides under the first forward pass. Gradients appear as the last backward op
+    goes along, which is W alone where the schedule has *split* it from B. What one
+    term covers is covered; the next one on the same resource gets the rest.
+    """
+    took: list[Real] = []
+    covered: list[Real] = []
+    used: dict[str, Real] = {}
+    for term in terms:
+        times = count(term, x)
+        seconds = term.seconds * times if times else 0.0
+        passes: Sequence[Pass] = ()
+        if term.when == "fill":
+            passes = ("F",)
+        elif term.when == "drain":
+            passes = ("W",) if split else ("R", "B", "W")
+        room = term.beside * load.idle(passes, term.resource) - used.get(term.resource, 0.0)
+        hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
+        used[term.resource] = used.get(term.resource, 0.0) + hides
+        took.append(seconds)
+        covered.append(hides)
+    seconds = total(took)
+    return _Stage(took=took, covered=covered, seconds=seconds, exposed=seconds - total(covered))

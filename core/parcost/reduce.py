@@ -1,0 +1,148 @@
+"""Adding up: from what plugins contribute to the step, in the open and in this order.
+
+1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
+2. The schedule's op order is replayed with these times, without and with the time of
+   messages between devices (``order``, ``replay``).
+3. What happens once per step is exposed where neither an idle stage nor the
+   micro-batch beside it hides it (``once``).
+4. The ledger is that of the reference device, the busiest: its work, what it idles
+   while the pipeline fills and drains, what messages cost the pipeline, and what is
+   exposed once. The step time is the sum of its exposed seconds, in order.
+5. Memory is that of the fullest device at its fullest moment (``memory``).
+
+Terms are sorted by name first, so that no order of plugins changes a bit of a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from parcost.diagnostics import Diagnostic, PluginError, SpecError, did_you_mean
+from parcost.ledger import bubble_line, hop_lines, once_lines, work_lines
+from parcost.memory import fullest
+from parcost.numeric import Real, any_of
+from parcost.once import WHENS, Pipelined
+from parcost.order import OrderError
+from parcost.outcome import Fault, Outcome
+from parcost.replay import Plan
+from parcost.select import largest, total
+from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.work import PASSES, kinds, load
+
+if TYPE_CHECKING:
+    from parcost.plugins import Plugin
+    from parcost.study import Study
+
+T = TypeVar("T", Work, Edge, Once, Memory)
+Stamped = Sequence[tuple["Plugin", Any]]
+
+
+def evaluate(study: Study) -> Outcome:
+    """Return the step and the memory of *study*.
+
+    Raises:
+        SpecError: No plugin offers the schedule, or it does not exist there.
+        PluginError: The schedule's op order is not one.
+    """
+    pipeline = study.pipeline
+    offered = study.plugins.named("schedules")
+    if pipeline.schedule not in offered:
+        message = f"no plugin offers the schedule `{pipeline.schedule}`"
+        hint = did_you_mean(pipeline.schedule, offered)
+        raise SpecError([Diagnostic("no-schedule", message, help=hint, place=study.name)])
+    plugin, schedule = offered[pipeline.schedule]
+    terms, memory = study.contributions("terms"), study.contributions("memory")
+    try:
+        return reduce(pipeline, schedule, terms, memory, study.faults)
+    except OrderError as error:
+        raise PluginError(f"plugin {plugin} failed in `schedules`: {error}") from error
+
+
+def reduce(
+    pipeline: Pipeline,
+    schedule: Schedule,
+    terms: Stamped,
+    memory: Stamped = (),
+    faults: list[Fault] | None = None,
+) -> Outcome:
+    """Return what *terms* and *memory*, each with its plugin, amount to.
+
+    A term whose counts are not one per virtual stage is left out and noted in *faults*;
+    without a list to note it in, it is a :class:`PluginError`.
+    """
+    plan = Plan(schedule, pipeline)
+    stages = pipeline.stages * pipeline.chunks
+    works = _sorted("terms", terms, Work, stages, faults)
+    edges = _sorted("terms", terms, Edge, stages, faults)
+    onces = _sorted("terms", terms, Once, stages, faults)
+    alike = kinds([*(work for _, work in works), *(once for _, once in onces)], stages)
+    alone = [term for _, term in works]
+    by_kind = {x: load(alone, x) for x in dict.fromkeys(alike)}
+    loads = [by_kind[x] for x in alike]
+    seconds = {x: by_kind[x].seconds for x in by_kind}
+    device = largest([total(loads[x].total for x in held) for held in plan.held])[1]
+    passes = {x: (t["F"], t["R"] + t["B"], t["W"]) for x, t in seconds.items()}
+    times = Times(*zip(*(passes[x] for x in alike), strict=True))
+    hops: list[Real] = [0.0]  # as one kind of message after another is added
+    for _, edge in edges:
+        hops.append(hops[-1] + edge.seconds)
+    spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
+    timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
+    whole = Pipelined(
+        plan=plan, loads=loads, kinds=alike, times=times, hop=hops[-1], timeline=timelines[-1]
+    )
+
+    ledger = work_lines(works, loads, plan, device)
+    busy = total(line.exposed for line in ledger)
+    if pipeline.stages > 1:
+        ledger.append(bubble_line(plan, timelines[0].seconds, busy))
+        ledger += hop_lines(edges, plan, device, [timeline.seconds for timeline in timelines])
+    ledger += once_lines(onces, whole)
+    ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
+    full = fullest(_sorted("memory", memory, Memory, stages, faults), plan)
+    return Outcome(
+        pipeline=pipeline,
+        step_seconds=total(line.exposed for line in ledger),
+        ledger=ledger,
+        device=device.index,
+        ideal_seconds=busy,
+        makespan_seconds=timelines[-1].seconds,
+        flops=pipeline.micro_batches
+        * device.of(lambda d: total(loads[x].flops for x in plan.held[d])),
+        memory_bytes=full.bytes_,
+        memory_lines=full.lines,
+        memory_device=full.device,
+        memory_moment=full.moment,
+        device_memory=full.devices,
+        alive=[_alive(plan, x) for x in range(stages)],
+    )
+
+
+def _alive(plan: Plan, x: int) -> Real:
+    return plan.by_order(lambda order: float(order.alive[x]))
+
+
+def _sorted(
+    hook: str, stamped: Stamped, wanted: type[T], stages: int, faults: list[Fault] | None
+) -> Sequence[tuple[Plugin, T]]:
+    """Return the terms of one type, sorted by place in the step and name."""
+    found: list[tuple[Plugin, T]] = []
+    for plugin, term in stamped:
+        if not isinstance(term, wanted):
+            continue
+        counts: Sequence[float] | float = getattr(term, "count", 1.0)
+        if isinstance(counts, (float, int)) or len(counts) == stages:
+            found.append((plugin, term))
+            continue
+        message = f"`{term.name}` counts {len(counts)} virtual stages, and there are {stages}"
+        if faults is None:
+            raise PluginError(f"plugin {plugin} failed in `{hook}`: {message}")
+        faults.append(Fault(plugin=plugin, hook=hook, message=message))
+    return sorted(found, key=lambda pair: (_place(pair[1]), pair[1].name))
+
+
+def _place(term: Work | Edge | Once | Memory) -> int:
+    if isinstance(term, Work):
+        return PASSES.index(term.pass_)
+    return WHENS.index(term.when) if isinstance(term, Once) else 0

@@ -1,0 +1,226 @@
+"""When everything in a pipeline happens: an op order replayed with times.
+
+The order is sorted and laid out once (``parcost.order``); a replay is then one pass
+of ``end = max(clock, arrival + hop) + duration``. Times may be arrays over candidates:
+the same pass serves one candidate and a block of thousands. The loop runs over
+distinct numbers of micro-batches, whose orders differ, and never over candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from attrs import frozen
+
+from parcost.diagnostics import Diagnostic, SpecError
+from parcost.numeric import INFINITY, Real, all_of, is_array, maximum
+from parcost.order import LONGEST, NEVER, Order, OrderError, order_of
+from parcost.select import total
+from parcost.terms import Pipeline, Schedule, Times
+
+_BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the cache
+
+
+@frozen(kw_only=True, eq=False)
+class Timeline:
+    """When things happen, in seconds since the step began, by virtual stage.
+
+    *seconds* is when the last device is done, *starts* when each first forward pass
+    begins and *ends* when each last backward pass ends.
+    """
+
+    seconds: Real
+    starts: Sequence[Real]
+    ends: Sequence[Real]
+
+
+@frozen(eq=False, slots=False)
+class Plan:
+    """A schedule for a pipeline, ready to be timed.
+
+    Raises:
+        SpecError: The schedule does not exist there.
+        OrderError: The schedule's order is not one.
+    """
+
+    schedule: Schedule
+    pipeline: Pipeline
+
+    # --- read off the order -------------------------------------------------------------
+
+    @cached_property
+    def orders(self) -> Sequence[tuple[float, Order]]:
+        """The order of each number of micro-batches."""
+        m = self.pipeline.micro_batches
+        if not is_array(m):
+            return [(float(m), self._order(m))]
+        import numpy as np
+
+        found = [(float(value), self._order(value)) for value in np.unique(m)]
+        if len({order.held for _, order in found}) > 1:
+            message = f"schedule `{self.schedule.name}` moves stages when m changes"
+            raise OrderError(message)
+        return found
+
+    def _order(self, micro_batches: Any) -> Order:
+        p, v, name = self.pipeline.stages, self.pipeline.chunks, self.schedule.name
+        m = round(micro_batches)
+        why = "" if m == micro_batches >= 1 else "that is not a number of micro-batches"
+        if not why and m * p * v > LONGEST:
+            why = f"p m v = {m * p * v:,}, and no order above {LONGEST:,} is worked out"
+        limits = getattr(self.schedule, "limits", None)
+        if not why and limits is not None:
+            why = limits(p, m, v) or ""
+        if why:
+            message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
+            raise SpecError([Diagnostic("schedule", message)])
+        return order_of(self.schedule, p, m, v)
+
+    @property
+    def held(self) -> Sequence[Sequence[int]]:
+        """The virtual stages of each device."""
+        return self.orders[0][1].held
+
+    @property
+    def device(self) -> Sequence[int]:
+        """The device of each virtual stage."""
+        return self.orders[0][1].device
+
+    @property
+    def split(self) -> Sequence[bool]:
+        """Whether each virtual stage ends on a weight-gradient pass of its own."""
+        return self.orders[0][1].split
+
+    def by_order(self, value: Callable[[Order], Any]) -> Real:
+        """Return a number that depends on the order, per candidate."""
+        if len(self.orders) == 1:
+            return value(self.orders[0][1])  # type: ignore[no-any-return]
+        import numpy as np
+
+        found = np.empty(np.shape(self.pipeline.micro_batches))
+        for m, order in self.orders:
+            found[self.pipeline.micro_batches == m] = value(order)
+        return found
+
+    # --- timing -------------------------------------------------------------------------
+
+    def timeline(
+        self, times: Times, hop: Real, releases: Sequence[Real] = (), *, spans: bool = True
+    ) -> Timeline:
+        """Return when things happen; in closed form where the schedule has one.
+
+        *hop* is the time of a message between devices. No forward pass of a virtual
+        stage starts before its *releases*. Without *spans*, *starts* and *ends* may
+        be left empty.
+        """
+        if not releases and (found := self._closed(times, hop, spans)):
+            return found
+        return self._replayed(times, hop, releases, spans)
+
+    def _closed(self, times: Times, hop: Real, spans: bool) -> Timeline | None:
+        closed = getattr(self.schedule, "closed_form", None)
+        spanned = getattr(self.schedule, "spans", None)
+        if closed is None or (spans and spanned is None):
+            return None
+        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
+        seconds, mask = closed(times, hop, p, m, v)
+        if not all_of(mask):
+            return None
+        starts, ends = spanned(times, hop, p, m, v) if spanned and spans else ((), ())
+        return Timeline(seconds=seconds, starts=starts, ends=ends)
+
+    def _replayed(self, times: Times, hop: Real, releases: Sequence[Real], spans: bool) -> Timeline:
+        n, m = len(times.F), self.pipeline.micro_batches
+        values = [*times.F, *times.B, *times.W, *(releases or [0.0] * n), hop]
+        if not is_array(m, *values):
+            return run(self.orders[0][1], values)
+        import numpy as np
+
+        shape = np.broadcast_shapes(np.shape(m), *(np.shape(value) for value in values))
+        flat = {id(value): _flat(value, shape) for value in values}
+        rows = 1 + 2 * n if spans else 1
+        found = np.empty((rows, int(np.prod(shape))))
+        for order, block in self._blocks(shape):
+            cut = {key: v[block] if is_array(v) else v for key, v in flat.items()}
+            timeline = run(order, [cut[id(value)] for value in values])
+            row = [timeline.seconds, *timeline.starts, *timeline.ends]
+            for i in range(rows):
+                found[i, block] = row[i]
+        seconds, *rest = found.reshape((rows, *shape))
+        return Timeline(seconds=seconds, starts=rest[:n], ends=rest[n:])
+
+    def _blocks(self, shape: tuple[int, ...]) -> Iterator[tuple[Order, Any]]:
+        """Yield the candidates in blocks that have an order in common."""
+        import numpy as np
+
+        m = _flat(self.pipeline.micro_batches, shape)
+        for value, order in self.orders:
+            if not is_array(m):
+                for low in range(0, int(np.prod(shape)), _BLOCK):
+                    yield order, slice(low, low + _BLOCK)
+                return
+            own = np.flatnonzero(m == value)
+            for low in range(0, own.size, _BLOCK):
+                yield order, own[low : low + _BLOCK]
+
+
+def run(order: Order, values: Sequence[Real]) -> Timeline:
+    """Replay *order*: F, B, W and releases of every virtual stage, then the hop."""
+    n = len(order.device)
+    hop = values[-1]
+    fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
+    for b, w in zip(values[n : 2 * n], values[2 * n : 3 * n], strict=True):
+        if (id(b), id(w)) not in fused:
+            fused[id(b), id(w)] = b + w
+    durations: list[Any] = [
+        *values[: 3 * n],
+        *(
+            fused[id(b), id(w)]
+            for b, w in zip(values[n : 2 * n], values[2 * n : 3 * n], strict=True)
+        ),
+        0.0,
+    ]
+    state: list[Any] = [0.0] * order.slots
+    state[NEVER] = -INFINITY
+    for slot, release in zip(order.releases, values[3 * n : 4 * n], strict=True):
+        state[slot] = release - hop  # every message takes a hop, and this is not one
+    steps = zip(order.into, order.turn, order.message, order.takes, strict=True)
+    if is_array(*values):
+        import numpy as np
+
+        for into, turn, message, takes in steps:
+            state[into] = np.maximum(state[turn], state[message] + hop) + durations[takes]
+    else:  # the same, where calling `max` would take twice as long as all the rest
+        for into, turn, message, takes in steps:
+            clock, arrival = state[turn], state[message] + hop
+            state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
+    seconds: Real = 0.0
+    for slot in order.last:
+        seconds = maximum(seconds, state[slot])
+    return Timeline(
+        seconds=seconds,
+        starts=[state[slot] for slot in order.starts],
+        ends=[state[slot] for slot in order.ends],
+    )
+
+
+def _flat(value: Real, shape: tuple[int, ...]) -> Any:
+    if not is_array(value):
+        return value
+    import numpy as np
+
+    return np.broadcast_to(value, shape).reshape(-1)
+
+
+def lower_bound(plan: Plan, times: Times, hop: Real) -> Real:
+    """Return seconds that the makespan is never below: the busiest device, or better."""
+    better = getattr(plan.schedule, "lower_bound", None)
+    p, m, v = plan.pipeline.stages, plan.pipeline.micro_batches, plan.pipeline.chunks
+    if better is not None:
+        return better(times, hop, p, m, v)  # type: ignore[no-any-return]
+    busiest: Real = 0.0
+    for stages in plan.held:
+        busiest = maximum(busiest, m * total(times.F[x] + times.B[x] + times.W[x] for x in stages))
+    return busiest

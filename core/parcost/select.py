@@ -1,0 +1,76 @@
+"""Choosing per candidate: the largest of several quantities, and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from parcost.numeric import Real, is_array, where
+
+
+@frozen(eq=False)
+class Choice:
+    """Which of several cases holds: one index, or an array of them."""
+
+    index: Any
+    cases: tuple[int, ...]  # those that occur
+
+    def of(self, value: Callable[[int], Real]) -> Real:
+        """Return ``value(case)`` of the case that holds, elementwise.
+
+        >>> Choice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
+        20.0
+        """
+        chosen = value(self.cases[0])
+        for case in self.cases[1:]:
+            chosen = where(self.index == case, value(case), chosen)
+        return chosen
+
+    def row(self, values: Callable[[int], Sequence[Real]]) -> Sequence[Real]:
+        """Return ``values(case)``, a row of numbers, of the case that holds, elementwise."""
+        chosen = values(self.cases[0])
+        for case in self.cases[1:]:
+            here = self.index == case
+            chosen = [where(here, a, b) for a, b in zip(values(case), chosen, strict=True)]
+        return chosen
+
+
+def largest(values: Sequence[Real]) -> tuple[Real, Choice]:
+    """Return the largest of *values* and which it is; of equals, the first.
+
+    >>> largest([1.0, 3.0, 3.0])[1].index
+    1
+    """
+    best: Real = values[0]
+    index: Real = 0
+    for i in range(1, len(values)):
+        wins = values[i] > best
+        best, index = where(wins, values[i], best), where(wins, i, index)
+    return best, Choice(index, _distinct(index))
+
+
+def _distinct(index: Any) -> tuple[int, ...]:
+    if not is_array(index):
+        return (index,)
+    import numpy as np
+
+    return tuple(int(i) for i in np.unique(index))
+
+
+def total(values: Iterable[Real]) -> Real:
+    """Return the sum of *values*, left to right, which is how ledgers add up."""
+    sum_: Real = 0.0
+    for value in values:
+        sum_ = sum_ + value
+    return sum_
+
+
+def columns(rows: Sequence[Sequence[Real]]) -> Sequence[Real]:
+    """Return the sum of each column.
+
+    >>> columns([(1.0, 2.0), (3.0, 4.0)])
+    [4.0, 6.0]
+    """
+    return rows[0] if len(rows) == 1 else [total(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,1 @@
+"""Pipeline schedules: op orders, and closed forms where one is proven."""
