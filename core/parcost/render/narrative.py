@@ -166,7 +166,7 @@ def share(part: Any, whole: Any) -> str:
 def memory(outcome: Outcome) -> Iterator[Item]:
     """Yield where the memory goes on the busiest device; the terms add up to it."""
     total = outcome.memory_bytes
-    scale = numbers.Column(total, "B", decimals=2)
+    scale = numbers.Column(total, "B", digits=5)
     rows = [
         Row(
             (line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name),

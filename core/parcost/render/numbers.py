@@ -10,13 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from parcost.numeric import is_array
 from parcost.units import ONE, Dimension, known_units, unit
-
-if TYPE_CHECKING:
-    from parcost.numeric import Real
 
 _DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
@@ -35,6 +32,7 @@ _PREFIXES: Mapping[str, Mapping[str, float]] = {
     "s": _SMALL,
 }
 _CALLED = {"J/s": "W", "a plain number": ""}
+_NOT_FINITE = {(math.inf, "s"): "never"}
 _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
 
@@ -59,6 +57,8 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
         return value
     if is_array(value):
         return _span_of(value, unit, digits)
+    if not math.isfinite(value):
+        return _NOT_FINITE.get((value, unit), str(value))
     unit = _CALLED.get(unit, unit)
     if unit and unit not in _PREFIXES:
         return f"{significant(value / _size(unit), digits)} {unit}"
@@ -76,8 +76,6 @@ def significant(value: float, digits: int = 4) -> str:
     >>> significant(1234567.0), significant(1234.567), significant(0.00123456)
     ('1,234,567', '1,235', '0.001235')
     """
-    if not math.isfinite(value):
-        return "never" if value == math.inf else str(value)
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
@@ -118,20 +116,21 @@ def _span_of(values: Any, unit: str, digits: int) -> str:
 class Column:
     """One unit and one number of decimals for a whole column, so that it can be added.
 
-    The unit is the one in which *largest* has most digits before the point without
-    passing four of them.
+    The unit is the smallest in which *largest* has at most four digits before the point;
+    *digits* are those of *largest* in all.
 
     >>> column = Column(4.434451, "s")
     >>> column.text(4.434451), column.text(0.0801056), column.unit
     ('4,434.45', '80.11', 'ms')
     """
 
-    def __init__(self, largest: Real, unit: str, decimals: int = 2) -> None:
-        top = abs(float(largest.max() if not isinstance(largest, (float, int)) else largest))
+    def __init__(self, largest: Any, unit: str, digits: int = 6) -> None:
+        top = abs(float(largest))
         sizes = {"": 1.0, **_PREFIXES.get(unit, {})}
         fits = [p for p, size in sizes.items() if top < 1e4 * size * _ROUNDS_UP]
         prefix = min(fits, key=sizes.__getitem__) if fits else max(sizes, key=sizes.__getitem__)
-        self.size, self.unit, self.decimals = sizes[prefix], prefix + unit, decimals
+        self.size, self.unit = sizes[prefix], prefix + unit
+        self.decimals = max(0, digits - len(f"{top / self.size:.0f}"))
 
     def text(self, value: Any) -> str:
         """Return *value* in the column's unit."""
@@ -158,8 +157,8 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
         number = _unscaled(value, size)
         if number * size == value:
             digits = _digits(number)
-            awkward = not 1 <= abs(number) < 1000
-            spellings.append((awkward, len(digits), len(name), f"{digits} {name}"))
+            awkward = 2 * (not 1 <= abs(number) < 1000)
+            spellings.append((len(digits) + awkward, len(name), f"{digits} {name}"))
     return min(spellings)[-1] if spellings else f"{value!r} {dimension}"
 
 

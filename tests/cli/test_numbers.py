@@ -1,0 +1,74 @@
+"""Numbers for reading, and numbers that read back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parcost.render.numbers import Column, literal, quantity
+from parcost.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
+
+
+@pytest.mark.parametrize(
+    "value, of, text",
+    [
+        (0.0, "s", "0 s"),
+        (4.434451, "s", "4.434 s"),
+        (0.9999999, "s", "1 s"),
+        (3.4e-6, "s", "3.4 us"),
+        (2.5e-10, "s", "0.25 ns"),
+        (7200.0, "s", "7,200 s"),
+        (85899345920.0, "B", "80 GiB"),
+        (25e6, "B", "25 MB"),
+        (2.0, "B", "2 B"),
+        (50e9, "B/s", "50 GB/s"),
+        (989e12, "FLOP/s", "989 TFLOP/s"),
+        (4.1955e14, "TFLOPS", "419.6 TFLOPS"),
+        (-3.25 * 2**30, "GiB", "-3.25 GiB"),
+        (0.41955, "%", "41.95 %"),
+        (262144.0, "", "262,144"),
+        (0.00001234, "", "1.234e-05"),
+        (float("inf"), "s", "never"),
+        (None, "s", "-"),
+        (True, "", "on"),
+        ("ring", "", "ring"),
+    ],
+)
+def test_a_quantity_reads_with_four_digits_in_the_unit_that_fits(
+    value: object, of: str, text: str
+) -> None:
+    assert quantity(value, of) == text
+
+
+def test_an_array_reads_as_its_range() -> None:
+    assert quantity(np.array([0.001, 0.25, 0.02]), "s") == "1 ms to 250 ms"
+    assert quantity(np.array([2.0, 2.0]), "B") == "2 B"
+
+
+@given(
+    number=st.floats(min_value=1e-9, max_value=1e18, allow_nan=False),
+    dimension=st.sampled_from([ONE, BYTES, RATE, SECONDS, FLOPS]),
+)
+def test_a_literal_reads_back_to_the_very_same_number(number: float, dimension: Dimension) -> None:
+    digits, _, name = literal(number, dimension).partition(" ")
+    size, measured = unit(name) if name else (1.0, ONE)
+    assert float(digits) * size == number
+    assert measured == dimension
+
+
+@given(
+    digits=st.integers(1, 9999),
+    spelled=st.sampled_from(["GB", "GiB", "MB", "us", "ms", "GB/s", "TFLOPS"]),
+)
+def test_a_number_that_was_written_with_few_digits_is_shown_with_few(
+    digits: int, spelled: str
+) -> None:
+    size, dimension = unit(spelled)
+    assert len(literal(digits * size, dimension)) <= len(f"{digits}.0 {spelled}") + 1
+
+
+def test_a_column_has_one_unit_so_that_it_can_be_added() -> None:
+    column = Column(27.25e9, "B")
+    assert (column.unit, column.text(27.25e9), column.text(2.0**20)) == ("GiB", "25.3785", "0.0010")
