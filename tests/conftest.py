@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+import parcost
+from parcost import Op, Study, hookimpl
+from parcost.plugins import load
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,3 +29,91 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         assert actual == path.read_text(encoding="utf-8")
 
     return compare
+
+
+# A study of round numbers: 8 devices on one link of 1 GB/s without latency.
+_PLAIN = """
+device plain {
+  memory = 80 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
+  matmul_efficiency = 1, memory_efficiency = 0.5
+  attention_forward_efficiency = 1, attention_backward_efficiency = 1
+}
+fabric wire { level net { bandwidth = 1 GB/s per_direction, latency = 0 s } }
+precision mixed {
+  compute = bf16, weights = 2 B, gradients = 4 B, optimizer = 12 B, activation = 2 B
+  update_traffic = 30 B
+}
+model small { layers = 8, hidden = 1024, heads = 8, vocabulary = 1000, qkv_biases = off }
+cluster { devices = 8 }
+training { sequence = 1024 tokens, global_batch = 8 sequences }
+overlap {
+  gradients = off, parameters = off, tensor = off, bucket = 1 GB, multiprocessors = 0
+}
+memory { usable = 1, context = 0 B, communicator = 0 B, fragmentation = 0 }
+"""
+_SHIPPED = {
+    "catalogue": "parcost_specs",
+    **{
+        name.replace(".", "_"): f"parcost_plugins.{name}"
+        for name in (
+            "advice",
+            "collectives.direct",
+            "collectives.ring",
+            "custom",
+            "figures",
+            "memory.fit",
+            "memory.overheads",
+            "memory.state",
+            "optimizer",
+            "parallelism.data",
+            "parallelism.pipeline",
+            "rules",
+            "topology",
+            "vocabulary",
+        )
+    },
+}
+
+
+class _OneForwardOneBackward:
+    """The 1F1B order, written down from its definition."""
+
+    name = "one_f_one_b"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
+        orders = []
+        for s in range(stages):
+            warm = min(stages - 1 - s, micro_batches)
+            ops = [Op("F", j, s) for j in range(warm)]
+            for j in range(micro_batches - warm):
+                ops += [Op("F", warm + j, s), Op("BW", j, s)]
+            ops += [Op("BW", j, s) for j in range(micro_batches - warm, micro_batches)]
+            orders.append(ops)
+        return orders
+
+
+@pytest.fixture(scope="session")
+def bind() -> Callable[..., Study]:
+    """Bind a text with a stand-in for the plugins that describe and price a model.
+
+    ``bind("layout { tp = 2 }", parameters=[...], terms=[...])`` changes the plain study
+    above. What is given by keyword stands for what those plugins would answer, so that
+    sizes and times can be round numbers; all else comes from what is shipped.
+    """
+    schedule, kernels = _OneForwardOneBackward(), SimpleNamespace(name="tiled")
+
+    def make(text: str = "", **answers: list[Any]) -> Study:
+        stand_in = SimpleNamespace(
+            kernels=hookimpl(lambda: [kernels]),
+            schedules=hookimpl(lambda: [schedule]),
+            **{
+                hook: hookimpl(lambda study, given=given: given)  # noqa: ARG005
+                for hook, given in answers.items()
+            },
+        )
+        shipped = [(name, import_module(module)) for name, module in _SHIPPED.items()]
+        plugins = load(*shipped, ("stand_in", stand_in), installed=False)
+        (scenario,) = parcost.load_text(f"{_PLAIN}\nstudy test {{\n{text}\n}}", plugins=plugins)
+        return scenario.studies()[0]
+
+    return make

@@ -17,7 +17,10 @@ class CustomTerm:
     during: str = word("forward", "backward", default="forward", doc="in which pass")
     when: str = word("fill", "drain", "end", default="end", doc="where a time per step stands")
     resource: str = string(default="compute", doc="what it keeps busy")
-    stage: Real | None = integer(
-        default=None, minimum=0, doc="the only virtual stage that has it; all where left out"
+    stage: int | None = integer(
+        default=None,
+        minimum=0,
+        structural=True,
+        doc="the only virtual stage that has it; all where left out",
     )
     source: str = string(default="", doc="where the figure comes from")

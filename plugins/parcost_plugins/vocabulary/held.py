@@ -7,7 +7,7 @@ each kind of stage instead of once for each stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -56,37 +56,23 @@ def alike(study: Study) -> list[Alike]:
     return [_kind(key, held, tuple(stages), virtual_stages(study)) for key, stages in kinds.items()]
 
 
-def held_by_stage(study: Study) -> list[Real]:
-    """Return the parameters that one rank holds of each virtual stage."""
-    return [
-        _sum(p.elements * c for p, c in zip(study.parameters, counts, strict=True) if c)
-        for counts in zip(*(p.count for p in study.parameters), strict=True)
-    ]
-
-
 def _kind(
     key: tuple[float, ...], held: Sequence[Parameters], stages: tuple[int, ...], of: int
 ) -> Alike:
-    """Split what such a stage holds at its layers, in the order of the model."""
     depth, *counts = key
-    repeated = [i for i, count in enumerate(counts) if count and count == depth]
-    first, last = (repeated[0], repeated[-1]) if repeated else (0, -1)
-    sizes = [p.elements * count if count else 0.0 for p, count in zip(held, counts, strict=True)]
-    inner = _sum(sizes[first : last + 1])
-    before, after = _sum(sizes[:first]), _sum(sizes[last + 1 :])
+    sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
+    for parameters, count in zip(held, counts, strict=True):
+        if count:
+            sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
     return Alike(
         stages=stages,
         of=of,
         layers=int(depth),
-        layer=inner / depth if depth else 0.0,
-        before=before,
-        after=after,
-        elements=before + inner + after,
+        layer=sizes["layer"] / depth if depth else 0.0,
+        before=sizes["before"],
+        after=sizes["after"],
+        elements=sizes["before"] + sizes["layer"] + sizes["after"],
     )
-
-
-def _sum(sizes: Iterable[Real]) -> Real:
-    return sum(sizes, 0.0)
 
 
 def _stages(stages: tuple[int, ...]) -> str:

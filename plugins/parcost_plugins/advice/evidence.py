@@ -1,0 +1,104 @@
+"""What the answer rests on: the weakest values that matter.
+
+A value matters by as much as the step, or the memory, moves when it is 10 % less. Of
+the values that move them, those of the weakest provenance are listed. What nobody
+vouches for is a choice of the spec, and no evidence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from parcost import ONE, Outcome, Section, Study
+from parcost.schema import block_type
+from parcost_plugins.advice.vary import Change, Effect, effects
+from parcost_plugins.vocabulary import Cluster, KernelChoice, MemoryBudget, Overlap, Training
+
+_WEAKEST_FIRST = ("assumed", "vendor", "published", "measured")
+_LEAST = 0.001  # of the step or the memory; what moves them less does not matter
+_MOST = 8  # lines
+
+
+class _Value(NamedTuple):
+    """A number of the spec that somebody vouches for."""
+
+    name: str
+    unit: str
+    kind: str
+    source: str
+    less: Change
+
+
+def section(study: Study, outcome: Outcome) -> Section:
+    """Return the values of the weakest provenance that matter, those that most do first."""
+    values = list(_vouched(study))
+    found = effects(study, outcome, [value.less for value in values])
+    matter = [
+        (value, effect)
+        for value, effect in zip(values, found, strict=True)
+        if _weight(effect) >= _LEAST
+    ]
+    weakest = next((k for k in _WEAKEST_FIRST if any(v.kind == k for v, _ in matter)), "")
+    rows = [
+        (
+            value.name,
+            (getattr(value.less.block, value.less.attribute), value.unit),
+            (effect.time, "%"),
+            (effect.memory, "%"),
+            f"{value.kind}: {value.source}" if value.source else value.kind,
+        )
+        for value, effect in sorted(matter, key=lambda found: -_weight(found[1]))
+        if value.kind == weakest
+    ]
+    return Section(
+        title="What it rests on",
+        columns=("value", "is", "step if 10 % less", "memory", "provenance"),
+        rows=rows[:_MOST],
+        notes=[_counted([value for value, _ in matter])],
+    )
+
+
+def _weight(effect: Effect) -> float:
+    return max(abs(effect.time), abs(effect.memory))
+
+
+def _counted(values: list[_Value]) -> str:
+    """Return how many values matter, by provenance."""
+    number = Counter(value.kind for value in values)
+    listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
+    return f"values with a provenance that matter: {listed or 'none'}"
+
+
+def _vouched(study: Study) -> Iterator[_Value]:
+    """Yield the numbers with a provenance in the blocks that the study is evaluated by."""
+    seen: set[int] = set()
+    for schema in (Cluster, Training, KernelChoice, Overlap, MemoryBudget):
+        for block, name in _blocks(study[schema], block_type(schema).kind, seen):
+            for attribute, field in block_type(type(block)).fields.items():
+                origin, value = study.origin(block, attribute), getattr(block, attribute)
+                counted = field.kind == "quantity" and not field.whole
+                if origin is None or origin.kind not in _WEAKEST_FIRST or not counted:
+                    continue
+                if isinstance(value, float) and value:
+                    yield _Value(
+                        name=f"{name}.{attribute}",
+                        unit="" if field.dimension == ONE else str(field.dimension),
+                        kind=origin.kind,
+                        source=origin.source,
+                        less=Change(block, attribute, 0.9 * value),
+                    )
+
+
+def _blocks(block: Any, name: str, seen: set[int]) -> Iterator[tuple[Any, str]]:
+    """Yield *block* and every block below it, once, each with a name."""
+    if id(block) in seen:
+        return
+    seen.add(id(block))
+    yield block, name
+    for attribute in block_type(type(block)).fields:
+        value = getattr(block, attribute)
+        for inner in value if isinstance(value, tuple) else (value,):
+            if hasattr(type(inner), "__block__"):
+                yield from _blocks(inner, inner.label or block_type(type(inner)).kind, seen)

@@ -1,0 +1,48 @@
+"""What the step gains where a part of the machine is twice as good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from parcost import Curve, Outcome, Section, Study
+from parcost_plugins.advice.vary import Change, effects
+from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
+
+_LEAST = 0.001  # of the step; what changes it less is not listed
+
+
+def section(study: Study, outcome: Outcome) -> Section:
+    """Return what would help, the most helpful first."""
+    tried = list(_improvements(study))
+    found = effects(study, outcome, [change for _, change in tried])
+    rows = [
+        (title, (effect.seconds, "s"), (effect.time, "%"))
+        for (title, _), effect in zip(tried, found, strict=True)
+        if abs(effect.time) >= _LEAST
+    ]
+    small = len(tried) - len(rows)
+    return Section(
+        title="What would help",
+        columns=("with", "step", "change"),
+        rows=sorted(rows, key=lambda row: row[1][0]),
+        notes=[f"{small} other changes move the step by less than 0.1 %"] if small else [],
+    )
+
+
+def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
+    """Yield what may be improved, in words and as a change."""
+    device, overlap, kernels = study[Cluster].device, study[Overlap], study[KernelChoice]
+    compute = study[Training].precision.compute
+    yield f"{compute} peak x 2", Change(device, compute, 2.0 * getattr(device, compute))
+    yield "memory bandwidth x 2", Change(device, "memory_bandwidth", 2.0 * device.memory_bandwidth)
+    yield "kernel launch / 2", Change(kernels, "launch", kernels.launch / 2.0)
+    levels: Sequence[Any] = study[Cluster].fabric.levels
+    for level in levels:
+        rate = level.bandwidth
+        faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0
+        yield f"bandwidth of `{level.label}` x 2", Change(level, "bandwidth", faster)
+        yield f"latency of `{level.label}` / 2", Change(level, "latency", level.latency / 2.0)
+    for attribute in ("gradients", "parameters", "tensor"):
+        if not getattr(overlap, attribute):
+            yield f"overlap.{attribute} = on", Change(overlap, attribute, True)

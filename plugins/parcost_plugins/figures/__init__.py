@@ -1,0 +1,22 @@
+"""The headline numbers of a report, under the names that ``expect`` claims use.
+
+Conventions differ between publications by more than models do, so every figure that
+has one says which it follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Outcome, Study, hookimpl
+from parcost_plugins.figures import memory, model, time
+
+
+@hookimpl
+def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return the figures in the order in which people ask for them."""
+    yield from time.speed(study, outcome)
+    yield from model.utilisation(study, outcome)
+    yield from time.losses(study, outcome)
+    yield from memory.room(study, outcome)
+    yield from model.size(study)

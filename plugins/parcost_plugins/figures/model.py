@@ -1,0 +1,95 @@
+"""How much of the hardware does what the model asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Outcome, Real, Study, Work
+from parcost_plugins.figures.time import tokens
+from parcost_plugins.vocabulary import Cluster, Training
+
+
+def flops_per_token(study: Study) -> Real:
+    """Return the FLOPs of training on one token: three times the forward pass."""
+    return 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+
+
+def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield the FLOP/s of a device: those that the model asks for, and all of them."""
+    devices, step = study[Cluster].devices, outcome.step_seconds
+    asked = tokens(study) * flops_per_token(study) / (devices * step)
+    yield Figure(
+        name="tflops_per_device",
+        title="model FLOP/s per device",
+        value=asked,
+        unit="TFLOPS",
+        formula=Formula(
+            text="tokens C / (N T)",
+            inputs={
+                "tokens": (tokens(study), ""),
+                "C": (flops_per_token(study), "FLOP"),
+                "N": (devices, ""),
+                "T": (step, "s"),
+            },
+        ),
+    )
+    compute = study[Training].precision.compute
+    peak = getattr(study[Cluster].device, compute)
+    if peak is None:  # a rule has said so
+        return
+    convention = f"of the dense {compute} peak; attention counted causal"
+    yield Figure(
+        name="mfu",
+        title="model FLOPs utilisation (MFU)",
+        value=asked / peak,
+        unit="%",
+        formula=_share(asked, peak),
+        note=f"{convention}, recomputation left out",
+    )
+    done = _executed(study, outcome) / step
+    yield Figure(
+        name="hfu",
+        title="hardware FLOPs utilisation (HFU)",
+        value=done / peak,
+        unit="%",
+        formula=_share(done, peak),
+        note=f"{convention}, all that is executed, on the average device",
+    )
+
+
+def size(study: Study) -> Iterator[Figure]:
+    """Yield the parameters and the FLOPs of the model by definition."""
+    total = sum((held.total * sum(held.count) for held in study.parameters), 0.0)
+    yield Figure(
+        name="parameters",
+        title="parameters",
+        value=total,
+        unit="",
+        formula=Formula(text="all matrices, biases and norms of the model"),
+    )
+    yield Figure(
+        name="flops_per_token",
+        title="training FLOPs per token",
+        value=flops_per_token(study),
+        unit="FLOP",
+        formula=Formula(
+            text="3 x (" + " + ".join(counted.name for counted in study.flops) + ")",
+            inputs={counted.name: (counted.per_token, "FLOP") for counted in study.flops},
+        ),
+    )
+
+
+def _share(rate: Real, peak: Real) -> Formula:
+    return Formula(text="F / peak", inputs={"F": (rate, "FLOP/s"), "peak": (peak, "FLOP/s")})
+
+
+def _executed(study: Study, outcome: Outcome) -> Real:
+    """Return the FLOPs that a device executes in a step, averaged over the stages."""
+    cut = outcome.pipeline
+    stages = cut.stages * cut.chunks
+    found: Real = 0.0
+    for _, term in study.contributions("terms"):
+        if isinstance(term, Work):
+            often = term.count * stages if isinstance(term.count, (float, int)) else sum(term.count)
+            found = found + term.flops * often
+    return found * cut.micro_batches / cut.stages

@@ -1,0 +1,78 @@
+"""How fast the step is, and what of it is not work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from parcost import Figure, Formula, Outcome, Real, Study
+from parcost_plugins.vocabulary import Cluster, Training
+
+
+def tokens(study: Study) -> Real:
+    """Return the tokens of a step, over all replicas."""
+    training = study[Training]
+    return training.global_batch * training.sequence
+
+
+def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield the step time and the tokens per second."""
+    step, devices, trained = outcome.step_seconds, study[Cluster].devices, tokens(study)
+    yield Figure(
+        name="step_time",
+        title="step time",
+        value=step,
+        unit="s",
+        formula=Formula(text="the exposed seconds of the ledger, added up"),
+    )
+    inputs = {"tokens": (trained, ""), "T": (step, "s")}
+    yield Figure(
+        name="tokens_per_second",
+        title="tokens per second",
+        value=trained / step,
+        unit="",
+        formula=Formula(text="tokens / T", inputs=inputs),
+    )
+    yield Figure(
+        name="tokens_per_second_per_device",
+        title="tokens per second and device",
+        value=trained / step / devices,
+        unit="",
+        formula=Formula(text="tokens / (T N)", inputs={**inputs, "N": (devices, "")}),
+    )
+
+
+def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield how much is bubble, and how much is communication that nothing hides."""
+    step, ideal = outcome.step_seconds, outcome.ideal_seconds
+    bubble = _sum(line.exposed for line in outcome.ledger if line.kind == "bubble")
+    inputs = {"bubble": (bubble, "s"), "ideal": (ideal, "s")}
+    yield Figure(
+        name="bubble",
+        title="pipeline bubble",
+        value=bubble / (ideal + bubble),
+        unit="%",
+        formula=Formula(text="bubble / (ideal + bubble)", inputs=inputs),
+        note="idle share of the pipeline's makespan, hops between stages left out",
+    )
+    yield Figure(
+        name="bubble_overhead",
+        title="pipeline bubble over ideal",
+        value=bubble / ideal,
+        unit="%",
+        formula=Formula(text="bubble / ideal", inputs=inputs),
+        note="the same idle time against the busy time",
+    )
+    links = {link.name for _, group in study.contributions("groups") for link in group.links}
+    exposed = _sum(line.exposed for line in outcome.ledger if line.resource in links)
+    yield Figure(
+        name="exposed_communication",
+        title="exposed communication",
+        value=exposed / step,
+        unit="%",
+        formula=Formula(text="exposed / T", inputs={"exposed": (exposed, "s"), "T": (step, "s")}),
+        note="of the step, on the busiest device",
+    )
+
+
+def _sum(seconds: Iterable[Real]) -> Real:
+    return sum(seconds, 0.0)

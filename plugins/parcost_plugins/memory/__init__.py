@@ -1,0 +1,1 @@
+"""What a device holds, and whether it can."""

@@ -1,0 +1,33 @@
+"""Memory that no tensor of the model accounts for."""
+
+from __future__ import annotations
+
+from parcost import Formula, Memory, Study, hookimpl
+from parcost.numeric import where
+from parcost_plugins.vocabulary import MemoryBudget
+
+
+@hookimpl
+def memory(study: Study) -> list[Memory]:
+    """Return what the driver, the libraries and the allocator take."""
+    budget = study[MemoryBudget]
+    communicators = sum(
+        (where(g.ranks > 1, 1.0, 0.0) for _, g in study.contributions("groups")), 0.0
+    )
+    return [
+        Memory(
+            name="driver context and libraries",
+            bytes_=budget.context,
+            formula=Formula(text="context", inputs={"context": (budget.context, "B")}),
+            once_per_device=True,
+        ),
+        Memory(
+            name="communicators",
+            bytes_=budget.communicator * communicators,
+            formula=Formula(
+                text="k e, k groups of more than one rank",
+                inputs={"k": (communicators, ""), "e": (budget.communicator, "B")},
+            ),
+            once_per_device=True,
+        ),
+    ]

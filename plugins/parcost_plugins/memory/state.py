@@ -1,0 +1,107 @@
+"""What training keeps for every parameter: weights, gradients and optimizer state.
+
+Each ZeRO stage shards one more of them over the data-parallel ranks. What is sharded
+has to be put together to be used, and that takes buffers: the layers that ZeRO 3 has
+gathered, the gradients that are on their way to their owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Formula, Memory, Real, Study, hookimpl
+from parcost.numeric import minimum, where
+from parcost.terms import Moment
+from parcost_plugins.vocabulary import Layout, Overlap, Training
+from parcost_plugins.vocabulary.held import Alike, alike
+
+
+@hookimpl
+def memory(study: Study) -> list[Memory]:
+    """Return the state that is kept, and the buffers that sharding it takes."""
+    zero = study[Layout].zero
+    found: list[Memory] = []
+    for kind in alike(study):
+        found += _state(kind, study)
+        if zero == 2:
+            found.append(_bucket(kind, study))
+        if zero == 3:
+            found += _gathered(kind, study)
+    return found
+
+
+def _state(kind: Alike, study: Study) -> Iterator[Memory]:
+    layout, precision = study[Layout], study[Training].precision
+    for name, bytes_, sharded_from in (
+        ("weights", precision.weights, 3),
+        ("gradients", precision.gradients, 2),
+        ("optimizer state", precision.optimizer, 1),
+    ):
+        shards = layout.dp if layout.zero >= sharded_from else 1.0
+        yield Memory(
+            name=kind.named(name),
+            bytes_=bytes_ * kind.elements / shards,
+            count=kind.count,
+            formula=Formula(
+                text="psi e / N",
+                inputs={"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")},
+                source="Rajbhandari et al. 2019, ZeRO, section 5",
+            ),
+        )
+
+
+def _bucket(kind: Alike, study: Study) -> Memory:
+    """Return the bucket in which whole gradients wait for their reduce-scatter."""
+    precision, bucket = study[Training].precision, study[Overlap].bucket
+    whole = kind.elements * precision.reduction
+    return Memory(
+        name=kind.named("gradient bucket"),
+        bytes_=where(study[Layout].dp > 1, minimum(bucket, whole), 0.0),
+        count=kind.count,
+        formula=Formula(
+            text="min(bucket, psi r)",
+            inputs={
+                "bucket": (bucket, "B"),
+                "psi": (kind.elements, ""),
+                "r": (precision.reduction, "B"),
+            },
+            source="DeepSpeed's ZeRO 2 reduces gradients bucket by bucket",
+        ),
+        moments=("backward",),
+    )
+
+
+def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
+    """Yield what is whole of a stage for a while.
+
+    That is the layer that computes and the next one, which is gathered meanwhile; what
+    stands behind the last layer, which stays gathered; and one layer's gradients.
+    """
+    precision = study[Training].precision
+    layers = min(kind.layers, 2)
+    passes: tuple[Moment, ...] = ("forward", "backward", "gather")
+    if layers:
+        yield _whole(kind, "gathered layers", layers, kind.layer, precision.gather, passes)
+        yield _whole(kind, "unsharded gradients", 1, kind.layer, precision.reduction, ("backward",))
+    yield _whole(kind, "gathered ends", 1, kind.after, precision.gather, passes)
+
+
+def _whole(
+    kind: Alike,
+    name: str,
+    layers: int,
+    elements: Real,
+    bytes_: Real,
+    moments: tuple[Moment, ...],
+) -> Memory:
+    return Memory(
+        name=kind.named(name),
+        bytes_=layers * elements * bytes_,
+        count=kind.count,
+        formula=Formula(
+            text="l psi e",
+            inputs={"l": (layers, ""), "psi": (elements, ""), "e": (bytes_, "B")},
+            source="PyTorch FSDP gathers one layer ahead",
+        ),
+        moments=moments,
+    )

@@ -1,0 +1,38 @@
+"""An embedding that the head shares, on the two ends of a pipeline.
+
+The last stage holds a copy. Each end computes a part of the gradient, and the parts are
+added before the update, by the two devices alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Group, Once, Real, Study
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training, on_first, on_last
+
+
+def reduction(study: Study) -> Iterator[Once]:
+    """Add the two gradients of what is held twice, once every stage has drained."""
+    if study[Layout].pp == 1:
+        return
+    copied: Real = 0.0
+    for held in study.parameters:
+        copy = isinstance(held.total, float) and held.total == 0.0  # else it would count twice
+        if copy and held.count[-1]:
+            copied = copied + held.elements * held.count[-1]
+    if isinstance(copied, float) and copied == 0.0:
+        return
+    pipeline = study.group("pp")
+    ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
+    n = copied * study[Training].precision.reduction
+    call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
+    yield Once(
+        name="shared embedding all-reduce",
+        seconds=call.seconds,
+        formula=call.formula,
+        when="end",
+        count=[a + b for a, b in zip(on_first(study), on_last(study), strict=True)],
+        resource=pipeline.pair.name,
+        bytes_=n,
+    )

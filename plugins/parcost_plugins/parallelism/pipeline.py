@@ -1,0 +1,169 @@
+"""Pipeline parallelism: how the step is cut, and the hop between neighbouring stages.
+
+What the cut costs is not said here. The schedule orders the passes, and the replay of
+that order finds what the bubble and the hops add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Edge, Formula, Pipeline, Real, Study, hookimpl
+from parcost_plugins.vocabulary import (
+    CollectiveChoice,
+    Layout,
+    ScheduleChoice,
+    Training,
+    virtual_stages,
+)
+
+
+@hookimpl
+def pipelines(study: Study) -> list[Pipeline]:
+    """Cut the step as ``layout`` and ``schedule`` say."""
+    choice = study[ScheduleChoice]
+    return [
+        Pipeline(
+            schedule=choice.kind,
+            stages=study[Layout].pp,
+            chunks=choice.chunks,
+            micro_batches=study[Training].micro_batches,
+        )
+    ]
+
+
+@hookimpl
+def terms(study: Study) -> list[Edge]:
+    """Price the hop: what a stage hands on is the residual stream of a micro-batch.
+
+    With sequence parallelism a tensor-parallel rank sends its share of the sequence;
+    without it, every rank sends the whole.
+    """
+    layout, training = study[Layout], study[Training]
+    if layout.pp == 1:
+        return []
+    shards = layout.tp if layout.sequence_parallel else 1.0
+    sizes = {
+        "s": training.sequence,
+        "b": training.micro_batch,
+        "h": training.model.hidden,
+        "e": training.precision.activation,
+    }
+    bytes_ = sizes["s"] * sizes["b"] * sizes["h"] * sizes["e"] / shards
+    call = study.collective("point_to_point", bytes_, "pp", study[CollectiveChoice].pipeline)
+    formula = Formula(
+        text=f"{call.formula.text}, n = s b h e / t",
+        inputs={
+            **call.formula.inputs,
+            **{letter: (size, "B" if letter == "e" else "") for letter, size in sizes.items()},
+            "t": (shards, ""),
+        },
+        source=call.formula.source,
+    )
+    return [
+        Edge(
+            name="activation hop",
+            seconds=call.seconds,
+            formula=formula,
+            resource=study.group("pp").hop.name,
+            bytes_=bytes_,
+        )
+    ]
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require that the layers fill the stages, and that the schedule exists there."""
+    if study[ScheduleChoice].stages:
+        yield from _listed(study)
+    else:
+        yield _dealt(study)
+    yield from _limits(study)
+
+
+def _dealt(study: Study) -> Check:
+    choice, pp = study[ScheduleChoice], study[Layout].pp
+    layers = study[Training].model.layers
+    ends = int(choice.count_embedding) + int(choice.count_head)
+    holds = (layers + ends) % (pp * choice.chunks) == 0
+    counted = f"{layers} layers and {ends} counted ends" if ends else f"{layers} layers"
+    return Check(
+        id="layers-divide",
+        holds=holds,
+        subject="layout.pp",
+        message="{counted} do not divide by {stages}",
+        inputs={"counted": counted, "stages": _stages(study)},
+        help="" if holds else _ways_to_divide(layers, ends, pp, choice.chunks),
+    )
+
+
+def _listed(study: Study) -> list[Check]:
+    listed = study[ScheduleChoice].stages
+    layers = study[Training].model.layers
+    return [
+        Check(
+            id="stages-count",
+            holds=len(listed) == virtual_stages(study),
+            subject="schedule.stages",
+            message="`stages` lists {listed} counts for {stages}",
+            inputs={"listed": len(listed), "stages": _stages(study)},
+        ),
+        Check(
+            id="stages-sum",
+            holds=sum(listed) == layers,
+            subject="schedule.stages",
+            message="`stages` adds up to {sum} layers, and the model has {layers}",
+            inputs={"sum": sum(listed), "layers": layers},
+        ),
+    ]
+
+
+def _limits(study: Study) -> Iterator[Check]:
+    """Yield what the schedule itself says: it is asked once per number of micro-batches."""
+    cut = study.pipeline
+    _, schedule = study.plugins.named("schedules")[cut.schedule]
+    limits = getattr(schedule, "limits", None)
+    if limits is None:
+        return
+    for m in _distinct(cut.micro_batches):
+        if why := limits(cut.stages, m, cut.chunks):
+            yield Check(
+                id="schedule-limits",
+                holds=cut.micro_batches != m,
+                subject="schedule.kind",
+                message="`{schedule}` does not run with {stages} and {micro_batches} "
+                "micro-batches: {why}",
+                inputs={
+                    "schedule": cut.schedule,
+                    "stages": _stages(study),
+                    "micro_batches": m,
+                    "why": why,
+                },
+            )
+
+
+def _distinct(micro_batches: Real) -> list[int]:
+    """Return the whole numbers of micro-batches that occur; others break another rule."""
+    found = {micro_batches} if isinstance(micro_batches, (float, int)) else set(micro_batches.flat)
+    return sorted(int(m) for m in found if m >= 1 and m == int(m))
+
+
+def _stages(study: Study) -> str:
+    pp, chunks = study[Layout].pp, study[ScheduleChoice].chunks
+    return f"pp {pp}" if chunks == 1 else f"pp {pp} x chunks {chunks} = {pp * chunks}"
+
+
+def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
+    """Return the nearest numbers of stages that divide, and a list that fits this one."""
+    fitting = [p for p in range(1, layers + 1) if (layers + ends) % (p * chunks) == 0]
+    nearest = [*[p for p in fitting if p < pp][-1:], *[p for p in fitting if p > pp][:1]]
+    ways = []
+    if nearest:
+        ways.append(f"pp = {' or '.join(map(str, nearest))} divides")
+    if not ends and (layers + 2) % (pp * chunks) == 0:
+        ways.append("count both ends as layers: `count_embedding = on, count_head = on`")
+    each, more = divmod(layers, pp * chunks)
+    if each:
+        listed = f"{more} times {each + 1} and {pp * chunks - more} times {each}"
+        ways.append(f"deal them unevenly: `stages = [...]` with {listed}")
+    return "; or ".join(ways)

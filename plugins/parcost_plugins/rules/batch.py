@@ -1,0 +1,60 @@
+"""The global batch is whole sequences, in whole micro-batches, for every replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Study
+from parcost.numeric import where
+from parcost_plugins.rules.nearest import multiples
+from parcost_plugins.vocabulary import Layout, Training
+
+
+def rules(study: Study) -> Iterator[Check]:
+    """Return the rules of the batch.
+
+    Each presumes the ones before it, and that dp is whole: one mistake, one message.
+    """
+    training, dp = study[Training], study[Layout].dp
+    batch, micro, count = training.global_batch, training.micro_batch, training.micro_batches
+    step = micro * dp
+    whole = (dp % 1 == 0) & (batch % 1 == 0)
+    enough = whole & (batch >= step)
+    divides = enough & (batch % step == 0)
+    below, above = multiples(step, batch)
+    fewer, more = multiples(training.sequence, batch * training.sequence)
+    inputs = {"batch": batch, "micro": micro, "dp": dp, "step": step}
+    yield Check(
+        id="batch-whole",
+        holds=batch % 1 == 0,
+        subject="training.global_batch",
+        message="the global batch is {batch:.6g} sequences of {sequence} tokens",
+        inputs={"batch": batch, "sequence": training.sequence, "fewer": fewer, "more": more},
+        help="{fewer} or {more} tokens are whole sequences",
+    )
+    yield Check(
+        id="batch-small",
+        holds=where(whole, batch, step) >= step,
+        subject="training.global_batch",
+        message="a global batch of {batch} is less than micro_batch {micro} x dp {dp} = {step}",
+        inputs=inputs,
+        help="every replica needs a micro-batch: take a multiple of {step}, or fewer replicas",
+    )
+    yield Check(
+        id="batch-divides",
+        holds=where(enough, batch % step, 0.0) == 0,
+        subject="training.global_batch",
+        message="a global batch of {batch} does not divide "
+        "by micro_batch {micro} x dp {dp} = {step}",
+        inputs={**inputs, "below": below, "above": above},
+        help="take {below} or {above} sequences",
+    )
+    yield Check(
+        id="batch-product",
+        holds=where(divides, count * step, batch) == batch,
+        subject="training.micro_batches",
+        message="micro_batches {count} x micro_batch {micro} x dp {dp} = {product}, "
+        "and the global batch is {batch}",
+        inputs={**inputs, "count": count, "product": count * step, "fitting": batch / step},
+        help="micro_batches = {fitting}, or leave it out: it follows from the others",
+    )
