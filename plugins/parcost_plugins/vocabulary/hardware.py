@@ -90,7 +90,11 @@ class Level:
         "one per device where it is left out",
     )
     oversubscription: Real = quantity(
-        ONE, default=1.0, minimum=1.0, doc="downlink over uplink; 1 is non-blocking"
+        ONE,
+        default=1.0,
+        minimum=1.0,
+        doc="downlink over uplink of one unit of this level; divides the bandwidth of every "
+        "level further out, and 1 is non-blocking",
     )
     kind: str = word(
         "switch",

@@ -1,0 +1,136 @@
+"""Rules of placement: the order names the degrees, the fabric reaches, tp stays close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from parcost import Check, Mask, Study, hookimpl
+from parcost.numeric import all_of, ceil_div
+from parcost_plugins.topology import degrees, placed
+from parcost_plugins.topology.placement import place, tiers
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Training
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules of placement."""
+    yield from _order(study[Layout].order)
+    yield from _reach(study[Cluster])
+    yield from _fast_domain(study)
+
+
+def _order(order: str) -> Iterator[Check]:
+    """Require that the order names every degree once and nothing else."""
+    known, named = degrees(), order.split("-")
+    complaints = [f"names `{name}`, which is no degree" for name in named if name not in known]
+    complaints += [f"leaves out `{name}`" for name in known if name not in named]
+    complaints += [f"names `{name}` twice" for name in known if named.count(name) > 1]
+    yield Check(
+        id="order-names",
+        holds=not complaints,
+        subject="layout.order",
+        message="the order `{order}` {complaints}",
+        inputs={"order": order, "complaints": " and ".join(complaints), "near": _nearest(named)},
+        help='write `order = "{near}"`',
+    )
+
+
+def _nearest(named: list[str]) -> str:
+    """Return the legal order that is closest to what is *named*.
+
+    >>> _nearest(["tp", "pd", "pp"]), _nearest(["pp"])
+    ('tp-dp-pp', 'pp-tp-dp')
+    """
+    known = degrees()
+    missing = [name for name in known if name not in named]
+    mended = []
+    for name in named:
+        close = get_close_matches(name, missing, n=1, cutoff=0.5) if name not in known else [name]
+        mended += close
+        missing = [other for other in missing if other not in close]
+    return "-".join(placed("-".join(mended)))
+
+
+def _reach(cluster: Cluster) -> Iterator[Check]:
+    """Require that the levels have sizes and join all devices."""
+    *inner, last = tiers(cluster)
+    endless = [tier.name for tier in inner if tier.level.size is None]
+    yield Check(
+        id="level-without-size",
+        holds=not endless,
+        subject="cluster.fabric",
+        message="level `{level}` has no size, and another level lies around it",
+        inputs={"level": endless[0] if endless else ""},
+        help="only the last level may leave its size out, and joins all that there is",
+    )
+    if last.level.size is None or endless:
+        return
+    yield Check(
+        id="fabric-small",
+        holds=last.capacity >= cluster.devices,
+        subject="cluster.devices",
+        message="the levels of the fabric join {capacity} devices, and the cluster has {devices}",
+        inputs={
+            "capacity": last.capacity,
+            "devices": cluster.devices,
+            "last": last.name,
+            "below": last.below,
+            "size": last.level.size,
+            "needed": ceil_div(cluster.devices, last.below),
+        },
+        notes=["`{last}` joins {size} units of {below} devices each"],
+        help="give level `{last}` a size of {needed}, or leave it out: it then joins all",
+    )
+
+
+def _fast_domain(study: Study) -> Iterator[Check]:
+    """Warn where tensor-parallel groups leave the first level, and say what that costs.
+
+    The price is one all-reduce of one activation, as placed and in a first level that is
+    large enough.
+    """
+    cluster, group = study[Cluster], study.group("tp")
+    stays: Mask = True
+    for g in group.shape[1:]:
+        stays = stays & (g <= 1)
+    if all_of(stays):
+        return
+    first, *_ = tiers(cluster)
+    tp, training = study[Layout].tp, study[Training]
+    choice = study.get(CollectiveChoice)
+    algorithm = choice.tensor if choice else "auto"
+    s, b, h = training.sequence, training.micro_batch, training.model.hidden
+    bytes_ = s * b * h * training.precision.activation
+    large_enough = place("tp", stride=1.0, size=tp, levels=[first], devices=tp)
+    there = study.collective("all_reduce", bytes_, group, algorithm)
+    inside = study.collective("all_reduce", bytes_, large_enough, algorithm)
+    yield Check(
+        id="tp-wider-than-fast-domain",
+        severity="warning",
+        holds=stays,
+        subject="layout.tp",
+        message="tensor-parallel groups of {tp} reach beyond the {cap} devices of level "
+        "`{level}`: an all-reduce of one activation takes {there:.3g} ms, and {inside:.3g} ms "
+        "inside of such a level",
+        inputs={
+            "tp": tp,
+            "cap": first.capacity,
+            "level": first.name,
+            "there": there.seconds * 1e3,
+            "inside": inside.seconds * 1e3,
+            "how_there": there.algorithm,
+            "how_inside": inside.algorithm,
+            "s": s,
+            "b": b,
+            "h": h,
+            "e": training.precision.activation,
+            "n": bytes_ / 1e6,
+            "outermost": group.flat.name,
+        },
+        notes=[
+            "the activation is sequence {s} x micro_batch {b} x hidden {h} x {e} B = {n:.4g} MB",
+            "placed out to `{outermost}`, by {how_there}; inside of `{level}`, by {how_inside}",
+        ],
+        help="a tp that divides {cap} stays inside, where `tp` comes first in `layout.order`",
+    )
