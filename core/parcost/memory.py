@@ -41,7 +41,10 @@ def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
     held = _Held([term for _, term in terms], plan)
     devices = range(len(plan.held))
     points = [(d, moment) for d in devices for moment in MOMENTS]
-    sums = [held.resident(d, moment) + held.active(d, moment) for d, moment in points]
+    sums = [
+        held.resident(d, moment) + held.active(d, moment) * (1.0 + held.lost)
+        for d, moment in points
+    ]
     _, at = largest(sums)
     amounts = at.row(lambda i: [t.bytes_ * held.times(t, *points[i]) for _, t in terms])
     lines = [
@@ -66,6 +69,7 @@ class _Held:
         self.plan = plan
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
+        self.lost = total(term.of_activations for term in terms)
         self.kinds = kinds(terms, len(plan.device))
         self._resident: dict[tuple[Moment, tuple[int, ...]], Real] = {}
         self._weights: dict[tuple[Moment, int], Real] = {}
@@ -86,6 +90,11 @@ class _Held:
         for x, alive in zip(self.plan.held[d], self.alive(d, moment), strict=True):
             found = found + alive * self._weight(x, moment)
         return found
+
+    def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
+        """Return what device *d* holds of *term*."""
+        own = term.bytes_ * self.times(term, d, moment)
+        return own + term.of_activations * self.active(d, moment)
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return how many of *term* device *d* holds."""

@@ -54,9 +54,10 @@ class Work:
     ``hbm``, or the name of a fabric level).
 
     *window* None is serial. Otherwise it names the group of Work that this may hide
-    under, in the same pass: all serial Work whose *host* has that name. At most
-    *share* of the hosts' seconds can cover it. *slowdown* is what one hidden second
-    adds to its hosts (0.14: a seventh of the multiprocessors are taken).
+    under, in the same pass: all serial Work whose *host* has that name. An empty name
+    is all serial Work of the forward pass, or of the whole backward pass (R, B and W).
+    At most *share* of the hosts' seconds can cover it. *slowdown* is what one hidden
+    second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
     """
 
     name: str
@@ -114,6 +115,7 @@ class Memory:
     *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose
     activations are alive there at that moment, which the schedule decides.
     *once_per_device* is held once however many virtual stages the device has.
+    *of_activations* is a share of all *per_micro_batch* memory there, which is held too.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Memory:
     count: Sequence[float] | float = 1.0
     per_micro_batch: bool = False
     once_per_device: bool = False
+    of_activations: Real = 0.0
     moments: Sequence[Moment] = MOMENTS
 
 

@@ -7,14 +7,18 @@ the serial work that names the window, on another resource:
   resources; work on one resource runs one after another, and of different resources
   the one that sticks out longest counts;
 - work that slows its hosts more hides first, then the order is by name. So more work
-  of any kind never shortens a pass, whatever it displaces.
+  of any kind never shortens a pass, whatever it displaces;
+- an empty window is all serial work of the forward pass, or of the backward pass with
+  all its parts. It comes last: what sticks out of other windows is time for it too, and
+  what they keep its own resource busy is not.
 
 Stages with equal counts cost the same and are added up once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -22,6 +26,9 @@ from parcost.numeric import Real, is_array, maximum, minimum
 from parcost.terms import Memory, Once, Pass, Work
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
+_WHOLE: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "B"}
+
+K = TypeVar("K", bound=Hashable)
 
 
 @frozen(kw_only=True, eq=False)
@@ -81,6 +88,7 @@ def load(works: Sequence[Work], stage: int) -> Load:
     covered: list[Real] = [0.0] * len(works)
     guests: dict[tuple[Pass, str], list[int]] = {}
     hosts: dict[tuple[Pass, str], dict[str, Real]] = {}
+    taken: dict[tuple[Pass, str], Real] = {}  # under other windows, of each resource
     flops: Real = 0.0
     for i, work in enumerate(works):
         times = count(work, stage)
@@ -93,14 +101,16 @@ def load(works: Sequence[Work], stage: int) -> Load:
         flops = flops + work.flops * times
         busy[pass_, resource] = busy.get((pass_, resource), 0.0) + time
         if work.window is not None:
-            guests.setdefault((pass_, work.window), []).append(i)
+            window = (pass_, work.window) if work.window else (_WHOLE[pass_], "")
+            guests.setdefault(window, []).append(i)
             continue
         seconds[pass_] = seconds[pass_] + time
+        _add(hosts.setdefault((_WHOLE[pass_], ""), {}), resource, time)
         if work.host:
-            under = hosts.setdefault((pass_, work.host), {})
-            under[resource] = under.get(resource, 0.0) + time
-    for window, members in guests.items():
-        covers = _covered(works, took, members, hosts.get(window, {}))
+            _add(hosts.setdefault((pass_, work.host), {}), resource, time)
+    for window, members in sorted(guests.items(), key=lambda item: not item[0][1]):
+        less = {} if window[1] else {r: t for (p, r), t in taken.items() if p == window[0]}
+        covers = _covered(works, took, members, hosts.get(window, {}), less)
         outs: dict[str, Real] = {}  # what sticks out so far, by resource
         longest: Real = 0.0
         for i, cover in zip(members, covers, strict=True):
@@ -110,8 +120,13 @@ def load(works: Sequence[Work], stage: int) -> Load:
             hidden[i] = took[i] - exposed[i]
             covered[i] = cover
             outs[resource], longest = before + out, longest + exposed[i]
-            longer = exposed[i] + works[i].slowdown * cover
-            seconds[window[0]] = seconds[window[0]] + longer
+            pass_, slower = works[i].pass_, works[i].slowdown * cover
+            seconds[pass_] = seconds[pass_] + (exposed[i] + slower)
+            if window[1]:
+                whole = hosts.setdefault((_WHOLE[pass_], ""), {})
+                _add(whole, resource, exposed[i])
+                _add(whole, "", slower)  # of hosts on whichever resource
+                _add(taken, (_WHOLE[pass_], resource), cover)
     return Load(
         seconds=seconds,
         exposed=exposed,
@@ -122,19 +137,29 @@ def load(works: Sequence[Work], stage: int) -> Load:
     )
 
 
+def _add(sums: dict[K, Real], key: K, seconds: Real) -> None:
+    sums[key] = sums.get(key, 0.0) + seconds
+
+
 def _covered(
     works: Sequence[Work],
     took: Sequence[Real],
     guests: Sequence[int],
     hosts: Mapping[str, Real],
+    less: Mapping[str, Real],
 ) -> Sequence[Real]:
-    """Return how much of each guest of a window the hosts cover."""
+    """Return how much of each guest of a window the hosts cover.
+
+    *less* is, for each resource, time of the hosts that other windows use on it.
+    """
     covered: dict[int, Real] = {}
     for resource in dict.fromkeys(works[i].resource for i in guests):
         cover: Real = 0.0
         for other, time in hosts.items():
             if other != resource:
                 cover = cover + time
+        if resource in less:
+            cover = maximum(cover - less[resource], 0.0)
         own = [i for i in guests if works[i].resource == resource]
         slowdowns = [works[i].slowdown for i in own]
         if is_array(*slowdowns) and any(s is not slowdowns[0] for s in slowdowns):

@@ -30,4 +30,12 @@ def memory(study: Study) -> list[Memory]:
             ),
             once_per_device=True,
         ),
+        Memory(
+            name="fragmentation",
+            bytes_=0.0,
+            of_activations=budget.fragmentation,
+            formula=Formula(
+                text="share x activations alive", inputs={"share": (budget.fragmentation, "")}
+            ),
+        ),
     ]
