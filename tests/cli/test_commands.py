@@ -1,0 +1,692 @@
+"""What commands print, where they print it, and how they exit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parcost import hookimpl
+from parcost.cli import main
+
+ROOT = Path(__file__).parents[2]
+GOOD = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 16 }
+layout   { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 32 sequences, recompute = full }
+"""
+DISAPPOINTED = GOOD + "expect { mfu >= 99 % }\n"
+UNDIVIDED = GOOD.replace("tp = 2", "tp = 3")
+TOO_LARGE = GOOD.replace("zero = 1", "zero = 0").replace("recompute = full", "micro_batch = 2")
+MISTAKEN = GOOD.replace("tp = 2", "tpp = 2").replace("devices = 16", "devices = 16 GB")
+SWEPT = GOOD.replace("tp = 2", "tp = [1, 2, 3, 4]")
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Run a command in a directory of its own; files are written there first."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "PARCOST_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def do(*arguments: str, **files: str) -> Any:
+        for name, text in files.items():
+            path = tmp_path / (name.replace("__", "/") + ".par")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return do
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+# --- eval -------------------------------------------------------------------------------
+
+
+def test_a_report_answers_in_the_order_in_which_people_ask(run: Run) -> None:
+    done = run("eval", "a.par", a=GOOD)
+    assert (done.code, done.err) == (0, "")
+    headings = [
+        "It runs, and it fits.",
+        "What a step costs",
+        "Where the time goes",
+        "Where the memory goes",
+    ]
+    assert sorted(headings, key=done.out.index) == headings
+
+
+def test_a_piped_report_is_ascii_and_eighty_columns_wide(run: Run) -> None:
+    out = run("eval", "a.par", a=GOOD).out
+    assert out.isascii()
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_lines_of_the_ledger_add_up_to_the_step_as_printed(run: Run) -> None:
+    out = run("eval", "a.par", a=GOOD).out
+    table = out.partition("Where the time goes")[2].partition("Where the memory goes")[0]
+    rows = re.findall(r"^    \S.*?  ([\d,.]+) +[\d.]+ %", table, re.MULTILINE)
+    single = re.findall(r"^  (?!the step)\S.*?  ([\d,.]+) +[\d.]+ %", table, re.MULTILINE)
+    (total,) = re.findall(r"^  the step +([\d,.]+)", table, re.MULTILINE)
+    assert rows
+    assert sum(map(number, rows)) <= number(total) + 0.01 * len(rows)
+    assert sum(map(number, single)) == pytest.approx(number(total), abs=0.01 * len(single))
+
+
+def test_a_failed_expectation_is_shown_and_exits_with_1(run: Run) -> None:
+    done = run("eval", "a.par", a=DISAPPOINTED)
+    assert done.code == 1
+    assert re.search(r"FAIL +mfu >= 99 %", done.out)
+    assert "expectation" in done.err
+
+
+def test_a_layout_that_does_not_divide_is_refused_and_never_priced(run: Run) -> None:
+    done = run("eval", "a.par", a=UNDIVIDED)
+    assert done.code == 1
+    assert "It does not run." in done.out
+    assert "step time" not in done.out
+    assert "tp = 3" in done.err
+
+
+def test_a_job_that_does_not_fit_shows_its_memory_and_not_its_time(run: Run) -> None:
+    done = run("eval", "a.par", a=TOO_LARGE)
+    assert done.code == 1
+    assert "It does not run." in done.out
+    assert "Where the memory goes" in done.out
+    assert "Where the time goes" not in done.out
+
+
+def test_bad_input_prints_every_problem_on_stderr_and_exits_with_2(run: Run) -> None:
+    done = run("eval", "a.par", a=MISTAKEN)
+    assert (done.code, done.out) == (2, "")
+    assert "a.par:5:" in done.err
+    assert "a.par:6:" in done.err
+    assert "did you mean `tp`?" in done.err
+
+
+@pytest.mark.parametrize(
+    "argument, said",
+    [
+        ("missing.par", "there is no file `missing.par`"),
+        ("notes.txt", "`notes.txt` is no spec: its name does not end in `.par`"),
+        ("empty", "there is no `.par` file in `empty`"),
+        ("binary.par", "`binary.par` is not UTF-8: byte 0xff on line 1"),
+        ("nothing.par", "`nothing.par` says nothing"),
+        ("nul\0.par", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_exits_with_2(
+    run: Run, tmp_path: Path, argument: str, said: str
+) -> None:
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "binary.par").write_bytes(b"\xff\xfe")
+    (tmp_path / "nothing.par").touch()
+    done = run("eval", argument)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_an_unreadable_file_is_said(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "secret.par"
+    path.write_text(GOOD, encoding="utf-8")
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read everything")
+    done = run("eval", "secret.par")
+    assert done.code == 2
+    assert "Permission denied" in done.err
+
+
+def test_a_directory_stands_for_its_specs_in_order_and_a_bad_one_stops_nothing(run: Run) -> None:
+    done = run(
+        "eval",
+        ".",
+        b__bad=MISTAKEN,
+        a__good=GOOD,
+        c__good=GOOD,
+        d__sad=DISAPPOINTED,
+        **{".hidden__x": MISTAKEN},
+    )
+    assert done.code == 2
+    paths = re.findall(r"\S+\.par", done.out)
+    assert [Path(p).as_posix() for p in paths] == ["a/good.par", "c/good.par", "d/sad.par"]
+    summary = done.err.rstrip().splitlines()
+    assert summary[-1] == (
+        "2 good; 1 failed a rule or an expectation, or did not fit; 1 bad input"
+    )
+    assert any(re.match(r"b/bad.par:\d+:\d+: error\[\S+\]: ", line) for line in summary)
+    assert any(re.match(r"d/sad.par:\d+:\d+: error\[expectation\]: ", line) for line in summary)
+
+
+def test_every_study_of_a_file_is_reported_or_only_the_one_that_is_named(run: Run) -> None:
+    text = GOOD + "study narrow { layout { tp = 1 } }\nstudy wide { layout { tp = 4 } }\n"
+    assert re.findall("^(narrow|wide) ", run("eval", "a.par", a=text).out, re.MULTILINE) == [
+        "narrow",
+        "wide",
+    ]
+    assert "narrow" not in run("eval", "a.par", "--study", "wide").out
+    done = run("eval", "a.par", "--study", "wade")
+    assert done.code == 2
+    assert "did you mean `wide`?" in done.err
+
+
+def test_a_study_that_cannot_be_bound_loses_no_other(run: Run) -> None:
+    text = GOOD + "study bad { layout { tp = 1 s } }\nstudy good { layout { tp = 4 } }\n"
+    done = run("eval", "a.par", a=text)
+    assert done.code == 2
+    assert "good" in done.out
+
+
+def test_a_problem_that_studies_share_is_told_once(run: Run) -> None:
+    text = MISTAKEN + "study one { layout { tp = 1 } }\nstudy two { layout { tp = 4 } }\n"
+    assert run("eval", "a.par", a=text).err.count("no attribute `tpp`") == 1
+
+
+def test_set_overrides_in_the_words_of_the_language(run: Run) -> None:
+    as_written = run("eval", "a.par", "--format", "json", a=GOOD.replace("tp = 2", "tp = 4"))
+    overridden = run("eval", "a.par", "--format", "json", "--set", "layout.tp = 8 / 2", a=GOOD)
+    step = [json.loads(r.out)["reports"][0]["results"][0] for r in (as_written, overridden)]
+    assert step[0]["step_seconds"] == step[1]["step_seconds"]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--set", "layout.tp"], "`--set layout.tp` sets nothing"),
+        (["--set", "layout.tp=1", "--set", "layout.tp=2"], "given twice"),
+        (["--set", "layout.tpp=4"], "there is no attribute `layout.tpp`"),
+        (["--set", "layout.tp=4 GB"], "layout.tp"),
+        (["--format", "jsn"], "did you mean `json`?"),
+        (["--without", "transformr"], "no plugin is called `transformr`"),
+        (["--frmat", "json"], "--frmat"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(run: Run, arguments: list[str], said: str) -> None:
+    done = run("eval", "a.par", *arguments, a=GOOD)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_without_leaves_a_plugin_out(run: Run) -> None:
+    table = run("eval", "a.par", "--without", "exporter_json", a=GOOD)
+    assert table.code == 0
+    assert run("eval", "a.par", "--without", "exporter_json", "--format", "json").code == 2
+
+
+# --- sweeps -----------------------------------------------------------------------------
+
+
+def test_a_sweep_shows_a_row_for_each_point_and_why_some_cannot_run(run: Run) -> None:
+    done = run("eval", "a.par", a=SWEPT)
+    assert done.code == 0
+    assert "3 of 4 points run and fit." in done.out
+    assert "layout.tp" in done.out
+
+
+def test_each_point_of_a_sweep_is_a_line_of_csv(run: Run) -> None:
+    out = run("eval", "a.par", "--format", "csv", a=SWEPT).out
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["layout.tp"] for row in rows] == ["1.0", "2.0", "3.0", "4.0"]
+    assert [row["feasible"] for row in rows] == ["yes", "yes", "no", "yes"]
+    assert rows[2]["reason"]
+    assert rows[2]["step_time_seconds"] == ""
+    alone = run("eval", "b.par", "--format", "csv", b=GOOD).out
+    (row,) = csv.DictReader(io.StringIO(alone))
+    assert float(row["step_time_seconds"]) == pytest.approx(
+        float(rows[1]["step_time_seconds"]), rel=1e-12
+    )
+
+
+def test_a_sweep_in_json_has_its_points(run: Run) -> None:
+    (report,) = json.loads(run("eval", "a.par", "--format", "json", a=SWEPT).out)["reports"]
+    assert report["axes"] == {"layout.tp": [1, 2, 3, 4]}
+    assert [point["feasible"] for point in report["points"]] == [True, True, False, True]
+    (result,) = report["results"]
+    assert len(result["step_seconds"]) == 3
+
+
+# --- formats ----------------------------------------------------------------------------
+
+
+def test_json_carries_every_line_with_its_formula_and_its_plugin(run: Run) -> None:
+    done = run("eval", "a.par", "--format", "json", a=GOOD)
+    document = json.loads(done.out, parse_constant=pytest.fail)
+    assert document["schema_version"] == 1
+    assert document["rejected"] == []
+    (report,) = document["reports"]
+    (result,) = report["results"]
+    ledger = result["ledger"]
+    exposed = 0.0
+    for line in ledger:
+        exposed += line["exposed_seconds"]
+        assert line["formula"]["text"]
+        for value in line["formula"]["inputs"].values():
+            assert value.keys() == {"value", "unit"}
+    assert exposed == result["step_seconds"] == result["figures"]["step_time_seconds"]["value"]
+    stamped = [line["plugin"] for line in ledger if line["plugin"]]
+    assert {p["distribution"] for p in stamped} == {"parcost"}
+    memory = result["memory"]
+    assert sum(line["bytes"] for line in memory["lines"]) == memory["total_bytes"]
+    assert all(line["formula"]["source"] or line["formula"]["inputs"] for line in memory["lines"])
+
+
+def test_json_holds_what_has_no_report_and_its_diagnostics(run: Run) -> None:
+    done = run("eval", "a.par", "b.par", "--format", "json", a=MISTAKEN, b=DISAPPOINTED)
+    document = json.loads(done.out)
+    (rejected,) = document["rejected"]
+    assert (rejected["path"], rejected["exit_code"]) == ("a.par", 2)
+    assert len(rejected["diagnostics"]) >= 2
+    (report,) = document["reports"]
+    assert report["exit_code"] == 1
+    (claim,) = report["results"][0]["expectations"]
+    assert (claim["claim"], claim["figure"], claim["holds"]) == (
+        "mfu >= 99 %",
+        "mfu_fraction",
+        False,
+    )
+
+
+def test_an_empty_batch_is_a_whole_document(run: Run) -> None:
+    document = json.loads(run("eval", "nowhere.par", "--format", "json").out)
+    assert (document["reports"], len(document["rejected"])) == ([], 1)
+
+
+def test_csv_has_the_columns_of_all_reports_together(run: Run) -> None:
+    out = run("eval", "a.par", "b.par", "c.par", "--format", "csv", a=GOOD, b=SWEPT, c=MISTAKEN).out
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["path"] for row in rows] == ["a.par", *["b.par"] * 4, "c.par"]
+    assert rows[0]["layout.tp"] == ""
+    assert rows[0]["step_time_seconds"]
+    assert rows[-1]["reason"]
+
+
+def test_markdown_tells_the_same_story(run: Run) -> None:
+    table = run("eval", "a.par", a=GOOD).out
+    done = run("eval", "a.par", "b.par", "--format", "md", b=MISTAKEN)
+    assert done.out.startswith("# a\n")
+    for heading in re.findall(r"^(W\w+.*)$", table, re.MULTILINE):
+        assert f"## {heading}" in done.out.replace("\\", "")
+    assert "# b.par\n\n**No report.**" in done.out
+
+
+# --- faults -----------------------------------------------------------------------------
+
+
+def fake_plugin(monkeypatch: pytest.MonkeyPatch, **hooks: Any) -> None:
+    from parcost import plugins
+
+    load = plugins.load
+    module = SimpleNamespace(**{name: hookimpl(function) for name, function in hooks.items()})
+    monkeypatch.setattr(plugins, "load", lambda **given: load(("mine", module), **given))
+
+
+def test_a_plugin_that_fails_is_named_and_the_report_says_that_it_is_incomplete(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terms() -> None:
+        raise RuntimeError("out of coffee")
+
+    fake_plugin(monkeypatch, terms=terms)
+    done = run("eval", "a.par", "b.par", a=GOOD, b=GOOD)
+    assert done.code == 3
+    said = "plugin `mine` failed in `terms`: raised RuntimeError: out of coffee"
+    assert f"incomplete: {said}" in " ".join(done.out.split())
+    assert done.err.count(f"error: {said}\n\n") == 1
+
+
+def test_an_internal_error_is_one_line_and_loses_no_other_report(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost.scenario import Scenario
+
+    evaluate = Scenario.evaluate
+
+    def fail(scenario: Scenario) -> Any:
+        if scenario.path == "a.par":
+            raise ZeroDivisionError("by nothing")
+        return evaluate(scenario)
+
+    monkeypatch.setattr(Scenario, "evaluate", fail)
+    done = run("eval", "a.par", "b.par", a=GOOD, b=GOOD)
+    assert done.code == 3
+    assert "internal error: ZeroDivisionError: by nothing" in done.err
+    assert "It runs, and it fits." in done.out
+
+
+def test_debugging_prints_the_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from parcost.scenario import Scenario
+
+    def fail(_: Scenario) -> Any:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(Scenario, "evaluate", fail)
+    Path("a.par").write_text(GOOD, encoding="utf-8")
+    monkeypatch.setenv("PARCOST_DEBUG", "1")
+    assert main(["eval", "a.par"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupt_exits_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost.scenario import Scenario
+
+    def interrupt(_: Scenario) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scenario, "evaluate", interrupt)
+    done = run("eval", "a.par", a=GOOD)
+    assert (done.code, done.err) == (130, "interrupted\n")
+
+
+def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
+    with process("eval", "a.par", "--format", "json", cwd=tmp_path) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        said = child.stderr.read()
+    assert (child.returncode, said) == (141, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_at_any_time_leaves_no_traceback(tmp_path: Path) -> None:
+    for name in "abcdefgh":
+        (tmp_path / f"{name}.par").write_text(SWEPT, encoding="utf-8")
+    with process("eval", ".", cwd=tmp_path) as child:
+        assert child.stdout is not None
+        child.stdout.read(1)  # it is at work
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate()
+    assert b"Traceback" not in said
+    assert child.returncode in (0, 130)
+    time.sleep(0)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_stream_that_is_not_unicode_still_gets_everything(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "größe.par").write_text(GOOD, encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "FORCE_COLOR": "1"}
+    with process("eval", "größe.par", cwd=tmp_path, env=environment) as child:
+        out, said = child.communicate()
+    assert (child.returncode, said) == (0, b"")
+    assert out.decode(encoding)
+
+
+# --- terminals --------------------------------------------------------------------------
+
+
+def test_a_terminal_gets_colour_and_boxes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    out = run("eval", "a.par", a=GOOD).out
+    assert "\x1b[32m" in out
+    assert "━" in out
+    assert max(len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in out.splitlines()) <= 100
+
+
+def test_no_color_is_respected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    done = run("eval", "a.par", a=DISAPPOINTED)
+    assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.parametrize("columns", ["20", "40", "60"])
+def test_a_narrow_terminal_wraps_and_loses_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", columns)
+    assert run("eval", "a.par", a=GOOD).code == 0
+
+
+def test_a_spec_cannot_drive_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = GOOD + 'term t { seconds = 1 ms, source = "\x1b[2J\x07" }\n'
+    for color in ("", "1"):
+        monkeypatch.setenv("FORCE_COLOR", color)
+        done = run("explain", "a.par", "t", a=text)
+        assert "\x1b[2J" not in done.out + done.err
+        assert "\x07" not in done.out + done.err
+
+
+# --- check ------------------------------------------------------------------------------
+
+
+def test_check_finds_everything_without_evaluating(run: Run) -> None:
+    done = run("check", "a.par", "b.par", "c.par", a=GOOD, b=MISTAKEN, c=UNDIVIDED)
+    assert done.code == 2
+    assert "b.par:5:" in done.out
+    assert "tp = 3" in done.out
+    assert done.err.endswith(" checked, 3 errors\n")
+
+
+def test_check_of_a_good_spec_says_nothing_on_stdout(run: Run) -> None:
+    done = run("check", "a.par", a=GOOD)
+    assert (done.code, done.out, done.err) == (0, "", "1 study checked, no errors\n")
+
+
+def test_check_as_data(run: Run) -> None:
+    done = run("check", "a.par", "--format", "json", a=MISTAKEN)
+    found = json.loads(done.out)["diagnostics"]
+    assert done.code == 2
+    assert {d["id"] for d in found} >= {"unknown-attribute"}
+
+
+def test_check_annotates_a_pull_request(run: Run) -> None:
+    done = run("check", "a.par", "--format", "github", a=UNDIVIDED)
+    assert done.code == 1
+    assert re.match(r"::error file=a\.par,line=6,endLine=6,col=\d+,", done.out)
+    assert all(line.startswith("::") for line in done.out.splitlines())
+
+
+# --- fmt --------------------------------------------------------------------------------
+
+UNTIDY = "cluster {devices=8 # eight\n}\n"
+
+
+def test_fmt_rewrites_a_file_once_and_keeps_its_mode(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.par").write_text(UNTIDY, encoding="utf-8")
+    (tmp_path / "a.par").chmod(0o640)
+    done = run("fmt", "a.par")
+    assert (done.code, done.out, done.err) == (0, "a.par\n", "1 changed, 0 left as they were\n")
+    tidy = (tmp_path / "a.par").read_text(encoding="utf-8")
+    assert "# eight" in tidy
+    assert (tmp_path / "a.par").stat().st_mode & 0o777 == 0o640
+    assert [p.name for p in tmp_path.iterdir()] == ["a.par"]
+    assert run("fmt", "a.par").err == "0 changed, 1 left as they were\n"
+    assert (tmp_path / "a.par").read_text(encoding="utf-8") == tidy
+
+
+@pytest.mark.parametrize("option", ["--check", "--diff"])
+def test_fmt_only_looks_when_it_is_asked_to(run: Run, tmp_path: Path, option: str) -> None:
+    done = run("fmt", ".", option, a=UNTIDY)
+    assert done.code == 1
+    assert "a.par" in done.out
+    assert (tmp_path / "a.par").read_text(encoding="utf-8") == UNTIDY
+    if option == "--diff":
+        assert "-cluster {devices=8 # eight\n" in done.out
+
+
+def test_fmt_passes_stdin_to_stdout(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(UNTIDY.encode())))
+    done = run("fmt", "-")
+    assert done.code == 0
+    assert "devices = 8" in done.out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    assert run("fmt", "-").code == 2
+
+
+def test_fmt_says_what_it_cannot_read_and_goes_on(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.par").write_bytes(b"\xff")
+    done = run("fmt", "bad.par", "a.par", a=UNTIDY)
+    assert done.code == 2
+    assert "not UTF-8" in done.err
+    assert done.out == "a.par\n"
+
+
+# --- show, explain, plugins, catalog ----------------------------------------------------
+
+
+def test_show_prints_a_spec_that_costs_the_same(run: Run, tmp_path: Path) -> None:
+    shown = run("show", "a.par", a=GOOD)
+    assert shown.code == 0
+    again = run("eval", "b.par", "--format", "json", b=shown.out)
+    assert (again.code, again.err) == (0, "")
+    first = run("eval", "a.par", "--format", "json")
+    steps = [json.loads(r.out)["reports"][0]["results"][0] for r in (first, again)]
+    assert steps[0]["step_seconds"] == steps[1]["step_seconds"]
+    assert steps[0]["memory"]["total_bytes"] == steps[1]["memory"]["total_bytes"]
+
+
+def test_show_says_where_each_value_is_from(run: Run) -> None:
+    out = run("show", "a.par", "--set", "layout.tp=4", a=GOOD).out
+    assert re.search(r"devices +=  *16 +# a.par:5$", out, re.MULTILINE)
+    assert re.search(r"tp +=  *4 +# set from outside$", out, re.MULTILINE)
+    assert re.search(r"dp +=  *4 +# default: cluster.devices / \(tp \* pp\)$", out, re.MULTILINE)
+    assert re.search(r"memory += 80 GiB @vendor\(\".*\"\) +# catalog\S*:\d+$", out, re.MULTILINE)
+
+
+def test_show_of_a_sweep_is_a_sweep(run: Run) -> None:
+    shown = run("show", "a.par", a=SWEPT).out
+    points = [
+        list(csv.DictReader(io.StringIO(run("eval", name, "--format", "csv", **files).out)))
+        for name, files in (("a.par", {}), ("b.par", {"b": shown}))
+    ]
+    assert [p["step_time_seconds"] for p in points[0]] == [
+        p["step_time_seconds"] for p in points[1]
+    ]
+
+
+def test_explain_shows_a_line_down_to_its_numbers(run: Run) -> None:
+    ledger = json.loads(run("eval", "a.par", "--format", "json", a=GOOD).out)["reports"][0]
+    for line in ledger["results"][0]["ledger"]:
+        if line["exposed_seconds"]:
+            done = run("explain", "a.par", line["name"])
+            assert (done.code, done.err) == (0, "")
+            assert line["name"] in done.out
+            for label in ("exposed", "formula"):
+                assert label in done.out
+
+
+def test_explain_knows_memory_and_figures_too(run: Run) -> None:
+    result = json.loads(run("eval", "a.par", "--format", "json", a=GOOD).out)["reports"][0][
+        "results"
+    ][0]
+    for name in [line["name"] for line in result["memory"]["lines"]] + ["mfu", "step_time"]:
+        assert run("explain", "a.par", name).code == 0
+
+
+def test_explain_suggests_the_nearest_name(run: Run) -> None:
+    done = run("explain", "a.par", "step_tme", a=GOOD)
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean `step_time`?" in done.err
+
+
+def test_explain_of_what_cannot_run_says_why(run: Run) -> None:
+    done = run("explain", "a.par", "step_time", a=UNDIVIDED)
+    assert done.code == 1
+    assert "tp = 3" in done.err
+
+
+def test_plugins_lists_where_each_is_from_and_what_it_has(run: Run) -> None:
+    done = run("plugins")
+    assert done.code == 0
+    assert re.search(r"exporter_json +parcost \S+ +exporters: json", done.out)
+    assert "vocabulary" not in run("plugins", "--without", "vocabulary").out
+
+
+def test_catalog_lists_and_shows(run: Run) -> None:
+    assert "h100_sxm" in run("catalog").out
+    whole = run("catalog", "h100_sxm").out
+    assert re.search(r"memory_bandwidth +3.35 TB/s +vendor: ", whole)
+    missing = run("catalog", "h100_smx")
+    assert missing.code == 2
+    assert "did you mean `h100_sxm`?" in missing.err
+
+
+# --- help -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["--help", "--version", *(f"{c} --help" for c in (
+        "eval", "check", "fmt", "show", "explain", "plugins", "catalog",
+    ))],
+)  # fmt: skip
+def test_help_imports_nothing_heavy(command: str) -> None:
+    code = f"""
+import sys
+from parcost.cli import main
+assert main({command.split()!r}) == 0
+heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "rich", "parcost_plugins", "parcost_specs"}}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_piped_report_does_without_rich(tmp_path: Path) -> None:
+    (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
+    code = """
+import sys
+from parcost.cli import main
+assert main(["eval", "a.par"]) == 0
+assert "rich" not in sys.modules
+"""
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=tmp_path
+    )
+
+
+def test_no_command_at_all_prints_the_help(run: Run) -> None:
+    done = run()
+    assert (done.code, done.out) == (2, "")
+    assert "Commands:" in done.err
+
+
+def test_an_unknown_command_is_told_the_nearest(run: Run) -> None:
+    done = run("evaluate", "a.par")
+    assert done.code == 2
+    assert "there is no command `evaluate`" in done.err
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    from parcost import __version__
+
+    assert run("--version").out == f"parcost {__version__}\n"

@@ -1,0 +1,101 @@
+"""Every hook is documented with its signature, and used; so is every attribute."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import parcost
+from parcost import SpecError, hookimpl, hookspecs
+from parcost.plugins import load
+from parcost.schema import BlockType
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+HOOKS = {n: spec for n, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")}
+BLOCKS = load().blocks
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_is_in_the_guide_with_its_exact_signature(name: str) -> None:
+    signature = str(inspect.signature(HOOKS[name])).replace("'", "")
+    assert f"`{name}{signature}`" in GUIDE
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_says_what_it_is_for(name: str) -> None:
+    assert HOOKS[name].__doc__
+
+
+def test_the_guide_names_no_hook_that_does_not_exist() -> None:
+    listed = GUIDE.partition("## Every hook")[2].partition("## Commands")[0]
+    named = {line[3:].partition("(")[0] for line in listed.splitlines() if line.startswith("- `")}
+    assert named == set(HOOKS)
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_is_used_by_something_that_ships_or_by_an_example(name: str) -> None:
+    folders = [ROOT / "plugins", ROOT / "specs", ROOT / "examples"]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    assert any(name in implemented(path) for path in paths)
+
+
+def implemented(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(isinstance(d, ast.Name) and d.id == "hookimpl" for d in node.decorator_list)
+    }
+
+
+@pytest.mark.parametrize("type_", BLOCKS.values(), ids=lambda t: t.kind)
+def test_every_block_and_attribute_says_what_it_is(type_: BlockType) -> None:
+    assert type_.schema.__doc__
+    for name, field in type_.fields.items():
+        assert field.doc, name
+        assert not field.doc.endswith("."), name
+        assert field.doc[0] == field.doc[0].lower() or field.doc[1].isupper(), name
+
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 16 }
+layout   { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 32 sequences, recompute = full }
+"""
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in load().plugins))
+def test_the_core_works_without_any_one_plugin(name: str) -> None:
+    """There is a report without it, or a diagnostic that says what is missing."""
+    plugins = load(without=[name])
+    try:
+        for scenario in parcost.load_text(SPEC, plugins=plugins):
+            scenario.evaluate()
+    except SpecError as error:
+        assert error.diagnostics
+
+
+@pytest.mark.parametrize("hook", ["terms", "memory", "checks", "figures", "sections", "groups"])
+def test_a_plugin_that_raises_is_named_and_the_report_is_incomplete(hook: str) -> None:
+    def fail() -> None:
+        raise RuntimeError("out of coffee")
+
+    fail.__name__ = hook
+    broken = SimpleNamespace(**{hook: hookimpl(fail)})
+    plugins = load(("broken", broken))
+    (scenario,) = parcost.load_text(SPEC, plugins=plugins)
+    report = scenario.evaluate()
+    list(report.result.sections)
+    assert report.exit_code == 3
+    assert [(f.plugin.name, f.hook) for f in report.result.faults] == [("broken", hook)]
+    assert "out of coffee" in report.result.faults[0].message

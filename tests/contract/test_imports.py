@@ -1,0 +1,100 @@
+"""Who may import whom, read from the imports themselves."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LIBRARIES = {"attrs", "numpy", *sys.stdlib_module_names}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield node.module or ""
+
+
+def names(path: Path) -> Iterator[str]:
+    """Yield what *path* imports down to submodules: ``from a import b`` may be ``a.b``."""
+    yield from imports(path)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module(path: Path) -> str:
+    parts = path.relative_to(ROOT / "plugins").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def subject(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+ENTRY_POINTS = {value.partition(":")[0] for value in PROJECT["entry-points"]["parcost"].values()}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "core").rglob("*.py")), ids=lambda p: p.name)
+def test_the_core_imports_no_plugin(path: Path) -> None:
+    for name in imports(path):
+        assert name.partition(".")[0] not in {"parcost_plugins", "parcost_specs"}, name
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=module)
+def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_plugin(path: Path) -> None:
+    own = module(path)
+    for name in imports(path):
+        top = name.partition(".")[0]
+        if top == "parcost_plugins":
+            assert subject(name) in {subject(own), "parcost_plugins.vocabulary"}, name
+        else:
+            assert top in {"parcost", *LIBRARIES}, name
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=module)
+def test_an_entry_point_is_imported_by_no_other_one(path: Path) -> None:
+    own = module(path)
+    shared = {"parcost_plugins.vocabulary", own}
+    if own in ENTRY_POINTS:
+        assert not (set(names(path)) & ENTRY_POINTS) - shared
+
+
+def test_the_vocabulary_imports_no_plugin() -> None:
+    for path in PLUGINS:
+        if subject(module(path)) == "parcost_plugins.vocabulary":
+            others = {n for n in imports(path) if n.startswith("parcost_plugins")}
+            assert {subject(n) for n in others} <= {"parcost_plugins.vocabulary"}
+
+
+def test_every_module_with_hooks_is_an_entry_point() -> None:
+    for path in PLUGINS:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        hooks = [
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef)
+            and any(isinstance(d, ast.Name) and d.id == "hookimpl" for d in node.decorator_list)
+        ]
+        assert not hooks or module(path) in ENTRY_POINTS, f"{module(path)} offers {hooks}"
+
+
+@pytest.mark.parametrize("group", ["parcost", "parcost.commands"])
+def test_what_is_installed_is_what_is_declared(group: str) -> None:
+    installed = {
+        point.name: point.value
+        for point in entry_points(group=group)
+        if point.dist is not None and point.dist.name == "parcost"
+    }
+    assert installed == PROJECT["entry-points"][group], "install again: pip install -e ."

@@ -1,0 +1,172 @@
+"""Documents say what is true: their examples run, and what is made from code is current."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import parcost
+from parcost import reference
+from parcost.cli import main
+from parcost.plugins import load
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def examples(*languages: str) -> Iterator[pytest.param]:
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        for match in _FENCE.finditer(text):
+            if match["language"] in languages:
+                line = text.count("\n", 0, match.start()) + 1
+                yield pytest.param(match["text"], id=f"{path.name}:{line}")
+
+
+@pytest.mark.parametrize("text", examples("par"))
+def test_a_fragment_of_a_spec_is_well_formed(text: str) -> None:
+    from parcost.parse import parse
+    from parcost.text import Source
+
+    _, problems = parse(Source("example.par", text))
+    assert not problems
+
+
+@pytest.mark.parametrize("text", examples("par study"))
+def test_a_whole_spec_evaluates(text: str) -> None:
+    for scenario in parcost.load_text(text, "example.par"):
+        assert scenario.evaluate().exit_code == 0
+
+
+@pytest.mark.parametrize("text", examples("python test"))
+def test_an_example_runs(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(text, "example.py", "exec"), {"__name__": "example"})
+
+
+def plugin_in(text: str, name: str) -> ModuleType:
+    module = ModuleType(name)
+    exec(compile(text, f"{name}.py", "exec"), module.__dict__)
+    return module
+
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 16 }
+layout   { tp = 4, pp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 16 sequences, recompute = full }
+"""
+
+
+def guide() -> list[str]:
+    text = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    return [m["text"] for m in _FENCE.finditer(text) if m["language"] == "python"]
+
+
+def test_the_first_plugin_adds_its_block_and_its_term() -> None:
+    plugins = load(("loader", plugin_in(guide()[0], "parcost_loader")))
+    (scenario,) = parcost.load_text(SPEC + "loader { stall = 3 ms }\n", plugins=plugins)
+    outcome = scenario.evaluate().result.outcome
+    assert outcome is not None
+    (line,) = [line for line in outcome.ledger if line.name == "data_stall"]
+    assert (line.exposed, line.hidden) == (0.003, 0.0)
+    assert line.plugin is not None
+    assert line.plugin.name == "loader"
+
+
+def test_the_first_plugin_fits_on_one_screen() -> None:
+    assert len(guide()[0].splitlines()) <= 30
+
+
+def test_the_entry_point_of_the_first_plugin_is_one() -> None:
+    text = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    first = next(m["text"] for m in _FENCE.finditer(text) if m["language"] == "toml")
+    points = tomllib.loads(first)["project"]["entry-points"]
+    assert points == {"parcost": {"loader": "parcost_loader"}}
+
+
+def test_the_schedule_of_the_guide_is_gpipe() -> None:
+    plugins = load(("mine", plugin_in(guide()[1], "mine")))
+    steps = []
+    for kind in ("gpipe", "my_gpipe"):
+        (scenario,) = parcost.load_text(
+            SPEC, plugins=plugins, overrides={"schedule.kind": kind}
+        )
+        steps.append(scenario.evaluate().result.figure("step_time"))
+    assert steps[0] == steps[1]
+
+
+def test_the_collective_of_the_guide_can_be_asked_for() -> None:
+    plugins = load(("flood", plugin_in(guide()[2], "flood")))
+    (scenario,) = parcost.load_text(SPEC, plugins=plugins)
+    study = scenario.studies()[0]
+    call = study.collective("all_reduce", 8e6, "tp", "flood")
+    link = study.group("tp").flat
+    assert call.seconds == pytest.approx(3 * (link.latency + 8e6 / link.bandwidth))
+
+
+def test_the_reference_is_current(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "docs" / "language.md"
+    if request.config.getoption("update"):
+        reference.main([str(path)])
+    text = path.read_text(encoding="utf-8")
+    assert text == reference.insert(text, reference.reference(load()))
+
+
+def test_links_lead_somewhere() -> None:
+    for path in [*DOCUMENTS, ROOT / ".github" / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+# --- README -----------------------------------------------------------------------------
+
+
+def commands() -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = [m["text"] for m in _FENCE.finditer(text) if m["language"] == "sh"]
+    return [line for block in blocks for line in block.splitlines() if line]
+
+
+def test_the_readme_has_one_command_to_run_and_one_to_test() -> None:
+    run, test = commands()
+    assert run.startswith("python3 -m venv .venv && .venv/bin/pip install")
+    assert " && .venv/bin/parcost eval specs/runs/" in run
+    assert test.startswith("python3 -m venv .venv && .venv/bin/pip install")
+    assert test.endswith(" && .venv/bin/python -m pytest -q")
+
+
+def test_the_report_of_the_readme_is_what_its_command_prints(
+    golden: Callable[[Path, str], None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    _, _, arguments = commands()[0].partition(".venv/bin/parcost ")
+    assert main(shlex.split(arguments)) == 0
+    printed = capsys.readouterr().out
+    path = ROOT / "README.md"
+    text = path.read_text(encoding="utf-8")
+    shown = re.compile(r"(?<=```text\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+    golden(path, shown.sub(lambda _: printed, text, count=1))
+
+
+def test_the_documents_can_be_made_by_the_documented_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "parcost.reference"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == reference.reference(load())
