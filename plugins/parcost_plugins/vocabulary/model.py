@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from parcost import Real, block, integer, switch, word
+from parcost.numeric import ceil_div, where
+from parcost_plugins.vocabulary.layout import Layout
 
 
 @block("model", label="required")
@@ -21,4 +23,12 @@ class Model:
     norm: str = word("rms", "layer", default="rms", doc="RMSNorm, or LayerNorm with a bias")
     biases: bool = switch(default=False, doc="every linear layer of a block has a bias")
     qkv_biases: bool = switch(default="biases", doc="the query, key and value projections have one")
-    positions: Real = integer(default=0, minimum=0, doc="rows of learned positions; 0 for RoPE")
+    positions: int = integer(
+        default=0, minimum=0, structural=True, doc="rows of learned positions; 0 for RoPE"
+    )
+
+    def padded_vocabulary(self, layout: Layout) -> Real:
+        """Return the rows of the embedding after padding for tensor parallelism."""
+        step = layout.vocabulary_multiple * layout.tp
+        padded = ceil_div(self.vocabulary, step) * step
+        return where(layout.vocabulary_multiple > 1, padded, self.vocabulary)

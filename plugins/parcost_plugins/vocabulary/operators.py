@@ -2,6 +2,10 @@
 
 All sizes are of one rank and one micro-batch; ``count`` is the occurrences per
 micro-batch on each virtual stage, as in ``parcost.Work``.
+
+Communication hides under operators by the name of their ``host``. These are the names
+that tensor parallelism looks for: the matrix products of the layers that are split by
+columns (QKV, the first of the MLP), and those of the head.
 """
 
 from __future__ import annotations
@@ -13,10 +17,15 @@ from attrs import frozen
 
 from parcost import Pass, Real
 
+#: Input and weight gradients of the products of a layer that are split by columns.
+COLUMN_DGRAD, COLUMN_WGRAD = "column-parallel input gradients", "column-parallel weight gradients"
+#: Input and weight gradient of the head.
+HEAD_DGRAD, HEAD_WGRAD = "head input gradient", "head weight gradient"
+
 
 @frozen(kw_only=True, eq=False)
 class Gemm:
-    """A matrix product: *m* x *k* times *k* x *n*, 2 m n k FLOPs."""
+    """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel."""
 
     name: str
     m: Real
@@ -24,8 +33,14 @@ class Gemm:
     k: Real
     pass_: Pass
     count: Sequence[float]
+    batch: Real = 1.0
     host: str = ""
     source: str = ""
+
+    @property
+    def flops(self) -> Real:
+        """A multiplication and an addition for each of m n k."""
+        return 2.0 * self.batch * self.m * self.n * self.k
 
 
 @frozen(kw_only=True, eq=False)
@@ -36,6 +51,7 @@ class FusedAttention:
     flops: Real
     pass_: Pass
     count: Sequence[float]
+    host: str = ""
     source: str = ""
 
 
@@ -47,15 +63,23 @@ class Stream:
     bytes_: Real
     pass_: Pass
     count: Sequence[float]
+    host: str = ""
     source: str = ""
+
+    @property
+    def flops(self) -> float:
+        """None that count: norms, softmax and activations are not matrix products."""
+        return 0.0
 
 
 @frozen(kw_only=True, eq=False)
 class Parameters:
     """Parameters held on a virtual stage.
 
-    *elements* on one rank, *total* over the tensor-parallel group without copies.
-    Both times *count*. *replicated* says that every tensor-parallel rank holds all.
+    *elements* on one rank, padding and copies included; *total* over the
+    tensor-parallel group, without them. Both times *count*. *replicated* says that
+    every tensor-parallel rank holds all. *place* is where they stand in the model:
+    before the first layer, in every layer, or behind the last.
     """
 
     name: str
@@ -63,6 +87,7 @@ class Parameters:
     total: Real
     count: Sequence[float]
     replicated: bool = False
+    place: Literal["before", "layer", "after"] = "layer"
     source: str = ""
 
 

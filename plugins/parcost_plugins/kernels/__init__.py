@@ -1,0 +1,1 @@
+"""How long operators take on the device: models of kernel time, and what uses them."""

@@ -1,0 +1,54 @@
+"""Kernel time at a constant rate: FLOPs over peak times efficiency, and nothing else.
+
+Neither shapes nor launches count. It is the model to compare published formulas with,
+and to work an example by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parcost import Formula, Real, Study, hookimpl
+from parcost_plugins.kernels.rates import Rate, attention, matmul, memory
+from parcost_plugins.vocabulary import (
+    Cluster,
+    FusedAttention,
+    Gemm,
+    KernelChoice,
+    Stream,
+    Training,
+)
+
+
+class Constant:
+    """The model, offered as ``constant``."""
+
+    name = "constant"
+
+    def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
+        """Return the seconds of one occurrence and how they come about."""
+        choice, device = study[KernelChoice], study[Cluster].device
+        compute = study[Training].precision.compute
+        if isinstance(operator, Gemm):
+            return _at(operator.flops, matmul(choice, device, compute), "FLOP")
+        if isinstance(operator, FusedAttention):
+            return _at(operator.flops, attention(operator, choice, device, compute), "FLOP")
+        if isinstance(operator, Stream):
+            return _at(operator.bytes_, memory(choice, device), "B")
+        return None
+
+
+@hookimpl
+def kernels() -> list[Constant]:
+    """Offer the model."""
+    return [Constant()]
+
+
+def _at(work: Real, rate: Rate, unit: str) -> tuple[Real, Formula]:
+    peak, efficiency = rate
+    formula = Formula(
+        text="W / (peak eta)",
+        inputs={"W": (work, unit), "peak": (peak, f"{unit}/s"), "eta": (efficiency, "")},
+        source="a constant share of the peak",
+    )
+    return work / (peak * efficiency), formula

@@ -1,0 +1,78 @@
+"""The embedding: a row per token, rows split over the tensor-parallel ranks.
+
+A rank looks up the tokens whose rows it holds and leaves zeros for the others, so it
+writes the whole micro-batch whatever its share of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Formula, Memory, Pass, Real, Study, hookimpl
+from parcost_plugins.model.rank import COUNTED, MASK, SAVED, SPLIT, rank_of
+from parcost_plugins.vocabulary import Parameters, Stream, on_first
+
+TOKEN_ID = 8.0  # bytes: frameworks index with 64-bit integers
+
+
+@hookimpl
+def parameters(study: Study) -> Iterator[Parameters]:
+    """Return the rows of the vocabulary, and learned positions where there are any."""
+    rank = rank_of(study)
+    h, count = rank.model.hidden, on_first(study)
+    yield Parameters(
+        name="embedding",
+        elements=rank.vocabulary * h,
+        total=rank.model.vocabulary * h,
+        count=count,
+        place="before",
+        source=SPLIT,
+    )
+    if rank.model.positions:
+        learned = rank.model.positions * h
+        yield Parameters(
+            name="position embedding",
+            elements=learned,
+            total=learned,
+            count=count,
+            replicated=True,
+            place="before",
+            source="every rank adds positions to whole tokens",
+        )
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Stream]:
+    """Return the lookup, and the scatter of its gradient."""
+    rank = rank_of(study)
+    count, tensor = on_first(study), rank.element * rank.tokens * rank.model.hidden
+    # Forward writes; backward reads the gradient, and reads and writes the rows it is added to.
+    moved: list[tuple[Pass, str, Real]] = [
+        ("F", "embedding", tensor),
+        ("W", "embedding", 3 * tensor),
+    ]
+    if rank.training.dropout:
+        masked = (2 * rank.element + MASK) * rank.residual
+        moved += [("F", "embedding dropout", masked), ("W", "embedding dropout", masked)]
+    for pass_, name, bytes_ in moved:
+        yield Stream(name=name, bytes_=bytes_, pass_=pass_, count=count, source=COUNTED)
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return the token ids and the dropout mask; the output is the first layer's input."""
+    rank = rank_of(study)
+    count = on_first(study)
+    yield rank.kept(
+        "token ids",
+        TOKEN_ID * rank.tokens,
+        Formula(text="8 s b", inputs=rank.inputs("s b"), source="64-bit integers"),
+        count,
+    )
+    if rank.training.dropout:
+        yield rank.kept(
+            "embedding dropout mask",
+            MASK * rank.residual,
+            Formula(text=rank.residual_text, inputs=rank.inputs("s b h t"), source=SAVED),
+            count,
+        )

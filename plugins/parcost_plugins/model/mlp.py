@@ -1,0 +1,114 @@
+"""The MLP: two matrices with an activation between them, or three where it is gated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Memory, Study, hookimpl
+from parcost_plugins.model.rank import SPLIT, Rank, linear, rank_of, stream
+from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
+from parcost_plugins.vocabulary.operators import COLUMN_DGRAD, COLUMN_WGRAD
+
+
+@hookimpl
+def parameters(study: Study) -> Iterator[Parameters]:
+    """Return the matrices and their biases."""
+    rank = rank_of(study)
+    h, f, ups, count = rank.model.hidden, rank.model.ffn, _ups(rank), rank.layers
+    yield Parameters(
+        name=_up(rank),
+        elements=ups * h * rank.ffn,
+        total=ups * h * f,
+        count=count,
+        source=SPLIT,
+    )
+    yield Parameters(
+        name="MLP down projection", elements=h * rank.ffn, total=h * f, count=count, source=SPLIT
+    )
+    if rank.model.biases:
+        yield Parameters(
+            name=f"{_up(rank)} biases",
+            elements=ups * rank.ffn,
+            total=ups * f,
+            count=count,
+            source=SPLIT,
+        )
+        yield Parameters(
+            name="MLP down projection bias",
+            elements=h,
+            total=h,
+            count=count,
+            replicated=True,
+            source=SPLIT,
+        )
+
+
+@hookimpl
+def flops(study: Study) -> list[ModelFlops]:
+    """Return 2 FLOPs per parameter of the matrices."""
+    rank = rank_of(study)
+    matrices = (_ups(rank) + 1) * rank.model.hidden * rank.model.ffn
+    return [
+        ModelFlops(
+            name="MLP",
+            per_token=2 * rank.model.layers * matrices,
+            kind="matmul",
+            source="2 FLOPs per matrix parameter",
+        )
+    ]
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Gemm | Stream]:
+    """Return the products and the activation between them."""
+    rank = rank_of(study)
+    h, ups, count, again = rank.model.hidden, _ups(rank), rank.layers, rank.layer_again
+    yield from linear(
+        _up(rank),
+        rank.tokens,
+        ups * rank.ffn,
+        h,
+        count,
+        again=again,
+        dgrad=COLUMN_DGRAD,
+        wgrad=COLUMN_WGRAD,
+    )
+    # Forward reads what the first product made and writes one tensor; backward reads that
+    # and the gradient, and writes a gradient for each.
+    tensor = rank.element * rank.tokens * rank.ffn
+    yield from stream(
+        "MLP activation", (ups + 1) * tensor, (2 * ups + 1) * tensor, count, again=again
+    )
+    yield from linear("MLP down projection", rank.tokens, h, rank.ffn, count, again=again)
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return what backward needs: the inputs of both products and of the activation."""
+    rank = rank_of(study)
+    ups, again = _ups(rank), rank.layer_again
+    tensor, text = rank.element * rank.tokens * rank.ffn, "s b f e / t"
+    yield rank.saved(
+        "MLP input",
+        rank.element * rank.residual,
+        f"{rank.residual_text} e",
+        "s b h t e",
+        again=again,
+    )
+    yield rank.saved(
+        "MLP gate and up" if rank.model.gated else "MLP up",
+        ups * tensor,
+        f"2 {text}" if rank.model.gated else text,
+        "s b f t e",
+        again=again,
+    )
+    yield rank.saved("MLP activation", tensor, text, "s b f t e", again=again)
+
+
+def _ups(rank: Rank) -> int:
+    """Return how many matrices lead from the residual stream into the MLP."""
+    return 2 if rank.model.gated else 1
+
+
+def _up(rank: Rank) -> str:
+    return "MLP gate and up projection" if rank.model.gated else "MLP up projection"
