@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from parcost.numeric import Real, any_of, maximum
-from parcost.once import WHENS, Pipelined, add, occurrences
+from parcost.once import WHENS, Pipelined, add
 from parcost.outcome import Line
 from parcost.replay import Plan
 from parcost.select import Choice, columns
 from parcost.terms import Edge, Formula, Once, Work
-from parcost.work import Load
+from parcost.work import Load, count
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin
@@ -30,6 +30,9 @@ def work_lines(
     def on_device(row: Callable[[Load], Sequence[Real]]) -> Sequence[Real]:
         return device.row(lambda d: columns([row(loads[x]) for x in plan.held[d]]))
 
+    times = device.row(
+        lambda d: columns([[count(work, x) for _, work in works] for x in plan.held[d]])
+    )
     exposed = on_device(lambda load: load.exposed)
     hidden = on_device(lambda load: load.hidden)
     covered = on_device(lambda load: load.covered)
@@ -44,7 +47,7 @@ def work_lines(
                 pass_=work.pass_,
                 resource=work.resource,
                 formula=work.formula,
-                times=m * occurrences(work, plan.held, device),
+                times=m * times[i],
                 plugin=plugin,
                 term=work,
             )

@@ -185,9 +185,7 @@ def _busiest(run: Pipelined, *groups: _Group) -> Sequence[Real]:
     for held in run.plan.held:
         most: Real = 0.0
         for resource in {term.resource for group in groups for term in group.terms}:
-            busy = m * total(
-                run.loads[x].busy.get((pass_, resource), 0.0) for x in held for pass_ in PASSES
-            )
+            busy = m * total(run.loads[x].busy(PASSES, resource) for x in held)
             for group in groups:
                 for i, term in enumerate(group.terms):
                     if term.resource == resource:

@@ -17,33 +17,32 @@ Stages with equal counts cost the same and are added up once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
 from parcost.numeric import Real, is_array, maximum, minimum
+from parcost.select import total
 from parcost.terms import Memory, Once, Pass, Work
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
 _WHOLE: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "B"}
-
-K = TypeVar("K", bound=Hashable)
 
 
 @frozen(kw_only=True, eq=False)
 class Load:
     """All work of one micro-batch on one virtual stage.
 
-    *exposed*, *hidden* and *covered* (hidden by the term's own hosts, which it slows
-    down) are seconds of each term, in order; *busy* those of each resource in each pass.
+    *took*, *exposed*, *hidden* and *covered* (hidden by the term's own hosts, which it
+    slows down) are seconds of each of *works*, in order.
     """
 
-    seconds: Mapping[Pass, Real]
-    exposed: Sequence[Real]
-    hidden: Sequence[Real]
-    covered: Sequence[Real]
-    busy: Mapping[tuple[Pass, str], Real]
+    works: Sequence[Work]
+    took: Sequence[Real]
+    exposed: list[Real]
+    hidden: list[Real]
+    covered: list[Real]
+    seconds: dict[Pass, Real]
     flops: Real
 
     @property
@@ -52,11 +51,19 @@ class Load:
         found = self.seconds
         return found["F"] + (found["R"] + found["B"]) + found["W"]
 
+    def busy(self, passes: Iterable[Pass], resource: str) -> Real:
+        """Return the seconds of *passes* in which *resource* has something to do."""
+        found: Real = 0.0
+        for work, time in zip(self.works, self.took, strict=True):
+            if work.resource == resource and work.pass_ in passes:
+                found = found + time
+        return found
+
     def idle(self, passes: Iterable[Pass], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has nothing to do."""
-        found: Real = 0.0
+        found = -self.busy(passes, resource)
         for pass_ in passes:
-            found = found + self.seconds[pass_] - self.busy.get((pass_, resource), 0.0)
+            found = found + self.seconds[pass_]
         return maximum(found, 0.0)
 
 
@@ -80,82 +87,90 @@ def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
 
 def load(works: Sequence[Work], stage: int) -> Load:
     """Return what *works*, sorted by name, cost one micro-batch on a virtual stage."""
+    counts = [count(work, stage) for work in works]
+    took: list[Real] = [  # infinity, no times, is nothing
+        work.seconds * times if times else 0.0 for work, times in zip(works, counts, strict=True)
+    ]
+    zeros: list[Real] = [0.0] * len(works)
+    exposed, hidden, covered = list(took), zeros[:], zeros[:]
     seconds: dict[Pass, Real] = dict.fromkeys(PASSES, 0.0)
-    busy: dict[tuple[Pass, str], Real] = {}
-    took: list[Real] = []
-    exposed: list[Real] = []
-    hidden: list[Real] = [0.0] * len(works)
-    covered: list[Real] = [0.0] * len(works)
     guests: dict[tuple[Pass, str], list[int]] = {}
-    hosts: dict[tuple[Pass, str], dict[str, Real]] = {}
-    taken: dict[tuple[Pass, str], Real] = {}  # under other windows, of each resource
+    hosts: dict[tuple[Pass, str], list[int]] = {}
     flops: Real = 0.0
     for i, work in enumerate(works):
-        times = count(work, stage)
-        time = work.seconds * times if times else 0.0  # infinity never takes place at times
-        took.append(time)
-        exposed.append(time)
-        if not times:
+        if not counts[i]:
             continue
-        pass_, resource = work.pass_, work.resource
-        flops = flops + work.flops * times
-        busy[pass_, resource] = busy.get((pass_, resource), 0.0) + time
-        if work.window is not None:
-            window = (pass_, work.window) if work.window else (_WHOLE[pass_], "")
-            guests.setdefault(window, []).append(i)
-            continue
-        seconds[pass_] = seconds[pass_] + time
-        _add(hosts.setdefault((_WHOLE[pass_], ""), {}), resource, time)
-        if work.host:
-            _add(hosts.setdefault((pass_, work.host), {}), resource, time)
-    for window, members in sorted(guests.items(), key=lambda item: not item[0][1]):
-        less = {} if window[1] else {r: t for (p, r), t in taken.items() if p == window[0]}
-        covers = _covered(works, took, members, hosts.get(window, {}), less)
-        outs: dict[str, Real] = {}  # what sticks out so far, by resource
-        longest: Real = 0.0
-        for i, cover in zip(members, covers, strict=True):
-            resource = works[i].resource
-            before, out = outs.get(resource, 0.0), took[i] - cover
-            exposed[i] = maximum(out - (longest - before), 0.0)
-            hidden[i] = took[i] - exposed[i]
-            covered[i] = cover
-            outs[resource], longest = before + out, longest + exposed[i]
-            pass_, slower = works[i].pass_, works[i].slowdown * cover
-            seconds[pass_] = seconds[pass_] + (exposed[i] + slower)
-            if window[1]:
-                whole = hosts.setdefault((_WHOLE[pass_], ""), {})
-                _add(whole, resource, exposed[i])
-                _add(whole, "", slower)  # of hosts on whichever resource
-                _add(taken, (_WHOLE[pass_], resource), cover)
-    return Load(
-        seconds=seconds,
+        flops = flops + work.flops * counts[i]
+        if work.window is None:
+            seconds[work.pass_] = seconds[work.pass_] + took[i]
+            if work.host:
+                hosts.setdefault((work.pass_, work.host), []).append(i)
+        else:
+            key = (work.pass_ if work.window else _WHOLE[work.pass_], work.window)
+            guests.setdefault(key, []).append(i)
+    load = Load(
+        works=works,
+        took=took,
         exposed=exposed,
         hidden=hidden,
         covered=covered,
-        busy=busy,
+        seconds=seconds,
         flops=flops,
     )
+    for key in sorted(guests, key=lambda key: not key[1]):
+        pass_, window = key
+        if window:
+            _hide(load, guests[key], _sums(works, took, hosts.get(key, ())), {})
+            continue
+        whole = [
+            i
+            for i, work in enumerate(works)
+            if counts[i] and work.window != "" and _WHOLE[work.pass_] == pass_
+        ]
+        under = _sums(works, exposed, whole)
+        under[""] = total(works[i].slowdown * covered[i] for i in whole)
+        _hide(load, guests[key], under, _sums(works, hidden, whole))
+    return load
 
 
-def _add(sums: dict[K, Real], key: K, seconds: Real) -> None:
-    sums[key] = sums.get(key, 0.0) + seconds
+def _sums(
+    works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
+) -> dict[str, Real]:
+    found: dict[str, Real] = {}
+    for i in members:
+        resource = works[i].resource
+        found[resource] = found[resource] + seconds[i] if resource in found else seconds[i]
+    return found
+
+
+def _hide(
+    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
+) -> None:
+    """Settle the guests of one window: what its hosts cover, and what sticks out."""
+    outs: dict[str, Real] = {}  # what sticks out so far, by resource
+    longest: Real = 0.0
+    for i, cover in zip(guests, _covered(load, guests, under, less), strict=True):
+        work, time = load.works[i], load.took[i]
+        before, out = outs.get(work.resource, 0.0), time - cover
+        exposed = maximum(out - (longest - before), 0.0)
+        outs[work.resource], longest = before + out, longest + exposed
+        load.exposed[i], load.hidden[i], load.covered[i] = exposed, time - exposed, cover
+        longer = exposed + work.slowdown * cover
+        load.seconds[work.pass_] = load.seconds[work.pass_] + longer
 
 
 def _covered(
-    works: Sequence[Work],
-    took: Sequence[Real],
-    guests: Sequence[int],
-    hosts: Mapping[str, Real],
-    less: Mapping[str, Real],
+    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> Sequence[Real]:
-    """Return how much of each guest of a window the hosts cover.
+    """Return how much of each guest the seconds of its hosts, by resource, cover.
 
-    *less* is, for each resource, time of the hosts that other windows use on it.
+    *less* is, for each resource, what other windows keep it busy under the same hosts.
     """
+    works, took = load.works, load.took
     covered: dict[int, Real] = {}
     for resource in dict.fromkeys(works[i].resource for i in guests):
         cover: Real = 0.0
-        for other, time in hosts.items():
+        for other, time in under.items():
             if other != resource:
                 cover = cover + time
         if resource in less:

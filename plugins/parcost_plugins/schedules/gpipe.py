@@ -1,12 +1,22 @@
-"""GPipe: all forward passes, then all backward passes."""
+"""GPipe: all forward passes, then all backward passes (Huang et al. 2019).
+
+Each phase is a line of stages that a train of equal micro-batches moves through: the
+first takes the sum of the stages, the rest follow at the pace of the slowest. Messages
+only put the stages further apart. So the closed form is exact for any stages and hop.
+"""
 
 from __future__ import annotations
 
-from parcost import Op, hookimpl
+from collections.abc import Sequence
+from itertools import accumulate
+
+from parcost import Mask, Op, Real, hookimpl
+from parcost.numeric import maximum
+from parcost.terms import Times
 
 
 class GPipe:
-    """Every stage keeps every micro-batch alive, and the bubble is (p - 1) of each pass."""
+    """The simplest schedule, with every micro-batch alive on every stage."""
 
     name = "gpipe"
 
@@ -15,11 +25,52 @@ class GPipe:
         return None if chunks == 1 else "it has one model chunk per device"
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
-        """Return all F, then all BW, on each device; one virtual stage each."""
-        return [
-            [Op(kind, j, s) for kind in ("F", "BW") for j in range(micro_batches)]
-            for s in range(stages)
-        ]
+        """Return all F, then all BW, on each device."""
+        forward, backward = (
+            [[Op(kind, j, s) for j in range(micro_batches)] for s in range(stages)]
+            for kind in ("F", "BW")
+        )
+        return [f + b for f, b in zip(forward, backward, strict=True)]
+
+    def closed_form(
+        self,
+        times: Times,
+        hop: Real,
+        stages: int,  # noqa: ARG002
+        micro_batches: Real,
+        chunks: int,  # noqa: ARG002
+    ) -> tuple[Real, Mask]:
+        """Return the makespan."""
+        return _passed(times.F, hop, micro_batches) + _passed(
+            _both(times), hop, micro_batches
+        ), True
+
+    def spans(
+        self,
+        times: Times,
+        hop: Real,
+        stages: int,
+        micro_batches: Real,
+        chunks: int,  # noqa: ARG002
+    ) -> tuple[Sequence[Real], Sequence[Real]]:
+        """Return when each stage starts its first forward and ends its last backward pass."""
+        turn = _passed(times.F, hop, micro_batches)
+        backward = _both(times)
+        starts = [0.0, *accumulate(f + hop for f in times.F[:-1])]
+        ends = [turn + _passed(backward[s:], hop, micro_batches) for s in range(stages)]
+        return starts, ends
+
+
+def _both(times: Times) -> Sequence[Real]:
+    return [b + w for b, w in zip(times.B, times.W, strict=True)]
+
+
+def _passed(stages: Sequence[Real], hop: Real, micro_batches: Real) -> Real:
+    """Return when the last micro-batch has passed a line of *stages*."""
+    first, slowest = stages[0], stages[0]
+    for time in stages[1:]:
+        first, slowest = first + hop + time, maximum(slowest, time)
+    return first + (micro_batches - 1) * slowest
 
 
 _GPIPE = GPipe()

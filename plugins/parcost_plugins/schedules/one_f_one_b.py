@@ -1,12 +1,23 @@
-"""1F1B: fill with as many forward passes as there are stages behind, then alternate."""
+"""1F1B: as many forward passes as there are stages behind, then one of each in turn.
+
+Narayanan et al. 2021 (PipeDream-Flush, Megatron). As long as GPipe when messages take
+no time, with at most p - s micro-batches alive on stage s. Since a stage has no more
+in flight than that, every round trip of p micro-batches waits for two hops over each
+boundary, unless the last stage is slow enough to set the pace by itself.
+"""
 
 from __future__ import annotations
 
-from parcost import Op, hookimpl
+from collections.abc import Sequence
+from itertools import accumulate
+
+from parcost import Mask, Op, Real, hookimpl
+from parcost.numeric import floor, maximum, minimum, where
+from parcost.terms import Times
 
 
 class OneFOneB:
-    """As long as GPipe, with at most p - s micro-batches alive on stage s."""
+    """The usual schedule, one model chunk per device."""
 
     name = "one_f_one_b"
 
@@ -16,15 +27,75 @@ class OneFOneB:
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return warm-up, steady state and cool-down of each device."""
-        return [_stage(s, stages, micro_batches) for s in range(stages)]
+        return [_stage(s, min(stages - 1 - s, micro_batches), micro_batches) for s in range(stages)]
+
+    def closed_form(
+        self,
+        times: Times,
+        hop: Real,
+        stages: int,
+        micro_batches: Real,
+        chunks: int,  # noqa: ARG002
+    ) -> tuple[Real, Mask]:
+        """Return the makespan where stages are equal, or the last one sets the pace.
+
+        Equal stages, any hop c: (m + p - 1) t, and 2 c for each boundary once and for
+        each of the m - 2 - floor((m - 2) / p) micro-batches that wait for a round trip.
+
+        Pace: where the last stage is busy longer than any other by 2 c, it never waits
+        after its first micro-batch if the stages before it fill in time, which they do
+        where no forward pass is longer than both passes of any stage.
+        """
+        m = micro_batches
+        fused = [b + w for b, w in zip(times.B, times.W, strict=True)]
+        both = [f + b for f, b in zip(times.F, fused, strict=True)]
+        *others, last = both
+        round_trips = (stages - 1) + (m - 2) - floor((m - 2) / stages)
+        equal = (m + stages - 1) * last + 2 * hop * round_trips * (stages > 1)
+        paced = sum(others, start=0.0 * last) + m * last + 2 * (stages - 1) * hop
+        alike: Mask = _alike(times.F) & _alike(fused)
+        pace: Mask = True
+        longest, shortest = times.F[0], last
+        for f, t in zip(times.F, both, strict=True):
+            longest, shortest = maximum(longest, f), minimum(shortest, t)
+        for t in others:
+            pace = pace & (t + 2 * hop <= last)
+        return where(alike, equal, paced), alike | (pace & (longest <= shortest))
+
+    def spans(
+        self,
+        times: Times,
+        hop: Real,
+        stages: int,
+        micro_batches: Real,
+        chunks: int,
+    ) -> tuple[Sequence[Real], Sequence[Real]]:
+        """Return when each stage starts its first forward and ends its last backward pass.
+
+        In both cases the first micro-batch runs forward and the last one runs backward
+        through the stages without a wait.
+        """
+        seconds, _ = self.closed_form(times, hop, stages, micro_batches, chunks)
+        forward = [f + hop for f in times.F[:-1]]
+        backward = [b + w + hop for b, w in zip(times.B[:-1], times.W[:-1], strict=True)]
+        starts = [0.0, *accumulate(forward)]
+        ends = [seconds, *(seconds - behind for behind in accumulate(backward))]
+        return starts, ends
 
 
-def _stage(s: int, stages: int, m: int) -> list[Op]:
-    warm_up = min(stages - 1 - s, m)
+def _stage(s: int, warm_up: int, micro_batches: int) -> list[Op]:
     ops = [Op("F", j, s) for j in range(warm_up)]
-    for i in range(m - warm_up):
-        ops += [Op("F", warm_up + i, s), Op("BW", i, s)]
-    return ops + [Op("BW", i, s) for i in range(m - warm_up, m)]
+    for j in range(warm_up, micro_batches):
+        ops += [Op("F", j, s), Op("BW", j - warm_up, s)]
+    return ops + [Op("BW", j, s) for j in range(micro_batches - warm_up, micro_batches)]
+
+
+def _alike(stages: Sequence[Real]) -> Mask:
+    mask: Mask = True
+    for time in stages[1:]:
+        if time is not stages[0]:
+            mask = mask & (time == stages[0])
+    return mask
 
 
 _ONE_F_ONE_B = OneFOneB()
