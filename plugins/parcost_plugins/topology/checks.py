@@ -22,10 +22,13 @@ def checks(study: Study) -> Iterator[Check]:
 
 def _order(order: str) -> Iterator[Check]:
     """Require that the order names every degree once and nothing else."""
-    known, named = degrees(), order.split("-")
-    complaints = [f"names `{name}`, which is no degree" for name in named if name not in known]
-    complaints += [f"leaves out `{name}`" for name in known if name not in named]
-    complaints += [f"names `{name}` twice" for name in known if named.count(name) > 1]
+    known, named = degrees(), order.split("-") if order else []
+    wrong = {
+        "leaves out": [name for name in known if name not in named],
+        "repeats": [name for name in known if named.count(name) > 1],
+        "has for a degree what is none:": [name for name in named if name not in known],
+    }
+    complaints = [f"{what} {_listed(names)}" for what, names in wrong.items() if names]
     yield Check(
         id="order-names",
         holds=not complaints,
@@ -34,6 +37,10 @@ def _order(order: str) -> Iterator[Check]:
         inputs={"order": order, "complaints": " and ".join(complaints), "near": _nearest(named)},
         help='write `order = "{near}"`',
     )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _nearest(named: list[str]) -> str:

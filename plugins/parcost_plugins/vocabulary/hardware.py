@@ -83,7 +83,13 @@ class Level:
         doc="of one port; measured points may stand in place of it",
     )
     latency: Real = quantity(SECONDS, doc="start-up time of one message (alpha)")
-    efficiency: Real = fraction(default=1.0, doc="achieved by long messages, of the bandwidth")
+    efficiency: Real = quantity(
+        ONE,
+        default=1.0,
+        maximum=1.0,
+        positive=True,
+        doc="achieved by long messages, of the bandwidth",
+    )
     ports: Real | None = integer(
         default=None,
         doc="ports by which one unit of the level below reaches this level; "

@@ -1,0 +1,179 @@
+"""The rules of placement: what they forbid, what they warn of, and what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parcost import Check, Diagnostic, Study
+from parcost.judge import diagnose, rules
+from parcost.plugins import load
+from parcost_plugins import topology
+from parcost_plugins.collectives import ring
+from parcost_plugins.topology import checks
+from parcost_plugins.vocabulary import (
+    Cluster,
+    CollectiveChoice,
+    Fabric,
+    Layout,
+    Level,
+    Model,
+    Precision,
+    Training,
+)
+
+PLUGINS = load(("topology", topology), ("checks", checks), ("ring", ring), installed=False)
+NODE = {"size": 8.0, "bandwidth": 450e9, "latency": 3e-6}
+NETWORK = {"bandwidth": 50e9, "latency": 14e-6}
+
+
+def study(
+    *levels: dict[str, Any],
+    tp: Any = 8.0,
+    dp: Any = 8.0,
+    order: str = "tp-dp-pp",
+    devices: Any = 64.0,
+    algorithm: str = "auto",
+) -> Study:
+    names = ("node", "network", "spine")
+    fabric = Fabric(
+        levels=tuple(
+            Level(label=name, **level)
+            for name, level in zip(names, levels or (NODE, NETWORK), strict=False)
+        )
+    )
+    model = Model(layers=80, hidden=8192.0, heads=64.0, vocabulary=128256.0)
+    precision = Precision(
+        compute="bf16",
+        weights=2.0,
+        gradients=4.0,
+        optimizer=12.0,
+        activation=2.0,
+        update_traffic=30.0,
+    )
+    training = Training(
+        model=model, precision=precision, sequence=8192.0, micro_batch=1.0, global_batch=32.0
+    )
+    blocks = {
+        Cluster: (Cluster(device=None, devices=devices, fabric=fabric),),
+        Layout: (Layout(tp=tp, dp=dp, pp=1, order=order),),
+        Training: (training,),
+        CollectiveChoice: (CollectiveChoice(tensor=algorithm),),
+    }
+    return Study("test", blocks, PLUGINS)
+
+
+def failed(given: Study) -> dict[str, Check]:
+    return {check.id: check for check in rules(given).failed}
+
+
+def said(given: Study, id: str) -> Diagnostic:
+    return diagnose(failed(given)[id], given)
+
+
+def test_a_layout_that_is_placed_well_breaks_no_rule() -> None:
+    assert failed(study()) == {}
+
+
+# --- order ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "order, complaint, near",
+    [
+        ("tp-pd-pp", "leaves out `dp` and has for a degree what is none: `pd`", "tp-dp-pp"),
+        ("pp-tp", "leaves out `dp`", "pp-tp-dp"),
+        ("tp-dp-pp-ep", "has for a degree what is none: `ep`", "tp-dp-pp"),
+        ("dp-tp-tp-pp", "repeats `tp`", "dp-tp-pp"),
+        ("", "leaves out `tp`, `dp`, `pp`", "tp-dp-pp"),
+    ],
+)
+def test_an_order_names_every_degree_once(order: str, complaint: str, near: str) -> None:
+    found = said(study(order=order), "order-names")
+    assert found.message == f"the order `{order}` {complaint}"
+    assert found.help == f'write `order = "{near}"`'
+    assert failed(study(order=order))["order-names"].subject == "layout.order"
+
+
+@pytest.mark.parametrize("order", ["tp-dp-pp", "pp-dp-tp", "dp-tp-pp"])
+def test_any_order_of_all_degrees_is_legal(order: str) -> None:
+    assert "order-names" not in failed(study(order=order))
+
+
+# --- reach --------------------------------------------------------------------------------
+
+
+def test_a_fabric_joins_all_devices() -> None:
+    found = said(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
+    assert found.message == "the levels of the fabric join 32 devices, and the cluster has 64"
+    assert found.notes == ("`network` joins 4 units of 8 devices each",)
+    assert found.help == ("give level `network` a size of 8, or leave it out: it then joins all")
+
+
+def test_a_fabric_may_join_more_than_the_devices() -> None:
+    assert failed(study(NODE, {**NETWORK, "size": 9.0})) == {}
+
+
+def test_a_sweep_over_devices_is_told_where_the_fabric_ends() -> None:
+    devices = np.array([16.0, 32.0, 64.0])
+    given = study(NODE, {**NETWORK, "size": 4.0}, devices=devices, dp=devices / 8)
+    [check] = [c for c in checks.checks(given) if c.id == "fabric-small"]
+    assert check.holds.tolist() == [True, True, False]  # type: ignore[union-attr]
+
+
+def test_only_the_last_level_may_leave_its_size_out() -> None:
+    given = study({**NODE, "size": None}, {**NETWORK, "size": 4.0})
+    assert said(given, "level-without-size").message == (
+        "level `node` has no size, and another level lies around it"
+    )
+    assert "fabric-small" not in failed(given)
+
+
+# --- the fast domain ----------------------------------------------------------------------
+
+
+def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
+    given = study(tp=16.0, dp=4.0, algorithm="ring")
+    check = failed(given)["tp-wider-than-fast-domain"]
+    found = diagnose(check, given)
+    # 134.2 MB; 2 x 15/16 of it: at 8 x 50 = 400 GB/s and 30 x 14 us, or at 450 GB/s and 30 x 3 us
+    there = 30 * 14e-3 + 2 * 15 / 16 * 134.217728e6 / 400e9 * 1e3
+    inside = 30 * 3e-3 + 2 * 15 / 16 * 134.217728e6 / 450e9 * 1e3
+    assert (f"{there:.3g}", f"{inside:.3g}") == ("1.05", "0.649")
+    assert check.severity == "warning"
+    assert found.message == (
+        "tensor-parallel groups of 16 reach beyond the 8 devices of level `node`: an "
+        "all-reduce of one activation takes 1.05 ms, and 0.649 ms inside of such a level"
+    )
+    assert found.notes == (
+        "the activation is sequence 8192 x micro_batch 1 x hidden 8192 x 2 B = 134.2 MB",
+        "placed out to `network`, by ring; inside of `node`, by ring",
+    )
+
+
+def test_tensor_parallelism_that_straddles_nodes_is_warned_of_too() -> None:
+    given = study(tp=6.0, dp=8.0, devices=48.0)
+    assert "groups of 6 reach beyond" in said(given, "tp-wider-than-fast-domain").message
+
+
+def test_tensor_parallelism_that_is_placed_last_leaves_the_node_however_small_it_is() -> None:
+    given = study(tp=2.0, dp=32.0, order="dp-tp-pp")
+    assert "tp-wider-than-fast-domain" in failed(given)
+
+
+def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> None:
+    tp = np.array([4.0, 8.0, 16.0, 32.0])
+    given = study(tp=tp, dp=64 / tp)
+    [check] = [c for c in checks.checks(given) if c.severity == "warning"]
+    assert check.holds.tolist() == [True, True, False, False]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("tp", [0.5, 3.0, 5.0, 64.0, 100.0])
+@pytest.mark.parametrize("order", ["tp-dp-pp", "nonsense"])
+def test_no_layout_however_wrong_breaks_the_rules_themselves(tp: float, order: str) -> None:
+    given = study(tp=tp, dp=64 / tp, order=order)
+    assert not given.faults
+    rules(given)
+    assert not given.faults
