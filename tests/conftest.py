@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,16 +96,21 @@ class _OneForwardOneBackward:
 def bind() -> Callable[..., Study]:
     """Bind a text with a stand-in for the plugins that describe and price a model.
 
-    ``bind("layout { tp = 2 }", parameters=[...], terms=[...])`` changes the plain study
-    above. What is given by keyword stands for what those plugins would answer, so that
-    sizes and times can be round numbers; all else comes from what is shipped.
+    ``bind({"layout.tp": 2}, parameters=[...], terms=[...])`` changes values of the plain
+    study above. What is given by keyword stands for what those plugins would answer, so
+    that sizes and times can be round numbers; all else comes from what is shipped.
     """
     schedule, kernels = _OneForwardOneBackward(), SimpleNamespace(name="tiled")
 
-    def make(text: str = "", **answers: list[Any]) -> Study:
+    def make(
+        values: Mapping[str, Any] | None = None,
+        text: str = "",
+        schedules: Sequence[Any] = (),
+        **answers: list[Any],
+    ) -> Study:
         stand_in = SimpleNamespace(
             kernels=hookimpl(lambda: [kernels]),
-            schedules=hookimpl(lambda: [schedule]),
+            schedules=hookimpl(lambda: [schedule, *schedules]),
             **{
                 hook: hookimpl(lambda study, given=given: given)  # noqa: ARG005
                 for hook, given in answers.items()
@@ -113,7 +118,7 @@ def bind() -> Callable[..., Study]:
         )
         shipped = [(name, import_module(module)) for name, module in _SHIPPED.items()]
         plugins = load(*shipped, ("stand_in", stand_in), installed=False)
-        (scenario,) = parcost.load_text(f"{_PLAIN}\nstudy test {{\n{text}\n}}", plugins=plugins)
-        return scenario.studies()[0]
+        (scenario,) = parcost.load_text(_PLAIN + text, plugins=plugins)
+        return scenario.replace(values or {}).studies()[0]
 
     return make

@@ -86,7 +86,7 @@ def _dealt(study: Study) -> Check:
     layers = study[Training].model.layers
     ends = int(choice.count_embedding) + int(choice.count_head)
     holds = (layers + ends) % (pp * choice.chunks) == 0
-    counted = f"{layers} layers and {ends} counted ends" if ends else f"{layers} layers"
+    counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
     return Check(
         id="layers-divide",
         holds=holds,

@@ -1,0 +1,114 @@
+"""The cut of the step into stages, the hop between them, and layers that do not divide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from parcost import Diagnostic, Edge, Op, Study
+from parcost.judge import diagnose, rules
+
+Bind = Callable[..., Study]
+
+
+def hops(study: Study) -> list[Edge]:
+    return [term for _, term in study.contributions("terms") if isinstance(term, Edge)]
+
+
+def complaints(study: Study, *ids: str) -> list[Diagnostic]:
+    return [diagnose(check, study) for check in rules(study).failed if check.id in ids]
+
+
+def test_the_step_is_cut_as_layout_and_schedule_say(bind: Bind) -> None:
+    cut = bind({"layout.pp": 4, "training.global_batch": 16}).pipeline
+    assert (cut.schedule, cut.stages, cut.chunks, cut.micro_batches) == ("one_f_one_b", 4, 1, 8.0)
+
+
+def test_a_hop_carries_the_residual_stream_of_a_micro_batch(bind: Bind) -> None:
+    (edge,) = hops(bind({"layout.pp": 2, "training.micro_batch": 2}))
+    assert edge.bytes_ == 2 * 1024 * 2 * 1024  # two bytes, s, b, h
+    assert edge.seconds == pytest.approx(4194304 / 1e9)
+    assert edge.resource == "net"
+
+
+def test_sequence_parallelism_divides_the_hop(bind: Bind) -> None:
+    (whole,) = hops(bind({"layout.pp": 2, "layout.tp": 4}))
+    (share,) = hops(bind({"layout.pp": 2, "layout.tp": 4, "layout.sequence_parallel": "on"}))
+    assert share.bytes_ == whole.bytes_ / 4
+
+
+def test_one_stage_has_no_hop(bind: Bind) -> None:
+    assert hops(bind()) == []
+
+
+def test_the_hop_of_the_worked_example_takes_0_39283_ms(bind: Bind) -> None:
+    (edge,) = hops(
+        bind(
+            {
+                "cluster.devices": 64,
+                "wire.net.bandwidth": 45e9,
+                "wire.net.latency": 20e-6,
+                "small.hidden": 8192,
+                "training.sequence": 8192,
+                "layout.tp": 8,
+                "layout.pp": 4,
+                "layout.sequence_parallel": "on",
+            }
+        )
+    )
+    assert edge.seconds == pytest.approx(0.39283e-3, rel=1e-5)
+
+
+def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(
+    bind: Bind,
+) -> None:
+    (found,) = complaints(bind({"layout.pp": 4, "small.layers": 18}), "layers-divide")
+    assert found.message == "18 layers do not divide by pp 4"
+    assert found.help == (
+        "pp = 3 or 6 divides; or count both ends as layers: "
+        "`count_embedding = on, count_head = on`; "
+        "or deal them unevenly: `stages = [...]` with 2 times 5 and 2 times 4"
+    )
+
+
+def test_counted_ends_and_chunks_are_in_the_message(bind: Bind) -> None:
+    values = {"layout.pp": 4, "schedule.chunks": 2, "schedule.count_head": "on"}
+    (found,) = complaints(bind(values), "layers-divide")
+    assert found.message == "8 layers and an end do not divide by pp 4 x chunks 2 = 8"
+
+
+def test_layers_that_divide_with_their_ends_pass(bind: Bind) -> None:
+    ends = {"schedule.count_embedding": "on", "schedule.count_head": "on"}
+    study = bind({"layout.pp": 4, "small.layers": 14, **ends})
+    assert not complaints(study, "layers-divide")
+
+
+def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> None:
+    wrong = bind({"layout.pp": 4}, "schedule { stages = [3, 3, 3] }")
+    assert [d.message for d in complaints(wrong, "stages-count", "stages-sum")] == [
+        "`stages` lists 3 counts for pp 4",
+        "`stages` adds up to 9 layers, and the model has 8",
+    ]
+    right = bind({"layout.pp": 4}, "schedule { stages = [1, 3, 3, 1] }")
+    assert not complaints(right, "stages-count", "stages-sum", "layers-divide")
+
+
+class Even:
+    name = "even"
+
+    def order(self, *_: int) -> list[list[Op]]:
+        raise AssertionError("asked for an order that does not exist")
+
+    def limits(self, _stages: int, micro_batches: int, _chunks: int) -> str | None:
+        return "micro-batches come in pairs" if micro_batches % 2 else None
+
+
+def test_a_schedule_that_does_not_exist_there_says_why(bind: Bind) -> None:
+    values = {"schedule.kind": "even", "training.global_batch": [24, 32]}
+    study = bind(values, schedules=[Even()])
+    (check,) = [c for c in rules(study).failed if c.id == "schedule-limits"]
+    assert list(check.holds) == [False, True]  # 3 and 4 micro-batches on each of 8 replicas
+    assert diagnose(check, study).message == (
+        "`even` does not run with pp 1 and 3 micro-batches: micro-batches come in pairs"
+    )
