@@ -26,14 +26,6 @@ def imports(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
-def names(path: Path) -> Iterator[str]:
-    """Yield what *path* imports down to submodules: ``from a import b`` may be ``a.b``."""
-    yield from imports(path)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def module(path: Path) -> str:
     parts = path.relative_to(ROOT / "plugins").with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -53,7 +45,7 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PLUGINS, ids=module)
-def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_plugin(path: Path) -> None:
+def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path) -> None:
     own = module(path)
     for name in imports(path):
         top = name.partition(".")[0]
@@ -61,14 +53,6 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_plugin(path: Path)
             assert subject(name) in {subject(own), "parcost_plugins.vocabulary"}, name
         else:
             assert top in {"parcost", *LIBRARIES}, name
-
-
-@pytest.mark.parametrize("path", PLUGINS, ids=module)
-def test_an_entry_point_is_imported_by_no_other_one(path: Path) -> None:
-    own = module(path)
-    shared = {"parcost_plugins.vocabulary", own}
-    if own in ENTRY_POINTS:
-        assert not (set(names(path)) & ENTRY_POINTS) - shared
 
 
 def test_the_vocabulary_imports_no_plugin() -> None:

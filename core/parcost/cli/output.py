@@ -36,7 +36,7 @@ def paper(stream: TextIO | None = None) -> Paper:
     width = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns if terminal else _columns()
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     unicode = terminal and encoding.startswith("utf")
-    return Paper(width=width, terminal=terminal, color=wants_color(stream), unicode=unicode)
+    return Paper(width=width, color=wants_color(stream), unicode=unicode)
 
 
 def put(text: str) -> None:

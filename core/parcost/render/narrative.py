@@ -7,7 +7,6 @@ a plugin: names, titles and units come from the terms themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from parcost.diagnostics import Severity
@@ -97,41 +96,30 @@ def ledger(outcome: Outcome) -> Iterator[Item]:
     """Yield where the time goes; exposed seconds add up to the step."""
     step = outcome.step_seconds
     scale = numbers.Column(step, "s")
+    groups: dict[str, list[LedgerLine]] = {}
+    for line in outcome.ledger:
+        if scale.shows(line.exposed) or scale.shows(line.hidden):
+            groups.setdefault(_group(line), []).append(line)
     rows: list[Row] = []
-    for title, lines in groupby(outcome.ledger, key=_group):
-        members = list(lines)
-        exposed, hidden = (sum(getattr(m, w) for m in members) for w in ("exposed", "hidden"))
-        if not exposed and not hidden:
-            continue
-        rows.append(Row(_times(title, exposed, hidden, step, scale), "strong", rule=not rows))
-        rows += [
-            Row(
-                (
-                    *_times(line.name, line.exposed, line.hidden, step, scale)[:4],
-                    line.resource,
-                    line.plugin.name if line.plugin else "",
-                ),
-                indent=2,
-            )
-            for line in members
-            if line.exposed or line.hidden
-        ]
-    total_hidden = sum(line.hidden for line in outcome.ledger)
-    rows.append(
-        Row(_times("the step", step, total_hidden, step, scale), "strong", rule=True),
-    )
-    device = f", on stage {outcome.device:.0f}" if outcome.pipeline.stages > 1 else ""
-    yield Heading(f"Where the time goes{device}")
+    for title, lines in groups.items():
+        if len(lines) == 1:
+            rows.append(_time(lines[0].name, lines, step, scale, "strong"))
+        else:
+            rows.append(_time(title, lines, step, scale, "strong", own=False))
+            rows += [_time(line.name, [line], step, scale) for line in lines]
+    total = _time("the step", outcome.ledger, step, scale, "strong", own=False, rule=True)
+    where = f" (stage {outcome.device:.0f})" if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"Where the time goes, in {scale.unit}{where}")
     yield Table(
         (
             Column("term", flexible=True),
-            Column(f"exposed {scale.unit}", _RIGHT),
-            Column("share", _RIGHT),
-            Column(f"hidden {scale.unit}", _RIGHT),
+            Column("exposed", _RIGHT),
+            Column("%", _RIGHT),
+            Column("hidden", _RIGHT),
             Column("busy", flexible=True),
             Column("from", flexible=True),
         ),
-        rows,
+        [*rows, total],
     )
 
 
@@ -141,48 +129,63 @@ def _group(line: LedgerLine) -> str:
     return _KINDS[line.kind]
 
 
-def _times(
-    name: str, exposed: Any, hidden: Any, step: Any, scale: numbers.Column
-) -> tuple[str, ...]:
-    return (
-        name,
-        scale.text(exposed),
-        share(exposed, step),
-        scale.text(hidden) if hidden else "",
-        "",
-        "",
+def _time(
+    name: str,
+    lines: Sequence[LedgerLine],
+    step: Any,
+    scale: numbers.Column,
+    style: Style = "plain",
+    *,
+    own: bool = True,
+    rule: bool = False,
+) -> Row:
+    """Return the row of one line, or of several together."""
+    exposed, hidden = sum(x.exposed for x in lines), sum(x.hidden for x in lines)
+    plugin = lines[0].plugin if own else None
+    return Row(
+        (
+            name,
+            scale.text(exposed) if scale.shows(exposed) else "",
+            share(exposed, step) if scale.shows(exposed) else "",
+            scale.text(hidden) if scale.shows(hidden) else "",
+            lines[0].resource if own else "",
+            plugin.name if plugin else "",
+        ),
+        style,
+        indent=int(style == "plain"),
+        rule=rule,
     )
 
 
 def share(part: Any, whole: Any) -> str:
-    """Return *part* of *whole* in percent.
+    """Return *part* of *whole* in percent, without the sign.
 
-    >>> share(1.0, 8.0)
-    '12.5 %'
+    >>> share(1.0, 8.0), share(8.0, 8.0)
+    ('12.5', '100')
     """
-    return f"{100 * part / whole:.1f} %" if whole else "-"
+    if not whole:
+        return "-"
+    return "100" if part == whole else f"{100 * part / whole:.1f}"
 
 
 def memory(outcome: Outcome) -> Iterator[Item]:
     """Yield where the memory goes on the busiest device; the terms add up to it."""
     total = outcome.memory_bytes
     scale = numbers.Column(total, "B", digits=5)
+    lines = sorted(outcome.memory_lines, key=lambda line: -line.bytes_)
     rows = [
-        Row(
-            (line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name),
-            indent=2,
-        )
-        for line in outcome.memory_lines
+        Row((line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name))
+        for line in lines
         if line.bytes_
     ]
-    rows.append(Row(("in all", scale.text(total), share(total, total), ""), "strong", rule=True))
-    where = f"stage {outcome.memory_device:.0f}" if outcome.pipeline.stages > 1 else "a device"
-    yield Heading(f"Where the memory goes on {where}, at its fullest ({outcome.memory_moment})")
+    rows.append(Row(("in all", scale.text(total), "100", ""), "strong", rule=True))
+    stage = f"stage {outcome.memory_device:.0f}, " if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"Where the memory goes, in {scale.unit} ({stage}{outcome.memory_moment})")
     yield Table(
         (
             Column("term", flexible=True),
-            Column(scale.unit, _RIGHT),
-            Column("share", _RIGHT),
+            Column("held", _RIGHT),
+            Column("%", _RIGHT),
             Column("from", flexible=True),
         ),
         rows,
@@ -191,18 +194,13 @@ def memory(outcome: Outcome) -> Iterator[Item]:
 
 def _section(section: Section) -> Iterator[Item]:
     yield Heading(section.title)
-    columns = [
-        Column(title, "right" if _numeric(section, position) else "left", flexible=True)
-        for position, title in enumerate(section.columns)
-    ]
+    columns = []
+    for position, title in enumerate(section.columns):
+        numeric = all(not isinstance(row[position], str) for row in section.rows)
+        columns.append(Column(title, "right" if numeric else "left", flexible=not numeric))
     yield Table(columns, [Row([cell(c) for c in row]) for row in section.rows])
     for note in section.notes:
         yield Line(note, "faint")
-
-
-def _numeric(section: Section, position: int) -> bool:
-    cells = [row[position] for row in section.rows]
-    return bool(cells) and all(isinstance(c, (int, float)) for c in cells)
 
 
 def cell(value: Any) -> str:

@@ -132,6 +132,10 @@ class Column:
         self.size, self.unit = sizes[prefix], prefix + unit
         self.decimals = max(0, digits - len(f"{top / self.size:.0f}"))
 
+    def shows(self, value: Any) -> bool:
+        """Say whether anything of *value* is left with the column's decimals."""
+        return not abs(value / self.size) < 0.5 * 10.0**-self.decimals
+
     def text(self, value: Any) -> str:
         """Return *value* in the column's unit."""
         if not math.isfinite(value):

@@ -34,10 +34,9 @@ def _clean_all(texts: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class Paper:
-    """What is drawn on. *terminal* is a person looking, and not a pipe or a file."""
+    """What is drawn on."""
 
     width: int = 80
-    terminal: bool = False
     color: bool = False
     unicode: bool = False
 
@@ -86,21 +85,16 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row] = field(factory=tuple)
 
-    @property
-    def titled(self) -> bool:
-        """Whether the table has a head."""
-        return any(column.title for column in self.columns)
-
 
 Item = Heading | Line | Table
 
 
 def draw(items: Sequence[Item], paper: Paper) -> str:
-    """Return the page as text for *paper*: by rich on a terminal, plain elsewhere."""
-    if paper.terminal:
-        from parcost.render.terminal import draw as on_terminal
+    """Return the page as text, coloured where the paper takes colour."""
+    if paper.color:
+        from parcost.render import terminal
 
-        return on_terminal(items, paper)
-    from parcost.render.plain import draw as plainly
+        return terminal.draw(items, paper)
+    from parcost.render import plain
 
-    return plainly(items, paper)
+    return plain.draw(items, paper)

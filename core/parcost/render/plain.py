@@ -1,15 +1,16 @@
-"""Pages as plain text, for pipes and files: ASCII where the paper asks for it.
+"""Pages laid out in lines: as they are for pipes and files, coloured for a terminal.
 
 Written by hand because importing a table library would cost more than evaluating a
-spec does.
+spec does. ASCII unless the paper takes more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from textwrap import wrap
 
-from parcost.render.page import Heading, Item, Line, Paper, Row, Table
+from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Style, Table
 
 _GAP = 2
 _NARROWEST = 12
@@ -23,33 +24,45 @@ _ASCII = str.maketrans(
 
 
 def draw(items: Sequence[Item], paper: Paper) -> str:
-    """Return the page as lines of text."""
-    lines: list[str] = []
+    """Return the page as text."""
+    return "".join(f"{text}\n" for text, _ in lines(items, paper))
+
+
+def lines(items: Sequence[Item], paper: Paper) -> Iterator[tuple[str, Style]]:
+    """Yield the lines of the page, each with its style."""
+    first = True
     for item in items:
-        match item:
-            case Heading():
-                lines += _heading(item, paper)
-            case Line():
-                lines += _line(item, paper)
-            case Table():
-                lines += table(item, paper)
-    text = "".join(f"{line.rstrip()}\n" for line in lines).lstrip("\n")
-    return text if paper.unicode else text.translate(_ASCII)
+        for text, style in _drawn(item, paper):
+            if text or not first:
+                yield (text if paper.unicode else text.translate(_ASCII)).rstrip(), style
+                first = False
 
 
-def _heading(heading: Heading, paper: Paper) -> list[str]:
+def _drawn(item: Item, paper: Paper) -> Iterator[tuple[str, Style]]:
+    match item:
+        case Heading():
+            yield from _heading(item, paper)
+        case Line():
+            yield from ((text, item.style) for text in _wrapped(item, paper))
+        case Table():
+            yield from _table(item, paper)
+
+
+def _heading(heading: Heading, paper: Paper) -> Iterator[tuple[str, Style]]:
+    yield "", "plain"
+    room = paper.width - len(heading.text)
     if heading.level == 2:
-        return ["", heading.text, ""]
-    room = paper.width - len(heading.text) - _GAP
-    if heading.aside and len(heading.aside) <= room:
-        title = [heading.text + heading.aside.rjust(room + _GAP)]
+        yield heading.text, "strong"
+    elif heading.aside and len(heading.aside) + _GAP <= room:
+        yield heading.text + heading.aside.rjust(room), "strong"
     else:
-        title = list(filter(None, (heading.text, heading.aside)))
-    rule = "═" if paper.unicode else "="
-    return ["", *title, rule * paper.width, ""]
+        yield from ((text, "strong") for text in (heading.text, heading.aside) if text)
+    if heading.level == 1:
+        yield ("━" if paper.unicode else "=") * paper.width, "faint"
+    yield "", "plain"
 
 
-def _line(line: Line, paper: Paper) -> list[str]:
+def _wrapped(line: Line, paper: Paper) -> list[str]:
     margin = _MARGIN + " " * line.indent
     return wrap(
         line.text,
@@ -61,25 +74,25 @@ def _line(line: Line, paper: Paper) -> list[str]:
     )
 
 
-def table(table: Table, paper: Paper) -> list[str]:
-    """Return the lines of a table, no wider than the paper where that is possible."""
-    widths = _widths(table, paper.width - len(_MARGIN))
-    rule = _MARGIN + ("─" if paper.unicode else "-") * (sum(widths) + _GAP * (len(widths) - 1))
-    lines = []
-    if table.titled:
-        lines += [*_cells(Row([c.title for c in table.columns]), table, widths), rule]
+def _table(table: Table, paper: Paper) -> Iterator[tuple[str, Style]]:
+    """Yield the lines of a table, no wider than the paper where that is possible."""
+    room = widths(table, paper.width - len(_MARGIN))
+    rule = _MARGIN + ("─" if paper.unicode else "-") * (sum(room) + _GAP * (len(room) - 1))
+    if any(column.title for column in table.columns):
+        head = Row([column.title for column in table.columns], "faint")
+        yield from _cells(head, table.columns, room)
+        yield rule, "faint"
     for row in table.rows:
         if row.rule:
-            lines.append(rule)
-        lines += _cells(row, table, widths)
-    return lines
+            yield rule, "faint"
+        yield from _cells(row, table.columns, room)
 
 
-def _cells(row: Row, table: Table, widths: Sequence[int]) -> list[str]:
-    columns = []
-    for position, (cell, width) in enumerate(zip(row.cells, widths, strict=True)):
+def _cells(row: Row, columns: Sequence[Column], room: Sequence[int]) -> Iterator[tuple[str, Style]]:
+    wrapped = []
+    for position, (cell, width) in enumerate(zip(row.cells, room, strict=True)):
         indent = " " * (row.indent if position == 0 else 0)
-        columns.append(
+        wrapped.append(
             wrap(
                 cell,
                 width,
@@ -87,34 +100,34 @@ def _cells(row: Row, table: Table, widths: Sequence[int]) -> list[str]:
                 subsequent_indent=indent,
                 break_on_hyphens=False,
             )
-            or [""]
         )
-    lines = []
-    for number in range(max(map(len, columns))):
-        parts = [column[number] if number < len(column) else "" for column in columns]
+    for parts in zip_longest(*wrapped, fillvalue=""):
         aligned = [
             part.rjust(width) if column.align == "right" else part.ljust(width)
-            for part, width, column in zip(parts, widths, table.columns, strict=True)
+            for part, width, column in zip(parts, room, columns, strict=True)
         ]
-        lines.append(_MARGIN + (" " * _GAP).join(aligned))
-    return lines
+        yield _MARGIN + (" " * _GAP).join(aligned), row.style
 
 
-def _widths(table: Table, room: int) -> list[int]:
-    """Return the width of each column; flexible ones give way, the widest first."""
-    heads = [len(column.title) for column in table.columns]
-    widths = [
-        max(
-            [head, *(len(r.cells[i]) + (r.indent if i == 0 else 0) for r in table.rows)],
-        )
-        for i, head in enumerate(heads)
-    ]
-    flexible = [i for i, column in enumerate(table.columns) if column.flexible]
-    over = sum(widths) + _GAP * (len(widths) - 1) - room
-    while over > 0 and flexible:
-        widest = max(flexible, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
-        over -= 1
-    return widths
+def widths(table: Table, room: int, gap: int = _GAP) -> list[int]:
+    """Return the width of each column, with *gap* between them within *room*.
+
+    Where there is too little room, heads are wrapped first, then flexible columns: the
+    widest first, down to its longest word, and only where that is not enough down to
+    a dozen characters.
+    """
+    found, least, narrowest = [], [], []
+    for i, column in enumerate(table.columns):
+        cells = [(row.cells[i], row.indent if i == 0 else 0) for row in table.rows]
+        word = max((len(w) + n for cell, n in cells for w in cell.split()), default=0)
+        whole = max((len(cell) + n for cell, n in cells), default=0)
+        head = max(map(len, column.title.split()), default=0)
+        found.append(max(len(column.title), whole))
+        least.append(max(head, word if column.flexible else whole))
+        narrowest.append(min(least[i], _NARROWEST) if column.flexible else least[i])
+    over = sum(found) + gap * (len(found) - 1) - room
+    for floors in (least, narrowest):
+        while over > 0 and (able := [i for i, floor in enumerate(floors) if found[i] > floor]):
+            found[max(able, key=found.__getitem__)] -= 1
+            over -= 1
+    return found
