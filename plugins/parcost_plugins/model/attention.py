@@ -33,7 +33,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         count=count,
         source=SPLIT,
     )
-    if model.qkv_biases:
+    if model.biases or model.qkv_biases:
         yield Parameters(
             name="QKV biases", elements=columns, total=all_columns, count=count, source=SPLIT
         )

@@ -22,7 +22,9 @@ class Model:
     tied: bool = switch(default=False, doc="the output head shares the embedding's weights")
     norm: str = word("rms", "layer", default="rms", doc="RMSNorm, or LayerNorm with a bias")
     biases: bool = switch(default=False, doc="every linear layer of a block has a bias")
-    qkv_biases: bool = switch(default="biases", doc="the query, key and value projections have one")
+    qkv_biases: bool = switch(
+        default=False, doc="the query, key and value projections have one where others have none"
+    )
     positions: int = integer(
         default=0, minimum=0, structural=True, doc="rows of learned positions; 0 for RoPE"
     )

@@ -1,0 +1,181 @@
+"""The operators of a rank: shapes of matrix products, bytes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from parcost import Study
+from parcost_plugins.vocabulary import Gemm, Stream
+
+StudyOf = Callable[..., Study]
+
+M = 2048  # tokens of a micro-batch
+
+
+def shapes(study: Study) -> dict[tuple[str, str], tuple[float, float, float]]:
+    return {
+        (op.name, op.pass_): (op.m, op.n, op.k) for op in study.operators if isinstance(op, Gemm)
+    }
+
+
+def per_token(study: Study) -> dict[tuple[str, str], float]:
+    """Bytes per token of streaming operators, one occurrence each."""
+    return {(op.name, op.pass_): op.bytes_ / M for op in study.operators if isinstance(op, Stream)}
+
+
+def test_products_of_a_grouped_query_gated_layer(study_of: StudyOf) -> None:
+    found = shapes(study_of("llama3_70b", layout="tp = 8, sequence_parallel = on"))
+    qkv, gate_and_up = (64 + 2 * 8) * 128 / 8, 2 * 28_672 / 8
+    assert found["QKV projection", "F"] == (M, qkv, 8192)
+    assert found["attention output projection", "F"] == (M, 8192, 1024)
+    assert found["MLP gate and up projection", "F"] == (M, gate_and_up, 8192)
+    assert found["MLP down projection", "F"] == (M, 8192, 3584)
+    assert found["head", "F"] == (M, 16_032, 8192)
+
+
+def test_products_of_a_multi_head_plain_layer(study_of: StudyOf) -> None:
+    found = shapes(study_of("gpt3_175b", layout="tp = 8, vocabulary_multiple = 128"))
+    h = 12_288
+    assert found["QKV projection", "F"] == (M, 3 * h / 8, h)
+    assert found["attention output projection", "F"] == (M, h, h / 8)
+    assert found["MLP up projection", "F"] == (M, 4 * h / 8, h)
+    assert found["MLP down projection", "F"] == (M, h, 4 * h / 8)
+    assert found["head", "F"] == (M, 51_200 / 8, h)  # 50 x 1024 rows
+
+
+def test_backward_swaps_the_sides_of_every_product(study_of: StudyOf) -> None:
+    found = shapes(study_of("llama3_70b", layout="tp = 8"))
+    names = {name for name, _ in found}
+    assert len(names) == 5
+    for name in names:
+        m, n, k = found[name, "F"]
+        assert found[name, "B"] == (m, k, n)
+        assert found[name, "W"] == (n, k, m)
+
+
+def test_ranks_beyond_the_kv_heads_project_copies_of_them(study_of: StudyOf) -> None:
+    found = shapes(study_of("llama3_70b", layout="tp = 16"))
+    assert found["QKV projection", "F"] == (M, (64 + 2 * 16) * 128 / 16, 8192)
+
+
+def test_unfused_attention_multiplies_per_head(study_of: StudyOf) -> None:
+    study = study_of(
+        "gpt3_175b",
+        layout="tp = 8, vocabulary_multiple = 128",
+        training="flash_attention = off, micro_batch = 2",
+    )
+    products = [op for op in study.operators if isinstance(op, Gemm) and op.batch > 1]
+    assert {op.batch for op in products} == {2 * 96 / 8}
+    assert [(op.m, op.n, op.k) for op in products if op.pass_ == "F"] == [
+        (2048, 2048, 128),
+        (2048, 128, 2048),
+    ]
+    assert len([op for op in products if op.pass_ == "B"]) == 4
+
+
+def test_ends_stand_on_the_end_stages_and_layers_on_theirs(study_of: StudyOf) -> None:
+    study = study_of("llama3_8b", layout="pp = 4", extra="schedule { stages = [7, 9, 9, 7] }")
+    counts = {op.name: tuple(op.count) for op in study.operators if op.pass_ == "F"}
+    assert counts["QKV projection"] == (7, 9, 9, 7)
+    assert counts["layer norms"] == (14, 18, 18, 14)
+    assert counts["embedding"] == (1, 0, 0, 0)
+    assert counts["head"] == counts["final norm"] == counts["cross entropy"] == (0, 0, 0, 1)
+
+
+def test_bytes_of_streaming_operators(study_of: StudyOf) -> None:
+    # h 8192, 64 heads and 8 KV heads of 128, f 28672, V 128256, in bf16 on 8 ranks
+    found = per_token(study_of("llama3_70b", layout="tp = 8, sequence_parallel = on"))
+    h = 8192 / 8  # sequence parallelism shards it
+    assert found == {
+        ("embedding", "F"): 2 * 8192,
+        ("embedding", "W"): 6 * 8192,
+        ("layer norms", "F"): 4 * h,
+        ("layer norms", "B"): 6 * h,
+        ("final norm", "F"): 4 * h,
+        ("final norm", "B"): 6 * h,
+        ("residual additions", "F"): 6 * h,
+        ("residual additions", "B"): 4 * h,
+        ("rotary embedding", "F"): 4 * (64 + 8) * 128 / 8,
+        ("rotary embedding", "B"): 4 * (64 + 8) * 128 / 8,
+        ("MLP activation", "F"): (4 + 2) * 28_672 / 8,
+        ("MLP activation", "B"): (6 + 4) * 28_672 / 8,
+        ("cross entropy", "F"): (2 + 4 + 4) * 128_256 / 8,
+        ("cross entropy", "B"): 6 * 128_256 / 8,
+    }
+
+
+def test_gelu_dropout_and_softmax_stream_as_well(study_of: StudyOf) -> None:
+    study = study_of(
+        "gpt3_175b",
+        layout="tp = 8, vocabulary_multiple = 128",
+        training="flash_attention = off, dropout = on",
+    )
+    found = per_token(study)
+    h, scores = 12_288, 96 / 8 * 2048
+    assert found["MLP activation", "F"] == 4 * 4 * h / 8
+    assert found["MLP activation", "B"] == 6 * 4 * h / 8
+    assert found["residual dropout", "F"] == found["residual dropout", "B"] == 4 * h + h
+    assert found["softmax", "F"] == 4 * scores
+    assert found["softmax", "B"] == 6 * scores
+    assert found["attention dropout", "F"] == (4 + 1) * scores
+    assert ("rotary embedding", "F") not in found  # positions are learned
+
+
+def test_without_sequence_parallelism_every_rank_norms_all_tokens(study_of: StudyOf) -> None:
+    whole = per_token(study_of("llama3_70b", layout="tp = 8"))
+    shard = per_token(study_of("llama3_70b", layout="tp = 8, sequence_parallel = on"))
+    for name in ("layer norms", "residual additions", "final norm"):
+        assert whole[name, "F"] == 8 * shard[name, "F"]
+    assert whole["MLP activation", "F"] == shard["MLP activation", "F"]
+
+
+def test_bytes_follow_the_recipe(study_of: StudyOf) -> None:
+    half = per_token(study_of("llama3_8b"))
+    full = per_token(
+        study_of(
+            "llama3_8b",
+            extra="precision wide extends bf16 { activation = 4 B }",
+            training="precision = wide",
+        )
+    )
+    assert full["layer norms", "F"] == 2 * half["layer norms", "F"]
+    # the loss is in fp32 whatever the recipe
+    assert full["cross entropy", "F"] - half["cross entropy", "F"] == 2 * 128_256
+
+
+@pytest.mark.parametrize("flash", ["on", "off"])
+def test_full_recomputation_runs_the_layers_forward_once_more(
+    study_of: StudyOf, flash: str
+) -> None:
+    study = study_of("llama3_8b", training=f"recompute = full, flash_attention = {flash}")
+    ends = {"embedding", "head", "final norm", "cross entropy"}
+    forward = {op.name for op in study.operators if op.pass_ == "F"}
+    assert {op.name for op in study.operators if op.pass_ == "R"} == forward - ends
+
+
+def test_selective_recomputation_runs_the_unfused_core_once_more(study_of: StudyOf) -> None:
+    study = study_of(
+        "gpt2_small",
+        sequence=1024,
+        training="recompute = selective, flash_attention = off, dropout = on",
+    )
+    assert {op.name for op in study.operators if op.pass_ == "R"} == {
+        "attention scores",
+        "softmax",
+        "attention dropout",
+        "attention context",
+    }
+
+
+def test_what_communication_hides_under_is_named(study_of: StudyOf) -> None:
+    hosts = {(op.name, op.pass_): op.host for op in study_of("llama3_8b").operators if op.host}
+    assert hosts == {
+        ("QKV projection", "B"): "column-parallel input gradients",
+        ("QKV projection", "W"): "column-parallel weight gradients",
+        ("MLP gate and up projection", "B"): "column-parallel input gradients",
+        ("MLP gate and up projection", "W"): "column-parallel weight gradients",
+        ("head", "B"): "head input gradient",
+        ("head", "W"): "head weight gradient",
+    }

@@ -1,0 +1,122 @@
+"""Parameters: exact totals of published models, and what each rank holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from parcost import Study
+
+StudyOf = Callable[..., Study]
+
+# Each counted once by hand from the architecture; the vocabulary is not padded.
+TOTALS = {
+    "gpt2_small": 124_439_808,
+    "gpt2_xl": 1_557_611_200,
+    "gpt3_175b": 174_604_259_328,
+    "llama2_7b": 6_738_415_616,
+    "llama2_13b": 13_015_864_320,
+    "llama2_70b": 68_976_648_192,
+    "llama3_8b": 8_030_261_248,
+    "llama3_70b": 70_553_706_496,
+    "llama31_405b": 405_853_388_800,
+}
+
+
+def total(study: Study) -> float:
+    return sum(held.total * sum(held.count) for held in study.parameters)
+
+
+def on_stage(study: Study, stage: int) -> float:
+    return sum(held.elements * held.count[stage] for held in study.parameters)
+
+
+@pytest.mark.parametrize("model", TOTALS)
+def test_totals_equal_the_published_models_exactly(study_of: StudyOf, model: str) -> None:
+    assert total(study_of(model)) == TOTALS[model]
+
+
+def test_the_total_does_not_depend_on_the_layout(study_of: StudyOf) -> None:
+    layouts = ["tp = 8", "tp = 16", "pp = 4", "tp = 4, pp = 2, vocabulary_multiple = 128"]
+    found = {total(study_of("llama3_8b", layout=layout)) for layout in layouts}
+    assert found == {TOTALS["llama3_8b"]}
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@pytest.mark.parametrize("model", ["llama2_13b", "llama3_70b", "llama31_405b"])
+def test_shards_and_copies_over_the_ranks_add_up_to_the_total(
+    study_of: StudyOf, model: str, tp: int
+) -> None:
+    study = study_of(model, layout=f"tp = {tp}")
+    held = sum(p.elements * sum(p.count) * (1 if p.replicated else tp) for p in study.parameters)
+    assert held == TOTALS[model]
+
+
+@pytest.mark.parametrize("pp", [1, 2, 4, 8])
+def test_stages_add_up_to_the_total(study_of: StudyOf, pp: int) -> None:
+    study = study_of("llama3_8b", layout=f"pp = {pp}")
+    assert sum(on_stage(study, x) for x in range(pp)) == TOTALS["llama3_8b"]
+
+
+def test_a_stage_of_llama_3_70b_holds_its_layers_and_an_end(study_of: StudyOf) -> None:
+    study = study_of("llama3_70b", layout="tp = 8, pp = 4, sequence_parallel = on")
+    layer = 855_638_016 / 8 + 2 * 8192
+    embedding = 128_256 * 8192 / 8
+    assert on_stage(study, 0) == 20 * layer + embedding == 2_270_756_864
+    assert on_stage(study, 1) == 20 * layer
+    assert on_stage(study, 3) == 20 * layer + embedding + 8192
+
+
+def test_ranks_beyond_the_kv_heads_hold_copies_of_them(study_of: StudyOf) -> None:
+    study = study_of("llama3_70b", layout="tp = 16")
+    (projection,) = [p for p in study.parameters if p.name == "QKV projection"]
+    heads, kv, d, h = 64, 8, 128, 8192
+    assert projection.total == (heads + 2 * kv) * d * h
+    assert 16 * projection.elements == (heads + 2 * 16) * d * h
+
+
+def test_a_padded_vocabulary_is_held_and_not_counted(study_of: StudyOf) -> None:
+    study = study_of("gpt2_small", layout="tp = 4, vocabulary_multiple = 128")
+    (embedding,) = [p for p in study.parameters if p.name == "embedding"]
+    assert 4 * embedding.elements == 50_688 * 768  # 99 x 512 rows
+    assert embedding.total == 50_257 * 768
+
+
+def test_a_tied_head_is_copied_to_the_last_of_several_stages(study_of: StudyOf) -> None:
+    alone = study_of("gpt2_small")
+    piped = study_of("gpt2_small", layout="pp = 2")
+    embedding, positions, layer, norm = 50_257 * 768, 1024 * 768, 7_087_872, 2 * 768
+    assert on_stage(alone, 0) == TOTALS["gpt2_small"]
+    assert on_stage(piped, 0) == embedding + positions + 6 * layer
+    assert on_stage(piped, 1) == embedding + norm + 6 * layer
+    assert total(piped) == TOTALS["gpt2_small"]
+
+
+def test_qwen_has_biases_on_queries_keys_and_values_alone(study_of: StudyOf) -> None:
+    # 28 layers of 3584, 28 heads and 4 KV heads of 128, MLP of 18944, vocabulary of 152064
+    study = study_of("qwen25_7b")
+    layer = 3584 * 128 * (2 * 28 + 2 * 4) + 36 * 128 + 3 * 3584 * 18_944 + 2 * 3584
+    assert total(study) == 28 * layer + 2 * 152_064 * 3584 + 3584 == 7_615_616_512
+
+
+def test_every_bias_of_a_gated_mlp_is_counted(study_of: StudyOf) -> None:
+    model = """model m {
+      layers = 1, hidden = 64, heads = 4, ffn = 100, vocabulary = 10, gated = on, biases = on
+    }"""
+    attention = 4 * 64 * 64 + 4 * 64
+    mlp = 3 * 64 * 100 + 2 * 100 + 64
+    assert total(study_of(model)) == attention + mlp + 3 * 64 + 2 * 10 * 64
+
+
+def test_parts_say_where_they_stand(study_of: StudyOf) -> None:
+    study = study_of("gpt2_small", layout="pp = 2")
+    places = {p.name: p.place for p in study.parameters}
+    assert [name for name, place in places.items() if place == "before"] == [
+        "embedding",
+        "position embedding",
+    ]
+    assert [name for name, place in places.items() if place == "after"] == [
+        "head, shared with the embedding",
+        "final norm",
+    ]
