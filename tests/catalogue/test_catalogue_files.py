@@ -23,9 +23,8 @@ def study_of(name: str) -> Study:
     return parcost.load_text(f"use catalog.{name}\n")[0].studies()[0]
 
 
-def blocks_of(name: str) -> list[Any]:
+def blocks_of(study: Study, name: str) -> list[Any]:
     """The block of a catalogue file and those inside it."""
-    study = study_of(name)
     folder, _ = name.split(".")
     block = study[KINDS[folder]]
     return [block, *getattr(block, "levels", ())]
@@ -53,7 +52,7 @@ def test_a_file_binds_to_one_block_of_its_own_name(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_value_says_where_it_comes_from(name: str) -> None:
     study = study_of(name)
-    values = [(b, n, o) for b in blocks_of(name) for n, o in given(study, b)]
+    values = [(b, n, o) for b in blocks_of(study, name) for n, o in given(study, b)]
     assert values
     silent = [f"{b.label}.{n}" for b, n, o in values if not o.kind or not o.source]
     assert silent == []

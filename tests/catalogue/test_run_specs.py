@@ -60,7 +60,22 @@ def test_the_worked_step_is_reproduced_to_a_thousandth(
     assert worked.result.figure(figure) == pytest.approx(value, rel=1e-3)
 
 
-def test_the_worked_state_and_activations_of_stage_0_are_reproduced(worked: Report) -> None:
-    terms = worked.result.outcome.memory
-    state = sum(t.bytes_ for t in terms if t.kind in {"weights", "gradients", "optimizer"})
+def test_the_worked_pipeline_is_reproduced(worked: Report) -> None:
+    assert worked.result.outcome.makespan_seconds == pytest.approx(4.271106, rel=1e-6)
+
+
+def test_the_worked_state_of_stage_0_is_reproduced(worked: Report) -> None:
+    lines = worked.result.outcome.memory_lines
+    kept = ("weights", "gradients", "optimizer state")
+    state = sum(line.bytes_ for line in lines if line.name.startswith(kept))
+    assert worked.result.outcome.memory_device == 0
+    assert state == pytest.approx(2_270_756_864 * (2 + 4 + 12 / 2), rel=1e-9)
     assert state == pytest.approx(27.25e9, rel=1e-3)
+
+
+def test_the_worked_activations_of_stage_0_are_reproduced(worked: Report) -> None:
+    lines = worked.result.outcome.memory_lines
+    alive = sum(line.bytes_ for line in lines if line.term.per_micro_batch)
+    # Four micro-batches, 20 layers, 281,280,512 bytes of a layer; and the token ids.
+    assert alive == pytest.approx(4 * 20 * 281_280_512, rel=1e-4)
+    assert alive == pytest.approx(22.50e9, rel=1e-3)
