@@ -150,7 +150,7 @@ class Study:
                 else f"the algorithm `{algorithm}` does not do `{operation}`"
             )
             raise SpecError([Diagnostic("no-collective", message, place=self.path or self.name)])
-        offered.sort(key=lambda a: len(a.operations))  # a tie goes to the more special one
+        offered.sort(key=lambda a: a.name, reverse=True)  # of equals, the last name is used
         times = [a.seconds(operation, n, placed) for a in offered]
         best = times[0]
         for time in times[1:]:

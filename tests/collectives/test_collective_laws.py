@@ -256,9 +256,20 @@ def test_an_algorithm_that_is_asked_for_by_name_is_used_even_where_it_is_slow() 
     assert call.seconds == pytest.approx(6 * (1e-6 + 1e-2))
 
 
-def test_a_tie_names_the_more_special_algorithm() -> None:
-    call = Study("test", {}, PLUGINS).collective("all_reduce", 1e9, one_level(6.0, 0.0, 1e11))
-    assert call.algorithm == "ring"
+@pytest.mark.parametrize(
+    "operation, P, name",
+    [
+        ("all_reduce", 6.0, "ring"),  # not the hierarchy of one level
+        ("all_gather", 8.0, "halving_doubling"),  # not bruck
+        ("all_gather", 2.0, "ring"),
+        ("all_to_all", 2.0, "pairwise"),
+    ],
+)
+def test_of_equally_fast_algorithms_the_last_name_is_used(
+    operation: str, P: float, name: str
+) -> None:
+    call = Study("test", {}, PLUGINS).collective(operation, 1e12, one_level(P, 1e-9, 1e11))
+    assert call.algorithm == name
 
 
 def test_an_array_names_every_algorithm_that_is_fastest_somewhere() -> None:
