@@ -1,0 +1,142 @@
+"""Kernel time by tile, wave and roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from parcost import Study
+from parcost_plugins.kernels.tiled import TILES, Tile, Tiled, quantised
+from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
+
+StudyWith = Callable[..., Study]
+
+ONLY_256_BY_128 = (Tile(256, 128, 1.0),)
+PLAIN = "launch = 0 s, wave_weight = 1, shape_efficiency = 1, gemm_efficiency = 80 %"
+
+
+def gemm(m: float, n: float, k: float, *, batch: float = 1.0) -> Gemm:
+    return Gemm(name="product", m=m, n=n, k=k, pass_="F", count=(1.0,), batch=batch)
+
+
+def seconds(operator: object, study: Study) -> float:
+    priced = Tiled().price(operator, study)
+    assert priced is not None
+    return priced[0]
+
+
+@pytest.mark.parametrize(
+    ("side", "tiles", "waves", "efficiency"), [(1792, 98, 1, 0.907), (1793, 120, 2, 0.454)]
+)
+def test_one_row_too_many_costs_a100_a_wave(
+    side: float, tiles: int, waves: int, efficiency: float
+) -> None:
+    product = gemm(side, side, 4096)
+    paid = quantised(product, 108.0, 1.0, ONLY_256_BY_128)
+    assert paid == waves * 108 * 256 * 128 * 2 * 4096
+    assert product.flops / paid == pytest.approx(efficiency, abs=5e-4)
+    whole_tiles = quantised(product, 108.0, 0.0, ONLY_256_BY_128)
+    assert whole_tiles == pytest.approx(tiles * 256 * 128 * 2 * 4096, rel=1e-12)
+
+
+def test_eight_waves_on_an_h100(study_with: StudyWith) -> None:
+    product = gemm(4096, 8192, 8192)
+    found = seconds(product, study_with(PLAIN))
+    assert found == pytest.approx(716.5517e-6, rel=1e-7)
+    assert product.flops / (989e12 * 0.8) / found == pytest.approx(0.970, abs=5e-4)
+
+
+def test_the_weight_of_the_last_wave_is_linear() -> None:
+    product = gemm(1793, 1793, 4096)
+    none, half, full = (quantised(product, 108.0, w, ONLY_256_BY_128) for w in (0.0, 0.5, 1.0))
+    assert half == pytest.approx((none + full) / 2, rel=1e-12)
+
+
+def test_the_inner_dimension_is_rounded_up_too() -> None:
+    assert quantised(gemm(256, 128, 65), 1.0, 1.0) == quantised(gemm(256, 128, 128), 1.0, 1.0)
+
+
+def test_the_best_tile_is_taken() -> None:
+    for m, n in [(64, 64), (64, 4096), (1793, 1793), (8192, 1280), (300, 5000)]:
+        product = gemm(m, n, 1024)
+        alone = [quantised(product, 132.0, 0.5, (tile,)) for tile in TILES]
+        assert quantised(product, 132.0, 0.5) == min(alone)
+    # nothing that fits in a small tile waits for a large one
+    assert quantised(gemm(64, 64, 64), 1.0, 1.0) == 2 * 64**3 / 0.7
+
+
+def test_no_product_pays_for_less_than_it_multiplies() -> None:
+    rng = np.random.default_rng(1)
+    m, n, k = rng.integers(1, 20_000, (3, 1000)).astype(float)
+    product = gemm(m, n, k)
+    for weight in (0.0, 0.5, 1.0):
+        assert np.all(quantised(product, 132.0, weight) >= product.flops)
+
+
+def test_a_batch_fills_waves_together() -> None:
+    # 66 products of two 128 x 128 tiles fill the 132 multiprocessors once
+    together = quantised(gemm(256, 128, 64, batch=66), 132.0, 1.0)
+    assert together == pytest.approx(132 * 128 * 128 / 0.95 * 2 * 64, rel=1e-12)
+    assert together < 66 * quantised(gemm(256, 128, 64), 132.0, 1.0)
+
+
+def test_a_thin_product_waits_for_its_operands(study_with: StudyWith) -> None:
+    study = study_with(f"{PLAIN}, memory_efficiency = 85 %")
+    bytes_ = 2 * (16 * 8192 + 8192 * 8192 + 16 * 8192)
+    assert seconds(gemm(16, 8192, 8192), study) == pytest.approx(
+        bytes_ / (3.35e12 * 0.85), rel=1e-12
+    )
+
+
+def test_the_device_s_own_efficiencies_are_the_default(study_with: StudyWith) -> None:
+    # an H100: 80.3 % of 989e12 at best, 65 % and 55 % in attention, 85 % of 3.35e12 B/s
+    study = study_with("launch = 0 s, wave_weight = 1, shape_efficiency = 92 %")
+    waves = 8 * 132 * 256 * 128 * 2 * 8192
+    expected = waves / (989e12 * 0.803 * 0.92)
+    assert seconds(gemm(4096, 8192, 8192), study) == pytest.approx(expected, rel=1e-12)
+    core = {
+        pass_: seconds(FusedAttention(name="core", flops=1e12, pass_=pass_, count=(1.0,)), study)
+        for pass_ in ("F", "B", "R")
+    }
+    assert core["F"] == core["R"] == pytest.approx(1e12 / (989e12 * 0.65), rel=1e-12)
+    assert core["B"] == pytest.approx(1e12 / (989e12 * 0.55), rel=1e-12)
+    copy = Stream(name="copy", bytes_=1e9, pass_="F", count=(1.0,))
+    assert seconds(copy, study) == pytest.approx(1e9 / (3.35e12 * 0.85), rel=1e-12)
+
+
+def test_a_study_s_efficiencies_stand_in_their_place(study_with: StudyWith) -> None:
+    study = study_with(
+        "launch = 0 s, attention_forward_efficiency = 35 %,"
+        "attention_backward_efficiency = 30 %, memory_efficiency = 50 %"
+    )
+    forward = FusedAttention(name="core", flops=1e12, pass_="F", count=(1.0,))
+    backward = FusedAttention(name="core", flops=1e12, pass_="B", count=(1.0,))
+    copy = Stream(name="copy", bytes_=1e9, pass_="F", count=(1.0,))
+    assert seconds(forward, study) == pytest.approx(1e12 / (989e12 * 0.35), rel=1e-12)
+    assert seconds(backward, study) == pytest.approx(1e12 / (989e12 * 0.30), rel=1e-12)
+    assert seconds(copy, study) == pytest.approx(1e9 / (3.35e12 * 0.5), rel=1e-12)
+
+
+def test_every_kernel_is_launched(study_with: StudyWith) -> None:
+    free, late = study_with("launch = 0 s"), study_with("launch = 5 us")
+    for operator in (
+        gemm(4096, 4096, 4096),
+        FusedAttention(name="core", flops=1e12, pass_="F", count=(1.0,)),
+        Stream(name="copy", bytes_=1e9, pass_="F", count=(1.0,)),
+    ):
+        assert seconds(operator, late) - seconds(operator, free) == pytest.approx(5e-6, rel=1e-9)
+
+
+def test_what_is_no_operator_is_not_priced(study_with: StudyWith) -> None:
+    assert Tiled().price(object(), study_with()) is None
+
+
+def test_arrays_cost_what_their_elements_cost(study_with: StudyWith) -> None:
+    swept = study_with(micro_batch="[1, 2, 4, 8]")
+    for i, micro_batch in enumerate((1, 2, 4, 8)):
+        alone = study_with(micro_batch=str(micro_batch))
+        for one, many in zip(alone.operators, swept.operators, strict=True):
+            found = np.broadcast_to(seconds(many, swept), 4)[i]
+            assert found == pytest.approx(seconds(one, alone), rel=1e-12)
