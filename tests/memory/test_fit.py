@@ -1,0 +1,79 @@
+"""What is said of a step that does not fit, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import Check, Formula, Memory, Study, Work
+from parcost.judge import diagnose
+from parcost.reduce import evaluate
+from parcost_plugins.vocabulary import Parameters
+
+Bind = Callable[..., Study]
+
+GIVEN = Formula(text="given")
+
+
+def verdict(study: Study) -> Check:
+    outcome = evaluate(study)
+    asked = study.plugins.ask("verdicts", study=study, outcome=outcome)
+    (check,) = (check for _, check in asked if check.id == "does-not-fit")
+    assert study.faults == []
+    return check
+
+
+def bound(bind: Bind, parameters: float, kept: float = 0.0, **values: Any) -> Study:
+    values = {name.replace("__", "."): value for name, value in values.items()}
+    return bind(
+        {"mixed.gradients": 2, **values},
+        parameters=[Parameters(name="all", elements=parameters, total=parameters, count=(1.0,))],
+        terms=[
+            Work(name="f", seconds=1.0, pass_="F", formula=GIVEN),
+            Work(name="b", seconds=2.0, pass_="B", formula=GIVEN),
+        ],
+        memory=[Memory(name="kept", bytes_=kept, formula=GIVEN, per_micro_batch=True)],
+    )
+
+
+def test_what_fits_has_nothing_to_say(bind: Bind) -> None:
+    check = verdict(bound(bind, 1e9))
+    assert check.holds
+    assert check.help == ""
+
+
+def test_what_does_not_fit_says_by_how_much_where_and_when(bind: Bind) -> None:
+    study = bound(bind, 4 * 2.0**30, kept=8 * 2.0**30, plain__memory=64 * 2**30, memory__usable=0.5)
+    found = diagnose(verdict(study), study)
+    assert found.message == (
+        "stage 0 needs 72.0 GiB in forward, and 32.0 GiB are usable: 40.0 GiB too much"
+    )
+    assert found.notes == ("50 % of the 64 GiB of a plain",)
+
+
+def test_the_fastest_single_change_that_fits_is_named(bind: Bind) -> None:
+    # 7.5e9 parameters at 16 B are 111.8 GiB. Over 8 replicas at 1 GB/s, two bytes each way:
+    # ZeRO 1 and 2 take 3 + 2 x 13.125 + 0.05625 s; ZeRO 3 gathers once more.
+    found = verdict(bound(bind, 7.5e9))
+    assert found.help == "`layout.zero = 1` fits: 38.4 GiB, 29.31 s a step"
+
+
+def test_the_change_that_comes_closest_is_named_where_none_is_enough(bind: Bind) -> None:
+    # Sharded to a share of 8 by ZeRO 3: 2 GiB of 16, the layer gathered and its gradients
+    # another 4, and 9 GiB of activations that no change makes less.
+    study = bound(bind, 2.0**30, kept=9 * 2.0**30, plain__memory=8 * 2**30)
+    assert verdict(study).help.startswith("no single change is enough; `layout.zero = ")
+
+
+def test_a_sweep_has_no_single_way_out(bind: Bind) -> None:
+    check = verdict(bound(bind, 7.5e9, cluster__devices=[1, 8], layout__zero=1))
+    assert list(check.holds) == [False, True]  # type: ignore[arg-type]
+    assert check.help == ""
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_changes_that_are_not_legal_are_not_proposed(bind: Bind, devices: int) -> None:
+    study = bound(bind, 7.5e9, cluster__devices=devices)
+    assert "layout.pp" not in verdict(study).help  # the parameters are those of one stage
