@@ -11,6 +11,7 @@ from parcost import values as v
 from parcost.definitions import Definition
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.document import Origin
+from parcost.render.numbers import quantity as shown
 from parcost.schema import Curve, Field
 from parcost.scope import Bound, BrokenError, Given, Scope
 from parcost.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
@@ -139,7 +140,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
                     "bit-for-byte",
                     f"`{name}` is measured in bytes, and this is in bits",
                     span,
-                    f"this is {_shown(value.number / 8.0, 'B')}",
+                    f"this is {shown(value.number / 8.0, 'B')}",
                     help=f"write `{span.text.replace('bit', 'B').replace('b', 'B')}` "
                     "if bytes are meant, or `bytes(...)` to convert",
                 )
@@ -224,11 +225,11 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         hint = "the nearest are " + " and ".join(f"{n}" for n in near)
         id = "not-whole"
     elif (low is not None and worst < low) or (field.positive and worst <= 0):
-        bound = "above 0" if field.positive else f"at least {_shown(low or 0.0, '')}"
+        bound = "above 0" if field.positive else f"at least {low or 0:g}"
         complaint, id = f"`{name}` must be {bound}", "out-of-range"
     elif high is not None and worst > high:
-        complaint, id = f"`{name}` must be at most {_shown(high, '')}", "out-of-range"
-        hint = f"the nearest legal value is {_shown(high, '')}"
+        complaint, id = f"`{name}` must be at most {high:g}", "out-of-range"
+        hint = f"the nearest legal value is {high:g}"
     if complaint:
         raise SpecError(
             [
@@ -236,7 +237,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
                     id,
                     complaint,
                     node.value.span,
-                    f"this is {_shown(worst, '')}",
+                    f"this is {worst:g}",
                     help=hint or None,
                     notes=[f"{name}: {field.doc}"],
                 )
@@ -271,10 +272,6 @@ def _worst(numbers: Any, field: Field) -> float:
     low = float(flat.min())
     too_low = (field.minimum is not None and low < field.minimum) or (field.positive and low <= 0)
     return low if too_low else float(flat.max())
-
-
-def _shown(number: float, suffix: str) -> str:
-    return f"{number:g}{' ' + suffix if suffix else ''}"
 
 
 def _examples(dimension: Any) -> str:

@@ -76,7 +76,7 @@ class Names:
             "wrong-word",
             f"`{name}` cannot be `{node.text}`",
             node.span,
-            f"one of {listed}",
+            f"one of {listed}" if choices else "no plugin offers any",
             help=did_you_mean(node.text, choices),
         )
 
@@ -184,7 +184,8 @@ class Names:
         span = node.span
         if not _in_files(span) and scope.definition and scope.definition.header:
             span = scope.definition.header.kind.span
-        raise SpecError([problem("unknown-name", message, span, help=hint)])
+        id = "unknown-name" if first != target or len(node.parts) > 1 else "missing-block"
+        raise SpecError([problem(id, message, span, help=hint)])
 
     def _block_of_kind(
         self, word: str, target: str, module: Module, node: s.Path

@@ -128,7 +128,7 @@ class Scenario:
         blocks = binder.bind()
         errors = [d for d in binder.found if d.severity is Severity.ERROR]
         if errors:
-            raise SpecError(errors)
+            raise SpecError(_without_echoes(errors))
         swept = {k: index for k, index in points.items() if not isinstance(index, int)}
         study = Study(
             self.name,
@@ -222,6 +222,15 @@ class Scenario:
     def _with_warnings(self, result: Result) -> Result:
         found = [d for d in self.warnings if d.severity is Severity.WARNING]
         return evolve(result, diagnostics=[*found, *result.diagnostics])
+
+
+def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+    """Leave out the names that nobody knows because an import failed."""
+    imports = {"missing-file", "unreadable-file", "unknown-import", "import-escapes"}
+    imports |= {"circular-import", "not-utf8", "malformed-use"}
+    if not any(d.id in imports for d in errors):
+        return errors
+    return [d for d in errors if d.id not in ("unknown-name", "missing-block")]
 
 
 def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parcost.render.diagnostics import render
 
 import parcost
 from parcost import SpecError
 from parcost.diagnostics import Diagnostic
+from parcost.render.diagnostics import render
 
 HERE = Path(__file__).parent.parent
 FILES = sorted((HERE / "errors").glob("*.par"))
