@@ -1,16 +1,16 @@
 """Runs the tables that Lark made of the grammar.
 
 The language is defined, checked and turned into LALR tables by Lark; see
-``parcost_grammar``. What is left to do for a file fits here, and doing it here has
-two reasons. A process that reads a spec need neither import Lark nor build tables.
-And a parser that hands back where it stopped, instead of raising, can be repaired
-and sent on: reading a good file and recovering in a bad one are the same code.
+``parcost_grammar``. What is left to do for a file is this loop, for two reasons. A
+process that reads a spec need neither import Lark nor build tables. And a parser
+that says where it stopped, instead of raising, can be repaired and sent on: reading
+a good file and recovering in a bad one are the same code.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from attrs import define, field, frozen
@@ -18,18 +18,31 @@ from attrs import define, field, frozen
 State = dict[str, Any]
 """Symbol to the state that follows, or to the rule that is complete."""
 
-_DROP, _KEEP, _SPLICE = 0, 1, 2
+Rule = tuple[str, int, Callable[[Any, list[Any]], Any] | None, tuple[int, ...] | None]
+"""Origin, number of symbols, what makes the value, what becomes of the symbols.
+
+None makes the value of the only symbol do; None becomes of symbols that are all kept.
+"""
+
+_KEPT, _SPLICED = 1, 2
+_STEEP = 100
 
 
 class Token(Protocol):
-    """A match of the lexer's one regular expression; *lastgroup* is the terminal."""
+    """A match of the one regular expression of the lexer; *lastgroup* is the terminal."""
 
     @property
-    def lastgroup(self) -> str | None: ...  # noqa: D102
-    def start(self) -> int: ...  # noqa: D102
-    def end(self) -> int: ...  # noqa: D102
-    def span(self) -> tuple[int, int]: ...  # noqa: D102
-    def __getitem__(self, group: int, /) -> str: ...  # noqa: D105
+    def lastgroup(self) -> str | None:
+        """The name of the terminal."""
+
+    def start(self) -> int:
+        """Return the offset at which the token begins."""
+
+    def end(self) -> int:
+        """Return the offset at which the token ends."""
+
+    def __getitem__(self, group: int, /) -> str:
+        """Return the text of the token, for *group* 0."""
 
 
 @frozen
@@ -41,35 +54,32 @@ class Tables:
     start: State
 
     @classmethod
-    def link(cls, data: dict[str, Any], builder: type) -> Tables:
-        """Return the tables of *data*, with the methods of *builder* as the nodes."""
-        rules = [_rule(*rule, builder) for rule in data["rules"]]
+    def link(cls, data: Mapping[str, Any], builder: type) -> Tables:
+        """Return the tables of *data*, where a method of *builder* makes each node."""
+        rules = [_rule(builder, *rule) for rule in data["rules"]]
         states: list[State] = data["states"]
         for state in states:
             for symbol, target in state.items():
                 state[symbol] = states[target] if target >= 0 else rules[-1 - target]
-        return cls(
-            re.compile(data["tokens"]),
-            frozenset(data["ignored"]),
-            states[0],
-        )
+        return cls(re.compile(data["tokens"]), frozenset(data["ignored"]), states[0])
 
 
 @define
 class Machine:
-    """An LALR parser, between two tokens."""
+    """A parser between two tokens.
 
-    tables: Tables
+    *room* is how many symbols it may hold before it stops. What nests costs at least
+    one symbol, so that a file for which *room* was enough is not deep.
+    """
+
     builder: Any
-    states: list[State] = field(init=False)
-    values: list[Any] = field(factory=list, init=False)
+    states: list[State]
+    values: list[Any] = field(factory=list)
+    room: int = _STEEP
 
-    def __attrs_post_init__(self) -> None:
-        self.states = [self.tables.start]
-
-    def run(self, tokens: Sequence[Token], start: int = 0) -> int:
-        """Read *tokens* from *start* on; return the index of the first that is unexpected."""
-        states, values, builder = self.states, self.values, self.builder
+    def run(self, tokens: Sequence[Token], start: int) -> int:
+        """Read *tokens* from *start* on; return the index of the first that it cannot take."""
+        states, values, builder, room = self.states, self.values, self.builder, self.room
         for index in range(start, len(tokens)):
             token = tokens[index]
             kind = token.lastgroup
@@ -78,39 +88,67 @@ class Machine:
                 if action is None:
                     return index
                 origin, size, make, fates = action
-                if make is not None:
+                if make is None:
+                    states.pop()
+                else:
+                    children = []
                     if size:
                         children = values[-size:]
                         del values[-size:], states[-size:]
-                        if fates is not None:
+                        if fates:
                             children = _gather(children, fates)
-                    else:
-                        children = []
                     values.append(make(builder, children))
-                else:
-                    states.pop()
                 state = states[-1][origin]
                 states.append(state)
                 action = state.get(kind)
+            if len(states) > room:
+                return index
             states.append(action)
             values.append(token)
         return len(tokens)
 
+    def accepts(self, kind: str) -> bool:
+        """Say whether a token of this kind could come next."""
+        states = self.states.copy()
+        while (action := states[-1].get(kind)) is not None:
+            if type(action) is dict:
+                return True
+            origin, size, _, _ = action
+            if size:
+                del states[-size:]
+            states.append(states[-1][origin])
+        return False
 
-def _gather(values, fates):
-    children = []
-    for value, fate in zip(values, fates):
-        if fate == _KEEP:
+    def accepted(self) -> set[str]:
+        """Return every kind of token that could come next."""
+        return {kind for kind in self.states[-1] if kind.isupper() and self.accepts(kind)}
+
+    def push(self, symbol: str, value: Any) -> None:
+        """Hold *symbol*, which must be one that may follow directly."""
+        self.states.append(self.states[-1][symbol])
+        self.values.append(value)
+
+    def pop(self) -> Any:
+        """Forget the last symbol; return its value."""
+        self.states.pop()
+        return self.values.pop()
+
+
+def _gather(values: list[Any], fates: tuple[int, ...]) -> list[Any]:
+    # A list in front grows in place, so that long lists cost no more than their length.
+    children: list[Any] = values[0] if fates[0] == _SPLICED else []
+    for value, fate in zip(values, fates, strict=True):
+        if fate == _KEPT:
             children.append(value)
-        elif fate == _SPLICE:
+        elif fate == _SPLICED and value is not children:
             children += value
     return children
 
 
-def _inline(_, children):
-    return children
+def _rule(builder: type, origin: str, node: str | None, fates: list[int]) -> Rule:
+    make = None if node is None else getattr(builder, node) if node else _children
+    return origin, len(fates), make, None if set(fates) <= {_KEPT} else tuple(fates)
 
-def _rule(origin: str, node: str | None, fates: list[int], builder: type):
-    make = None if node is None else getattr(builder, node) if node else _inline
-    if node is None: assert fates == [1]
-    return origin, len(fates), make, (None if all(f == 1 for f in fates) else tuple(fates))
+
+def _children(_: Any, children: list[Any]) -> list[Any]:
+    return children

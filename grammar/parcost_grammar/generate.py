@@ -12,7 +12,6 @@ A test compares the two files, and our trees with Lark's own.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -101,36 +100,34 @@ def _in_reach(start: int, states: dict[int, dict[str, tuple[Any, Any]]]) -> list
 
 def _shapes(rules: list[Rule]) -> list[tuple[str, str | None, list[int]]]:
     """Return the rules as `tables` tells them, in Lark's reading of ``_`` and ``?``."""
-    grouped: dict[str, list[Rule]] = defaultdict(list)
-    for rule in rules:
-        grouped[rule.origin.name].append(rule)
+    several = {rule.origin.name for rule in rules if rule.origin.name.startswith("_")}
+    several -= {name for name in several if all(map(_renames, _of(rules, name)))}
 
-    @cache
-    def fate(name: str) -> int:
-        """Say what becomes of a rule's value in the rule above."""
-        if not name.startswith("_"):
-            return 1
-        if name.startswith("__"):
-            return 2
-        shapes = [symbols(rule) for rule in grouped[name]]
-        return 1 if all(sorted(s)[-1:] == [1] and sum(s) == 1 for s in shapes) else 2
-
-    def symbols(rule: Rule) -> list[int]:
-        return [
-            int(not symbol.filter_out) if symbol.is_term else fate(symbol.name)
+    def shape(rule: Rule) -> tuple[str, str | None, list[int]]:
+        name = rule.origin.name
+        fates = [
+            int(not symbol.filter_out) if symbol.is_term else 1 + (symbol.name in several)
             for symbol in rule.expansion
         ]
+        if name in several:
+            return name, "", fates
+        alone = fates == [1] and (rule.options.expand1 or name.startswith("_"))
+        return name, None if alone and not rule.alias else rule.alias or name, fates
 
-    def node(rule: Rule, shape: list[int]) -> str | None:
-        name: str = rule.origin.name
-        if name.startswith("_"):
-            return None if fate(name) == 1 else ""
-        single = shape.count(1) == 1 and 2 not in shape  # noqa: PLR2004
-        return None if rule.options.expand1 and single and not rule.alias else rule.alias or name
+    return [shape(rule) for rule in rules]
 
-    return [(rule.origin.name, node(rule, s), s) for rule in rules for s in [symbols(rule)]]
+
+def _of(rules: list[Rule], name: str) -> list[Rule]:
+    return [rule for rule in rules if rule.origin.name == name]
+
+
+def _renames(rule: Rule) -> bool:
+    """Say whether the rule is another name for its only child."""
+    return len(rule.expansion) == 1 and not rule.expansion[0].name.startswith("_")
 
 
 if __name__ == "__main__":
-    lines = json.dumps(tables(), ensure_ascii=False).replace("], [", "],\n[").replace("}, {", "},\n{")
-    (HERE / "par.json").write_text(lines + "\n", encoding="utf-8")
+    text = json.dumps(tables(), ensure_ascii=False)
+    for end, begin in ("][", "}{"):
+        text = text.replace(f"{end}, {begin}", f"{end},\n{begin}")
+    (HERE / "par.json").write_text(text + "\n", encoding="utf-8")

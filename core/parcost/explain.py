@@ -1,0 +1,129 @@
+"""Syntax errors in the words of those who write .par files, not of grammars."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_CLIP = 40
+
+_SPELLED = {
+    "NAME": "a name",
+    "STRING": "a string",
+    "LBRACE": "`{`",
+    "RBRACE": "`}`",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "LSQB": "`[`",
+    "RSQB": "`]`",
+    "EQUAL": "`=`",
+    "_COMMA": "`,`",
+    "_COLON": "`:`",
+    "AT": "`@`",
+}
+_VALUE = {"NAME", "NUMBER", "QUANTITY", "STRING", "LPAR", "LSQB", "MINUS", "NOT"}
+_BODY = {"NAME", "STRING", "_NL"}
+
+_INSTEAD = {
+    ";": "items end with a new line or a comma",
+    "'": 'strings are written in double quotes: "..."',
+    "“": 'strings are written in straight quotes: "..."',
+    "”": 'strings are written in straight quotes: "..."',
+    "%": "`%` is a unit, as in `41 %`, and never the remainder",
+    "&": "write `&&` for and",
+    "|": "write `||` for or",
+    "$": "names are referred to as they are, without `$`",
+    "^": "there is no power: write a product",
+    "×": "write `*`",
+    "·": "write `*`",
+    "÷": "write `/`",
+    "−": "write the ASCII minus, `-`",
+    "–": "write the ASCII minus, `-`",  # noqa: RUF001
+    "≤": "write `<=`",
+    "≥": "write `>=`",
+    "≠": "write `!=`",
+}
+_PAIRS = {
+    "=>": "write `>=`",
+    "=<": "write `<=`",
+    "<>": "write `!=`",
+    "**": "there is no power: write a product",
+    "//": "comments begin with `#`",
+}
+_WORD_OPERATORS = {"and": "write `&&` for and", "or": "write `||` for or"}
+
+
+def seen(kind: str, text: str) -> str:
+    """Return what stands there, as a message names it."""
+    if kind == "_NL":
+        return "end of line"
+    if kind == "END":
+        return "end of file"
+    return f"`{text}`" if len(text) <= _CLIP else f"`{text[:_CLIP]}...`"
+
+
+def expected(accepted: set[str]) -> str:
+    """Return what could stand there instead, leaving out what nobody would think of."""
+    closers = [_SPELLED[kind] for kind in ("RSQB", "RPAR") if kind in accepted]
+    if accepted >= _VALUE:
+        return " or ".join(["a value", *closers])
+    if "EQUAL" in accepted:
+        return "`=`, `{` or the end of the line" if "_NL" in accepted else "`=` or `{`"
+    if accepted >= _BODY:
+        return "an attribute or a block"
+    if "_NL" in accepted:
+        return "a comma or the end of the line"
+    if closers:
+        return " or ".join([*["`,`"] * ("_COMMA" in accepted), *closers])
+    kinds = [kind for kind in _SPELLED if kind in accepted]
+    return " or ".join(_SPELLED[kind] for kind in kinds) or "an operator"
+
+
+def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None:
+    """Return what to do about a habit from another language, if it looks like one."""
+    wants_value = accepted >= _VALUE
+    if before + text in _PAIRS:
+        return _PAIRS[before + text]
+    if before.endswith("%"):
+        return _INSTEAD["%"]
+    if kind == "EQUAL" and "RELATION" in accepted:
+        return "comparisons are written `==`"
+    if kind == "_DOT" and wants_value:
+        return "a number begins with a digit: `0.5`"
+    if kind == "SLASH" and accepted >= _BODY:
+        return "comments begin with `#`"
+    if kind == "TOLERANCE" and wants_value:
+        return "`+-` is a tolerance: write `+ -` for the sum with a negative number"
+    if kind == "PLUS" and wants_value:
+        return "a number is positive without a sign"
+    if kind == "NAME":
+        return _WORD_OPERATORS.get(text)
+    return None
+
+
+def stray(character: str) -> tuple[str, str | None]:
+    """Return the name of a character that is not of the language, and a way out.
+
+    >>> stray("≤")
+    ('`≤` (U+2264, less-than or equal to)', 'write `<=`')
+    """
+    instead = _INSTEAD.get(character)
+    if character.isascii() and character.isprintable():
+        return f"`{character}`", instead
+    name = unicodedata.name(character, "unnamed").lower()
+    shown = f"`{character}` " if character.isprintable() and not character.isspace() else ""
+    told = f"{shown}(U+{ord(character):04X}, {name})" if shown else f"U+{ord(character):04X}, {name}"
+    if character.isalpha() and instead is None:
+        instead = "names are made of the letters a to z, digits and `_`"
+    elif character.isspace():
+        instead = "write an ordinary blank"
+    return told, instead
+
+
+def begins_with_digit(text: str) -> bool:
+    """Say whether a number reads like a name, as ``8b`` does.
+
+    >>> begins_with_digit("8b"), begins_with_digit("8 b"), begins_with_digit("80")
+    (True, False, False)
+    """
+    return re.fullmatch(r"[0-9]+[A-Za-z]+", text) is not None

@@ -1,0 +1,133 @@
+"""Reading on after a syntax error.
+
+The parser stops before a token that it cannot take. If that is a mistake that has a
+name, `parcost.mistakes` tells it and often repairs it. Otherwise what is there and
+what could be there is told in the words of `parcost.explain`, and the item is left
+out: the parser goes back to the body that the item began in, and on to where the
+next item begins. So one run reports every syntax error of a file, and the rest of
+the file has a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from parcost import syntax as s
+from parcost.build import Builder
+from parcost.diagnostics import problem
+from parcost.explain import expected, seen, way_out
+from parcost.lalr import Machine, Token
+from parcost.mistakes import MISTAKES
+from parcost.repair import Stop, Written
+from parcost.text import Span
+
+MOST_ERRORS = 100
+DEEPEST = 100
+_ROOM = 10 * DEEPEST  # a level of nesting takes one to five symbols
+_BRACES = {"LBRACE": 1, "RBRACE": -1}
+_BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
+_ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL", "_NL"}
+
+
+def recover(machine: Machine, tokens: list[Token], at: int) -> None:
+    """Read on from *tokens[at]*, which *machine* could not take, to the end.
+
+    The tree is then the value of *machine*; what was found is with its builder.
+    """
+    shallow = machine.room
+    while at < len(tokens):
+        at = machine.run(tokens, _resume(Stop(machine, tokens, at)))
+    if machine.room > shallow:
+        machine.values[0] = _cut(machine.values[0], tokens, machine.builder)
+    machine.builder.found.sort(key=lambda found: found.labels[0].span.start)
+
+
+def _resume(stop: Stop) -> int:
+    """Tell what is wrong, unless nothing is; return the index of the token to go on with."""
+    machine = stop.machine
+    if len(machine.states) > machine.room:
+        if machine.room < _ROOM:
+            machine.room = _ROOM
+            return stop.at
+        _report_depth(stop.builder, stop.span(stop.token))
+        return _give_up(stop)
+    if len(stop.builder.found) >= MOST_ERRORS:
+        message = f"more than {MOST_ERRORS} syntax errors"
+        last = problem("too-many-errors", message, stop.span(stop.token), "gave up here")
+        stop.builder.found.append(last)
+        return _give_up(stop)
+    for mistake in MISTAKES:
+        go_on = mistake(stop)
+        if go_on is not None:
+            return go_on
+    accepted, kind, text = machine.accepted(), stop.kind, stop.token[0]
+    before = stop.tokens[stop.at - 1][0] if stop.at else ""
+    stop.report(
+        f"unexpected {seen(kind, text)}",
+        stop.span(stop.token),
+        f"expected {expected(accepted)}",
+        help=way_out(before, kind, text, accepted),
+    )
+    return stop.skip()
+
+
+def _give_up(stop: Stop) -> int:
+    """Close what is open, and read no further."""
+    stop.unwind()
+    stop.machine.room = 2 * _ROOM
+    end = stop.tokens[-1]
+    closers = [Written("RBRACE", stop.token.start())] * len(stop.open_blocks())
+    stop.tokens[stop.at :] = [*closers, end]
+    return stop.at
+
+
+def _cut(tree: s.Block, tokens: list[Token], builder: Builder) -> s.Block:
+    """Leave out what is nested so deep that it takes recursion to its limits."""
+    deep = _deep_bracket(tree, tokens) or _deep_node(tree)
+    if deep is None:
+        return tree
+    _report_depth(builder, deep)
+    items = [i for i in tree.items if not i.span.start <= deep.start < i.span.end]
+    return evolve(tree, items=tuple(items))
+
+
+def _report_depth(builder: Builder, span: Span) -> None:
+    if all(found.id != "nesting-too-deep" for found in builder.found):
+        message = f"this is nested more than {DEEPEST} deep"
+        builder.found.append(problem("nesting-too-deep", message, span, "too deep"))
+
+
+def _deep_bracket(tree: s.Block, tokens: list[Token]) -> Span | None:
+    braces = brackets = 0
+    for token in tokens:
+        kind = token.lastgroup or ""
+        brackets = 0 if kind in _ENDS_BRACKETS else max(brackets + _BRACKETS.get(kind, 0), 0)
+        braces = max(braces + _BRACES.get(kind, 0), 0)
+        if braces + brackets > DEEPEST:
+            return Span(tree.span.source, token.start(), token.end())
+    return None
+
+
+def _deep_node(tree: s.Block) -> Span | None:
+    level: list[s.Item | s.Expr] = list(tree.items)
+    for _ in range(DEEPEST):
+        level = [part for node in level for part in _parts(node)]
+    return level[0].span if level else None
+
+
+def _parts(node: s.Item | s.Expr) -> Iterator[s.Item | s.Expr]:
+    match node:
+        case s.Block(items=parts) | s.List(items=parts):
+            yield from parts
+        case s.Chain(operands=parts) | s.Call(arguments=parts):
+            yield from parts
+        case s.Unary(operand=part) | s.Attribute(value=part):
+            yield part
+        case s.Claim(value=value, tolerance=tolerance):
+            yield value
+            if tolerance is not None:
+                yield tolerance
+        case s.Conditional(condition=condition, then=then, otherwise=otherwise):
+            yield from (condition, then, otherwise)

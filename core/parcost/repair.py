@@ -1,0 +1,228 @@
+"""A parse that has stopped, and the ways to send it on."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import frozen
+
+from parcost.build import Builder
+from parcost.diagnostics import problem
+from parcost.lalr import Machine, Token
+from parcost.text import Source, Span
+
+_REACH = 1000  # tokens after an unclosed bracket that get their newlines back
+_WORDS = {"NAME", "_DOT", "STRING"}
+
+
+@frozen
+class Written:
+    """A token that the author did not write, or not so."""
+
+    lastgroup: str
+    offset: int
+    text: str = ""
+
+    def start(self) -> int:
+        """Return the offset at which it stands."""
+        return self.offset
+
+    def end(self) -> int:
+        """Return the offset at which it ends."""
+        return self.offset + len(self.text)
+
+    def __getitem__(self, group: int, /) -> str:
+        """Return its text."""
+        return self.text
+
+
+@frozen
+class Stop:
+    """The token that the parser could not take, and the parser.
+
+    Whoever repairs a stop returns the index of the token to go on with.
+    """
+
+    machine: Machine
+    tokens: list[Token]
+    at: int
+
+    @property
+    def token(self) -> Token:
+        """The token that the parser could not take."""
+        return self.tokens[self.at]
+
+    @property
+    def kind(self) -> str:
+        """The terminal of that token."""
+        return self.kind_at(self.at)
+
+    @property
+    def builder(self) -> Builder:
+        """What makes the tree, and collects what is wrong."""
+        builder: Builder = self.machine.builder
+        return builder
+
+    @property
+    def source(self) -> Source:
+        """The text that is being read."""
+        return self.builder.source
+
+    def kind_at(self, index: int) -> str:
+        """Return the terminal of a token; the first and the last are their own neighbours."""
+        return self.tokens[min(max(index, 0), len(self.tokens) - 1)].lastgroup or ""
+
+    def span(self, token: Token) -> Span:
+        """Return where *token* is; the end of the file is where its text ends."""
+        if token.lastgroup == "END":
+            end = len(self.source.text.rstrip())
+            return Span(self.source, end, end + 1)
+        if token.lastgroup == "_NL":
+            return Span(self.source, token.start(), token.start() + 1)
+        return Span(self.source, token.start(), token.end())
+
+    def report(
+        self,
+        message: str,
+        span: Span,
+        label: str,
+        *,
+        help: str | None = None,
+        notes: Iterable[str] = (),
+        also: Iterable[tuple[Span, str]] = (),
+    ) -> None:
+        """Note a syntax error."""
+        found = problem("syntax", message, span, label, help=help, notes=notes, also=also)
+        self.builder.found.append(found)
+
+    # What the parser holds
+
+    def held(self, *kinds: str) -> Token | None:
+        """Return the last token of one of these kinds since the block was opened."""
+        for value in reversed(self.machine.values):
+            kind = getattr(value, "lastgroup", None)
+            if kind in kinds:
+                return value  # type: ignore[no-any-return]
+            if kind == "LBRACE":
+                return None
+        return None
+
+    def open_blocks(self) -> list[Token]:
+        """Return the ``{`` of every block that is open, outermost first."""
+        values = self.machine.values
+        return [value for value in values if getattr(value, "lastgroup", None) == "LBRACE"]
+
+    def between_items(self) -> bool:
+        """Say whether the parser is where an item may begin, or has seen the last."""
+        accepts = self.machine.accepts
+        begins = accepts("_NL") and accepts("STRING") and not accepts("EQUAL")
+        return begins or self._ended_body()
+
+    def _ended_body(self) -> bool:
+        # A body ends before any `}` or end of file, be it the right one or not.
+        states = self.machine.states
+        return len(states) > 1 and states[-2].get("body") is states[-1]
+
+    # What to do about it
+
+    def unwind(self) -> int:
+        """Give up the item that is being read; return the index of its first token."""
+        machine, first = self.machine, self.token.start()
+        if self._ended_body():
+            machine.push("_items", machine.pop())
+        elif machine.run([Written("NAME", first)], 0):  # what is complete joins the items
+            machine.pop()
+        while "_item" not in machine.states[-1]:
+            first = _start(machine.pop(), first)
+        return self.index(first)
+
+    def index(self, offset: int) -> int:
+        """Return the index of the token that begins at *offset*."""
+        index = bisect_left(self.tokens, offset, key=lambda token: token.start())
+        while self.tokens[index].end() == offset and self.kind_at(index) != "END":
+            index += 1  # what is written into a file has no width
+        return index
+
+    def skip(self) -> int:
+        """Give up the item that is being read, and go to where the next begins."""
+        bracket = self.held("LPAR", "LSQB")
+        depth = 0
+        index = self.at
+        while (kind := self.kind_at(index)) != "END":
+            if depth == 0:
+                after_comma = kind == "_COMMA" and self.begins_item(index + 1)
+                on_new_line = index > self.at and self.breaks_before(index)
+                if kind in {"_NL", "RBRACE"} or (on_new_line and self.begins_item(index)):
+                    break
+                if after_comma:
+                    index += 1
+                    break
+                if kind == "LBRACE" and self._enter():
+                    return index
+            depth += {"LBRACE": 1, "RBRACE": -1}.get(kind, 0)
+            index += 1
+        self.unwind()
+        if bracket is not None:
+            self.restore_newlines(index)
+        return index
+
+    def _enter(self) -> bool:
+        """Go back to the words of the block that a ``{`` opens, if it has any."""
+        machine = self.machine
+        states, values = machine.states.copy(), machine.values.copy()
+        while machine.states[-1].keys().isdisjoint(("_item", "_items")):
+            if machine.accepts("LBRACE"):
+                return True
+            if getattr(machine.pop(), "lastgroup", None) in {"EQUAL", "RELATION"}:
+                break
+        machine.states[:], machine.values[:] = states, values
+        return False
+
+    def restore_newlines(self, index: int) -> None:
+        """Put back the newlines that a bracket, never closed, has taken from the tokens."""
+        end = index
+        while end < min(index + _REACH, len(self.tokens) - 1) and self.kind_at(end) not in {
+            "LBRACE",
+            "RBRACE",
+            "EQUAL",
+        }:
+            end += 1
+        restored: list[Token] = []
+        for at in range(index, end):
+            if at > index and self.breaks_before(at):
+                restored.append(Written("_NL", self.tokens[at - 1].end(), "\n"))
+            restored.append(self.tokens[at])
+        self.tokens[index:end] = restored
+
+    # What the text looks like
+
+    def breaks_before(self, index: int) -> bool:
+        """Say whether a token is the first of its line."""
+        return index == 0 or self.breaks(self.tokens[index - 1], self.tokens[index])
+
+    def breaks(self, before: Token, after: Token) -> bool:
+        """Say whether there is a line break between two tokens."""
+        return self.source.text.find("\n", before.start(), after.start()) >= 0
+
+    def begins_item(self, index: int) -> bool:
+        """Say whether what comes at *index* reads like the beginning of an item."""
+        if self.kind_at(index) in {"RBRACE", "END"}:
+            return True
+        if self.kind_at(index) != "NAME":
+            return False
+        if self.kind_at(index + 1) in {"NAME", "STRING"} and not self.breaks_before(index + 1):
+            return True
+        while self.kind_at(index) in _WORDS:
+            index += 1
+        return self.kind_at(index) in {"EQUAL", "LBRACE"}
+
+
+def _start(value: Any, otherwise: int) -> int:
+    """Return the offset at which a value of the parser begins."""
+    if isinstance(value, list):
+        return _start(value[0], otherwise) if value else otherwise
+    if hasattr(value, "span") and isinstance(value.span, Span):
+        return value.span.start
+    return value.start()  # type: ignore[no-any-return]
