@@ -61,6 +61,6 @@ def _degrees(devices: Real, tp: Real, pp: int, whole: Mask) -> str:
         return ""
     if all_of(divides(tp, devices)):
         near = divisors(devices // tp, pp)
-        return f"pp = {near} does, or " if near else ""
+        return f"pp = {near} divides, or " if near else ""
     near = divisors(devices, tp)
-    return f"tp = {near} does, or " if near else ""
+    return f"tp = {near} divides, or " if near else ""

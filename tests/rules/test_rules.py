@@ -1,0 +1,139 @@
+"""Rules of the layout and of the batch: each mistake once, with its arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import Diagnostic, Study
+from parcost.judge import diagnose, rules
+
+Bind = Callable[..., Study]
+
+
+def complaints(study: Study) -> list[Diagnostic]:
+    return [diagnose(check, study) for check in rules(study).failed]
+
+
+def only(study: Study) -> tuple[str, str, str | None]:
+    (found,) = complaints(study)
+    return found.id, found.message, found.help
+
+
+def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
+    assert complaints(bind()) == []
+    assert complaints(bind({"layout.tp": 2, "layout.pp": 2, "layout.zero": 1})) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"cluster.devices": 64, "layout.tp": 8, "layout.pp": 3, "small.layers": 9},
+            (
+                "devices-divide",
+                "64 devices do not divide by tp 8 x pp 3 = 24",
+                "pp = 2 or 4 divides, or take 48 or 72 devices",
+            ),
+        ),
+        (
+            {"cluster.devices": 8, "layout.tp": 3},
+            (
+                "devices-divide",
+                "8 devices do not divide by tp 3 x pp 1 = 3",
+                "tp = 2 or 4 divides, or take 6 or 9 devices",
+            ),
+        ),
+        (
+            {"layout.tp": 4, "layout.pp": 4},
+            (
+                "devices-few",
+                "tp 4 x pp 4 = 16 devices are needed, and the cluster has 8",
+                None,
+            ),
+        ),
+        (
+            {"cluster.devices": 64, "layout.tp": 8, "layout.pp": 4, "layout.dp": 3}
+            | {"training.global_batch": 24},
+            (
+                "layout-product",
+                "tp 8 x pp 4 x dp 3 = 96, and the cluster has 64 devices",
+                "dp = 2, or leave it out: it follows from the others",
+            ),
+        ),
+        (
+            {"training.global_batch": 30},
+            (
+                "batch-divides",
+                "a global batch of 30 does not divide by micro_batch 1 x dp 8 = 8",
+                "take 24 or 32 sequences",
+            ),
+        ),
+        (
+            {"training.global_batch": 8, "training.micro_batch": 2},
+            (
+                "batch-small",
+                "a global batch of 8 is less than micro_batch 2 x dp 8 = 16",
+                "every replica needs a micro-batch: take a multiple of 16, or fewer replicas",
+            ),
+        ),
+        (
+            {"training.global_batch": 16, "training.micro_batches": 4},
+            (
+                "batch-product",
+                "micro_batches 4 x micro_batch 1 x dp 8 = 32, and the global batch is 16",
+                "micro_batches = 2, or leave it out: it follows from the others",
+            ),
+        ),
+        (
+            {"training.global_batch": 100000 / 1024},
+            (
+                "batch-whole",
+                "the global batch is 97.6562 sequences of 1024 tokens",
+                "99328 or 100352 tokens are whole sequences",
+            ),
+        ),
+    ],
+)
+def test_a_mistake_is_reported_once_with_its_arithmetic_and_a_way_out(
+    bind: Bind, values: dict[str, Any], said: tuple[str, str, str | None]
+) -> None:
+    assert only(bind(values)) == said
+
+
+def test_zero_without_replicas_is_a_warning(bind: Bind) -> None:
+    study = bind({"cluster.devices": 2, "layout.tp": 2, "layout.zero": 2})
+    (found,) = complaints(study)
+    assert found.message == "zero 2 shards nothing: there is one data-parallel rank"
+    assert rules(study).holds is True
+
+
+def test_every_rule_points_at_an_attribute_that_there_is(bind: Bind) -> None:
+    study = bind()
+    for _, check in study.contributions("checks"):
+        kind, attribute = check.subject.split(".")
+        assert attribute in study.plugins.blocks[kind].fields
+
+
+def test_in_a_sweep_each_point_is_held_to_the_rules(bind: Bind) -> None:
+    study = bind({"layout.tp": [1, 2, 3, 4, 8, 16], "training.global_batch": 8})
+    assert list(rules(study).holds) == [True, True, False, True, True, False]
+    failing = {check.id: list(check.holds) for check in rules(study).failed}
+    assert failing == {
+        "devices-divide": [True, True, False, True, True, True],
+        "devices-few": [True, True, True, True, True, False],
+    }
+
+
+@pytest.mark.parametrize("batch", [1, 7, 8, 12, 16, 24, 33])
+@pytest.mark.parametrize("tp", [1, 2, 3, 4])
+def test_a_sweep_holds_where_each_point_alone_does(bind: Bind, batch: int, tp: int) -> None:
+    batches, tps = [1, 7, 8, 12, 16, 24, 33], [1, 2, 3, 4]
+    swept = bind({"layout.tp": tps, "training.global_batch": batches})
+    axes = {name: list(values) for name, values in swept.axes}
+    points = zip(axes["layout.tp"], axes["training.global_batch"], strict=True)
+    together = dict(zip(points, rules(swept).holds, strict=True))
+    alone = rules(bind({"layout.tp": tp, "training.global_batch": batch})).holds
+    assert together[tp, batch] == alone == (8 % tp == 0 and batch % (8 // tp) == 0)
