@@ -79,3 +79,18 @@ def test_the_worked_activations_of_stage_0_are_reproduced(worked: Report) -> Non
     # Four micro-batches, 20 layers, 281,280,512 bytes of a layer; and the token ids.
     assert alive == pytest.approx(4 * 20 * 281_280_512, rel=1e-4)
     assert alive == pytest.approx(22.50e9, rel=1e-3)
+
+
+# --- activations as the papers count them ---------------------------------------------------
+
+# Korthikanti et al. 2022, figure 1: s b h 34 / t bytes of a layer, in GiB on the first stage.
+ACTIVATIONS = {"gpt_22b_selective": 9.5625, "gpt_1t_selective": 26.5625}
+
+
+@pytest.mark.parametrize("study", ACTIVATIONS)
+def test_activations_are_what_the_paper_counts_and_the_ends_of_the_model(study: str) -> None:
+    found = parcost.load(SPECS / "runs" / "korthikanti_2022_a100.par")
+    (scenario,) = (s for s in found if s.name == study)
+    lines = scenario.evaluate().result.outcome.memory_lines
+    alive = sum(line.bytes_ for line in lines if line.term.per_micro_batch) / 2**30
+    assert ACTIVATIONS[study] < alive < 1.03 * ACTIVATIONS[study]
