@@ -133,7 +133,7 @@ def _below(folder: Path) -> list[str]:
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [os.path.join(parent, f) for f in files if f.endswith(".par")]  # noqa: PTH118
+        found += [str(Path(parent, name)) for name in files if name.endswith(".par")]
     return sorted(found)
 
 

@@ -21,7 +21,7 @@ import click
 
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.output import tell
+from parcost.cli.output import ClosedPipeError, tell
 
 _INTERRUPTED = 130  # as a shell says it: 128 and the number of the signal
 _PIPE_CLOSED = 141
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
         return _INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, ClosedPipeError):
         _forget_stdout()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001  the user never sees a traceback

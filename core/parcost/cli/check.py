@@ -83,7 +83,7 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
         if format_ == "github":
             put(github(diagnostic) + "\n")
         else:
-            put(render(diagnostic, wants_color(sys.stdout)) + "\n\n")
+            put(render(diagnostic, color=wants_color(sys.stdout)) + "\n\n")
 
 
 def github(diagnostic: Diagnostic) -> str:

@@ -7,8 +7,6 @@ from importlib.metadata import EntryPoint, entry_points
 
 import click
 
-from parcost.diagnostics import did_you_mean
-
 GROUP = "parcost.commands"
 OURS = "parcost"
 
@@ -53,6 +51,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that *args* start with; a near miss is named."""
         if args and not args[0].startswith("-") and args[0] not in self.points:
+            from parcost.diagnostics import did_you_mean
+
             hint = did_you_mean(args[0], self.points) or "commands are " + ", ".join(self.points)
             ctx.fail(f"there is no command `{args[0]}`; {hint}")
         return super().resolve_command(ctx, args)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 _PIPED_WIDTH = 80
 
 
+class ClosedPipeError(Exception):
+    """Nobody reads stdout any more. Not an OSError, which click would turn into exit 1."""
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Say whether a person reads *stream*; ``FORCE_COLOR`` says so for a pipe."""
     return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
@@ -41,8 +45,11 @@ def paper(stream: TextIO | None = None) -> Paper:
 
 def put(text: str) -> None:
     """Write a result to stdout, at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise ClosedPipeError from error
 
 
 def show(items: Iterable[Item]) -> None:
@@ -74,12 +81,12 @@ class Reporter:
             key = (diagnostic.id, diagnostic.message, diagnostic.place, *spans)
             if key not in self._told:
                 self._told.add(key)
-                tell(render(diagnostic, color) + "\n")
+                tell(render(diagnostic, color=color) + "\n")
 
 
 def one_line(diagnostic: Diagnostic) -> str:
     """Return a diagnostic as ``file:line:column: error[id]: message``."""
-    from parcost.render.page import clean
+    from parcost.render.diagnostics import visible
 
     place = diagnostic.place
     if diagnostic.labels:
@@ -87,7 +94,7 @@ def one_line(diagnostic: Diagnostic) -> str:
         line, column = span.source.position(span.start)
         place = f"{span.source.name}:{line}:{column}"
     said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
-    return clean(f"{place}: {said}" if place else said)
+    return visible(f"{place}: {said}" if place else said)
 
 
 def _columns() -> int:

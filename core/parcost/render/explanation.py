@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.render.formulas import filled
-from parcost.render.narrative import PASSES, share
+from parcost.render.narrative import PASSES
 from parcost.render.numbers import quantity, significant
 from parcost.render.page import Column, Heading, Item, Row, Table
+from parcost.render.words import share
 from parcost.terms import Edge, Memory, Once, Work
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
 def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
     passing = PASSES.get(line.pass_, "")
     yield Heading(f"{line.name}, {passing}" if passing else line.name)
-    step = share(line.exposed, outcome.step_seconds)
+    step = f"{share(line.exposed, outcome.step_seconds)} %"
     seconds = getattr(line.term, "seconds", None)
     yield from _facts(
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
@@ -86,7 +87,7 @@ def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
 def _memory(line: MemoryLine, outcome: Outcome) -> Iterator[Item]:
     term = line.term
     yield Heading(f"{line.name}, held in memory")
-    held = share(line.bytes_, outcome.memory_bytes)
+    held = f"{share(line.bytes_, outcome.memory_bytes)} %"
     yield from _facts(
         ("holds", f"{quantity(line.bytes_, 'B', digits=6)} of the busiest device, {held}"),
         ("once", quantity(term.bytes_, "B", digits=6)),

@@ -6,13 +6,14 @@ a plugin: names, titles and units come from the terms themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from parcost.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.render.words import cell, incomplete, share
 
 if TYPE_CHECKING:
     from parcost.outcome import Line as LedgerLine
@@ -34,9 +35,9 @@ _RIGHT: Literal["right"] = "right"
 def tell(report: Report) -> list[Item]:
     """Return the page of a report."""
     if report.axes:
-        from parcost.render.sweep import tell as tell_sweep
+        from parcost.render import sweep
 
-        return tell_sweep(report)
+        return list(sweep.tell(report))
     items: list[Item] = [Heading(report.name, 1, aside=report.path)]
     for result in report.results:
         items += tell_result(result)
@@ -77,9 +78,7 @@ def verdict(result: Result) -> Iterator[Item]:
                 yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
                 if problem.help:
                     yield Line(f"help: {problem.help}", indent=2)
-    for fault in result.faults:
-        text = f"incomplete: plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
-        yield Line(text, "bad")
+    yield from (Line(text, "bad") for text in incomplete(result))
     for warning in result.diagnostics:
         if warning.severity is not Severity.ERROR:
             yield Line(f"warning: {warning.message}", "warning")
@@ -157,17 +156,6 @@ def _time(
     )
 
 
-def share(part: Any, whole: Any) -> str:
-    """Return *part* of *whole* in percent, without the sign.
-
-    >>> share(1.0, 8.0), share(8.0, 8.0)
-    ('12.5', '100')
-    """
-    if not whole:
-        return "-"
-    return "100" if part == whole else f"{100 * part / whole:.1f}"
-
-
 def memory(outcome: Outcome) -> Iterator[Item]:
     """Yield where the memory goes on the busiest device; the terms add up to it."""
     total = outcome.memory_bytes
@@ -203,17 +191,6 @@ def _section(section: Section) -> Iterator[Item]:
         yield Line(note, "faint")
 
 
-def cell(value: Any) -> str:
-    """Return one cell of a plugin's section; a pair is a number and its unit."""
-    match value:
-        case str():
-            return value
-        case (number, str(unit)):
-            return numbers.quantity(number, unit)
-        case _:
-            return numbers.quantity(value)
-
-
 def _expectations(expectations: Sequence[Expectation]) -> Iterator[Item]:
     rows = []
     for expectation in expectations:
@@ -232,12 +209,3 @@ def _expectations(expectations: Sequence[Expectation]) -> Iterator[Item]:
         )
     yield Heading("What was expected")
     yield Table((Column(), Column("claim", flexible=True), Column("predicted", _RIGHT)), rows)
-
-
-def axis_text(values: Mapping[str, Any]) -> str:
-    """Return axis values on one line: ``layout.tp = 4, schedule.kind = gpipe``.
-
-    >>> axis_text({"layout.tp": 4.0})
-    'layout.tp = 4'
-    """
-    return ", ".join(f"{name} = {cell(value)}" for name, value in values.items())

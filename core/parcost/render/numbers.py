@@ -150,19 +150,19 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
     >>> literal(80e9, BYTES), literal(80.0 * 2**30, BYTES), literal(3.4 * 1e-6, SECONDS)
     ('80 GB', '80 GiB', '3.4 us')
     >>> literal(50e9, RATE), literal(16384.0), literal(0.85)
-    ('50 GB/s', '16384', '0.85')
+    ('50 GB/s', '16384', '85 %')
+    >>> literal(82 * 0.01)  # which is not quite 0.82
+    '82 %'
     """
     if not math.isfinite(value):
         return str(value)
-    if dimension == ONE:
-        return _digits(float(value))
     spellings = []
     for name, size in _spellings(dimension).items():
         number = _unscaled(value, size)
         if number * size == value:
             digits = _digits(number)
-            awkward = 2 * (not 1 <= abs(number) < 1000)
-            spellings.append((len(digits) + awkward, len(name), f"{digits} {name}"))
+            awkward = 2 * (bool(name) and not 1 <= abs(number) < 1000)
+            spellings.append((len(digits) + awkward, len(name), f"{digits} {name}".strip()))
     return min(spellings)[-1] if spellings else f"{value!r} {dimension}"
 
 
@@ -182,9 +182,11 @@ def _digits(value: float) -> str:
 def _spellings(dimension: Dimension) -> Mapping[str, float]:
     """Return the units, simple or per second, that a value may be written in."""
     seconds = unit("s")[1]
+    if dimension == ONE:
+        return {"": 1.0, "%": 0.01}
     found = {}
     for name, (size, of) in known_units().items():
-        if "µ" in name or name in {"min", "h", "day", "year"}:
+        if "µ" in name or "μ" in name or name in {"min", "h", "day", "year"}:
             continue
         if of == dimension:
             found[name] = size

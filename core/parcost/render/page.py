@@ -2,34 +2,24 @@
 
 A report is told once, as headings, lines and tables; a terminal, a pipe and Markdown
 each draw the same page in their own manner. Exporters, commands and third parties all
-write pages.
+write pages. Control characters are spelled out: what a spec says must not drive a
+terminal.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from attrs import field, frozen
 
+from parcost.render.diagnostics import visible
+
 Style = Literal["plain", "strong", "faint", "good", "bad", "warning"]
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-
-
-def clean(text: str) -> str:
-    """Return *text* with control characters spelled out; a spec must not drive a terminal.
-
-    >>> clean("a\\x1b[2Jb")
-    'a\\\\x1b[2Jb'
-    """
-    return _CONTROL.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
-
-
-def _clean_all(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(clean, texts))
+def _all_visible(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(visible, texts))
 
 
 @frozen(kw_only=True)
@@ -45,34 +35,39 @@ class Paper:
 class Heading:
     """A title; *level* 1 opens a report, 2 a part of it. *aside* stands at the far end."""
 
-    text: str = field(converter=clean)
+    text: str = field(converter=visible)
     level: Literal[1, 2] = 2
-    aside: str = field(default="", converter=clean)
+    aside: str = field(default="", converter=visible)
 
 
 @frozen
 class Line:
     """One sentence, wrapped to the width."""
 
-    text: str = field(converter=clean)
+    text: str = field(converter=visible)
     style: Style = "plain"
     indent: int = 0
 
 
 @frozen
 class Column:
-    """A column of a table; *flexible* ones are wrapped where the page is narrow."""
+    """A column of a table.
 
-    title: str = field(default="", converter=clean)
+    Where the page is narrow, *flexible* ones are wrapped, and *optional* ones left out
+    from the right, which is said below the table.
+    """
+
+    title: str = field(default="", converter=visible)
     align: Literal["left", "right"] = "left"
     flexible: bool = False
+    optional: bool = False
 
 
 @frozen
 class Row:
     """Cells, one for each column. *indent* shifts the first; *rule* draws a line above."""
 
-    cells: Sequence[str] = field(converter=_clean_all)
+    cells: Sequence[str] = field(converter=_all_visible)
     style: Style = "plain"
     indent: int = 0
     rule: bool = False

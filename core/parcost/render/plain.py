@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from textwrap import wrap
 
+from attrs import evolve
+
 from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Style, Table
 
 _GAP = 2
@@ -76,6 +78,7 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
 
 def _table(table: Table, paper: Paper) -> Iterator[tuple[str, Style]]:
     """Yield the lines of a table, no wider than the paper where that is possible."""
+    table, left_out = _fitting(table, paper.width - len(_MARGIN))
     room = widths(table, paper.width - len(_MARGIN))
     rule = _MARGIN + ("─" if paper.unicode else "-") * (sum(room) + _GAP * (len(room) - 1))
     if any(column.title for column in table.columns):
@@ -86,6 +89,27 @@ def _table(table: Table, paper: Paper) -> Iterator[tuple[str, Style]]:
         if row.rule:
             yield rule, "faint"
         yield from _cells(row, table.columns, room)
+    if left_out:
+        said = f"no room for {', '.join(left_out)}; md, csv and json have everything"
+        yield from ((text, "faint") for text in _wrapped(Line(said), paper))
+
+
+def _fitting(table: Table, room: int) -> tuple[Table, list[str]]:
+    """Return the table without the optional columns that do not fit, and their titles."""
+    left_out: list[str] = []
+    while sum(widths(table, room)) + _GAP * (len(table.columns) - 1) > room:
+        optional = [i for i, column in enumerate(table.columns) if column.optional]
+        if not optional:
+            break
+        last = optional[-1]
+        left_out.insert(0, table.columns[last].title)
+        columns = [c for i, c in enumerate(table.columns) if i != last]
+        rows = [
+            evolve(row, cells=[c for i, c in enumerate(row.cells) if i != last])
+            for row in table.rows
+        ]
+        table = Table(columns, rows)
+    return table, left_out
 
 
 def _cells(row: Row, columns: Sequence[Column], room: Sequence[int]) -> Iterator[tuple[str, Style]]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from parcost.numeric import is_array
+from parcost.render.diagnostics import visible
 from parcost.render.numbers import literal
-from parcost.render.page import clean
 from parcost.schema import BlockType, Curve, Field, block_type
 from parcost.units import BYTES, SECONDS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parcost.document import Origin
     from parcost.study import Study
 
-_WIDEST = 48  # a value longer than this does not push the comments of others aside
+_WIDEST = 32  # a value longer than this does not push the comments of others aside
 
 
 @frozen
@@ -105,7 +105,7 @@ def _attribute(
     value = getattr(block, name)
     field = type_.fields[name]
     origin = study.origin(block, name)
-    if value is None or value == ():
+    if value is None or (isinstance(value, tuple) and not value):
         return _Entry(f"# {name} is not given", "")
     swept = axes.get(f"{block.label or type_.kind}.{name}")
     text = _written(value, field, labels, origin, swept)
@@ -153,7 +153,7 @@ def _said(origin: Origin | None) -> str:
 
 
 def _provenance(origin: Origin) -> str:
-    return f'@{origin.kind}("{clean(origin.source)}")' if origin.source else f"@{origin.kind}"
+    return f'@{origin.kind}("{visible(origin.source)}")' if origin.source else f"@{origin.kind}"
 
 
 def _comment(origin: Origin | None) -> str:

@@ -2,56 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
+from parcost.render.words import axis_text, cell, incomplete
 
 if TYPE_CHECKING:
     from parcost.report import Report
     from parcost.terms import Figure
 
+Point = Mapping[str, Any]
 
-def tell(report: Report) -> list[Item]:
-    """Return the page of a sweep: axis values, figures, and why a point cannot run."""
-    from parcost.render.narrative import cell
 
-    figures = known_figures(report)
+def tell(report: Report) -> Iterator[Item]:
+    """Yield the page of a sweep: axis values, figures, and why a point cannot run."""
+    points = report.rows()
     axes = [name for name, _ in report.axes]
-    rows = report.rows()
-    refused = any(not row["feasible"] for row in rows)
+    figures = {f.name: f for result in report.results for _, f in result.figures}
+    run = [point for point in points if point["feasible"]]
+    yield Heading(report.name, 1, aside=report.path)
+    yield Line(f"{len(run):,} of {len(points):,} points run and fit.", "good" if run else "bad")
+    faults = {text for result in report.results for text in incomplete(result)}
+    yield from (Line(text, "bad") for text in sorted(faults))
+    constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
+    varying = [figure for name, figure in figures.items() if name not in constant]
+    if run:
+        yield Heading("What each point costs")
+        yield _costs(run, axes, varying)
+    if constant:
+        yield Heading("What every point has in common")
+        shared = [(figures[name], run[0][name]) for name in constant]
+        rows = [Row((f.title, numbers.quantity(value, f.unit), f.note)) for f, value in shared]
+        yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+    if len(run) < len(points):
+        yield Heading("What cannot run, and why")
+        refused = [p for p in points if not p["feasible"]]
+        rows = [Row((axis_text({n: p[n] for n in axes}), p.get("reason") or "")) for p in refused]
+        yield Table((Column(flexible=True), Column(flexible=True)), rows)
+
+
+def _costs(points: Sequence[Point], axes: Sequence[str], figures: Sequence[Figure]) -> Table:
     columns = [Column(name, "right") for name in axes]
-    columns += [Column(figure.title, "right") for figure in figures.values()]
-    columns += [Column("why not", flexible=True)] if refused else []
-    drawn = []
-    for row in rows:
-        cells = [cell(row[name]) for name in axes]
-        cells += [numbers.quantity(row.get(name), f.unit) for name, f in figures.items()]
-        cells += [str(row.get("reason") or "")] if refused else []
-        drawn.append(Row(cells, "plain" if row["feasible"] else "faint"))
-    runs = sum(bool(row["feasible"]) for row in rows)
-    return [
-        Heading(report.name, 1, aside=report.path),
-        Line(f"{runs:,} of {len(rows):,} points run and fit.", "good" if runs else "bad"),
-        *_faults(report),
-        Heading("Every point"),
-        Table(columns, drawn),
+    columns += [Column(f.name.replace("_", " "), "right", optional=True) for f in figures]
+    rows = [
+        Row(
+            [
+                *(cell(point[name]) for name in axes),
+                *(numbers.quantity(point[f.name], f.unit) for f in figures),
+            ]
+        )
+        for point in points
     ]
-
-
-def known_figures(report: Report) -> dict[str, Figure]:
-    """Return the figures that any result of the report has, by name, in order."""
-    found: dict[str, Any] = {}
-    for result in report.results:
-        for _, figure in result.figures:
-            found.setdefault(figure.name, figure)
-    return found
-
-
-def _faults(report: Report) -> list[Item]:
-    texts = {
-        f"incomplete: plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
-        for result in report.results
-        for fault in result.faults
-    }
-    return [Line(text, "bad") for text in sorted(texts)]
+    return Table(columns, rows)

@@ -1,0 +1,55 @@
+"""Small things in words, for every page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from parcost.render.numbers import quantity
+
+if TYPE_CHECKING:
+    from parcost.report import Result
+
+
+def cell(value: Any) -> str:
+    """Return one cell: a plugin's pair is a number and its unit.
+
+    >>> cell("x"), cell((0.25, "s")), cell(4.0)
+    ('x', '250 ms', '4')
+    """
+    match value:
+        case str():
+            return value
+        case (number, str(unit)):
+            return quantity(number, unit)
+        case list() | tuple():
+            return f"[{', '.join(map(cell, value))}]"
+    return quantity(value)
+
+
+def axis_text(values: Mapping[str, Any]) -> str:
+    """Return axis values on one line.
+
+    >>> axis_text({"layout.tp": 4.0, "schedule.kind": "gpipe"})
+    'layout.tp = 4, schedule.kind = gpipe'
+    """
+    return ", ".join(f"{name} = {cell(value)}" for name, value in values.items())
+
+
+def share(part: Any, whole: Any) -> str:
+    """Return *part* of *whole* in percent, without the sign.
+
+    >>> share(1.0, 8.0), share(8.0, 8.0)
+    ('12.5', '100')
+    """
+    if not whole:
+        return "-"
+    return "100" if part == whole else f"{100 * part / whole:.1f}"
+
+
+def incomplete(result: Result) -> list[str]:
+    """Return, for each plugin that failed, that the report lacks what it would have said."""
+    return [
+        f"incomplete: plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
+        for fault in result.faults
+    ]
