@@ -8,6 +8,7 @@ import pytest
 
 import parcost
 import parcost_specs
+from parcost import Real
 
 TOTALS = {
     "gpt2_small": 124_439_808,
@@ -44,11 +45,10 @@ training {{ sequence = 1024, global_batch = 128 sequences }}
 """
 
 
-def parameters(model: str, *, devices: int = 1, layout: str = "tp = 1") -> float:
+def parameters(model: str, *, devices: int = 1, layout: str = "tp = 1") -> Real:
     text = STUDY.format(model=model, devices=devices, layout=layout)
     report = parcost.load_text(text)[0].evaluate()
-    value: float = report.result.figure("parameters")
-    return value
+    return report.result.figure("parameters")
 
 
 def test_every_model_of_the_catalogue_has_a_total() -> None:
