@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from attrs import field, frozen
+
 from parcost import Check, Formula, Mask, Pass, Real, Study, Work, block, hookimpl, switch
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import (
@@ -105,70 +107,101 @@ def blocks() -> list[type]:
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
     """Price the collectives of the layers and, unless they are left out, of the ends."""
-    layout, training, overlap = study[Layout], study[Training], study[Overlap]
+    layout, training = study[Layout], study[Training]
     if isinstance(layout.tp, float) and layout.tp == 1.0:
         return
+    rows = _WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else _WITHOUT_SEQUENCE_PARALLEL
     chosen = study.get(TensorParallel)
     ends = chosen is None or chosen.ends
-    again = training.recompute == "full"
-    covered = overlap.tensor and not _puts_off_weight_gradients(study)
-    sizes: dict[str, Real] = {
-        "s": training.sequence,
-        "b": training.micro_batch,
-        "h": training.model.hidden,
-        "e": training.precision.activation,
-    }
-    residual = sizes["s"] * sizes["b"] * sizes["h"] * sizes["e"]
+    covered = study[Overlap].tensor and not _puts_off_weight_gradients(study)
     counts: dict[str, Sequence[float]] = {
         "layer": [2 * n for n in layers(study)],
         "first": on_first(study),
         "last": on_last(study),
     }
-    rows = _WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else _WITHOUT_SEQUENCE_PARALLEL
-    operations = dict.fromkeys(row.operation for row in rows)
-    calls = {name: _price(study, name, residual, "s b h e", sizes) for name in operations}
-    works = [
-        (row.name, *calls[row.operation], residual, counts[row.place], where_)
-        for row in rows
-        if ends or row.place == "layer"
-        for where_ in row.passes(again=again, covered=covered)
-    ]
+    wire = _wire(study)
+    for row in rows:
+        if ends or row.place == "layer":
+            priced = wire.priced(row.operation, "s b h e")
+            for pass_, window in row.passes(again=training.recompute == "full", covered=covered):
+                yield wire.work(row.name, pass_, priced, counts[row.place], window)
     if ends:
-        n = sizes["s"] * sizes["b"] * FP32
-        loss = _price(study, "all_reduce", n, "4 s b", sizes)
-        works.append(("loss all-reduce", *loss, n, [LOSS_SUMS * n for n in counts["last"]], ("F", None)))
-    resource = study.group("tp").flat.name
-    taken, of = overlap.multiprocessors, study[Cluster].device.multiprocessors
-    for name, seconds, formula, bytes_, count, (pass_, window) in works:
-        yield Work(
+        loss = wire.priced("all_reduce", "s b l")
+        yield wire.work("loss all-reduce", "F", loss, [LOSS_SUMS * n for n in counts["last"]])
+
+
+class _Priced(NamedTuple):
+    seconds: Real
+    bytes_: Real
+    formula: Formula
+
+
+@frozen(kw_only=True, eq=False)
+class _Wire:
+    """The tensor-parallel group of a study, and the sizes of what it sends, by letter."""
+
+    study: Study
+    algorithm: str
+    resource: str
+    slowdown: Real
+    sizes: dict[str, tuple[Real, str]]
+    _priced: dict[str, _Priced] = field(factory=dict, init=False)
+
+    def priced(self, operation: str, size: str) -> _Priced:
+        """Price a collective over the product of the letters of *size*, once."""
+        if (known := self._priced.get(operation + size)) is not None:
+            return known
+        letters = {letter: self.sizes[letter] for letter in size.split()}
+        n: Real = 1.0
+        for factor, _ in letters.values():
+            n = n * factor
+        call = self.study.collective(operation, n, "tp", self.algorithm)
+        formula = Formula(
+            text=f"{call.formula.text}, n = {size}",
+            inputs={**call.formula.inputs, **letters},
+            source=call.formula.source,
+        )
+        self._priced[operation + size] = priced = _Priced(call.seconds, n, formula)
+        return priced
+
+    def work(
+        self,
+        name: str,
+        pass_: Pass,
+        priced: _Priced,
+        count: Sequence[float],
+        window: str | None = None,
+    ) -> Work:
+        """Return a collective that a pass waits for, or that may hide in a window of it."""
+        return Work(
             name=name,
-            seconds=seconds,
+            seconds=priced.seconds,
             pass_=pass_,
-            formula=formula,
+            formula=priced.formula,
             count=count,
-            resource=resource,
+            resource=self.resource,
             window=window,
-            slowdown=taken / (of - taken),
-            bytes_=bytes_,
+            slowdown=self.slowdown,
+            bytes_=priced.bytes_,
         )
 
 
-def _price(
-    study: Study, operation: str, n: Real, text: str, sizes: dict[str, Real]
-) -> tuple[Real, Formula]:
-    """Price a collective over *n* bytes, which *text* says in the letters of *sizes*."""
-    call = study.collective(operation, n, "tp", study[CollectiveChoice].tensor)
-    letters = {
-        letter: (size, "B" if letter == "e" else "")
-        for letter, size in sizes.items()
-        if letter in text.split()
-    }
-    formula = Formula(
-        text=f"{call.formula.text}, n = {text}",
-        inputs={**call.formula.inputs, **letters},
-        source=call.formula.source,
+def _wire(study: Study) -> _Wire:
+    training = study[Training]
+    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
+    return _Wire(
+        study=study,
+        algorithm=study[CollectiveChoice].tensor,
+        resource=study.group("tp").flat.name,
+        slowdown=taken / (of - taken),
+        sizes={
+            "s": (training.sequence, ""),
+            "b": (training.micro_batch, ""),
+            "h": (training.model.hidden, ""),
+            "e": (training.precision.activation, "B"),
+            "l": (FP32, "B"),
+        },
     )
-    return call.seconds, formula
 
 
 _orders: dict[tuple[int, int, int], tuple[Any, bool]] = {}
