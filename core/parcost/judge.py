@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from parcost import syntax as s
 from parcost.diagnostics import Diagnostic, Label, Severity, SpecError, did_you_mean, problem
-from parcost.numeric import all_of
+from parcost.numeric import INFINITY, all_of
 from parcost.report import Expectation, Result
 from parcost.terms import Check
 from parcost.units import ONE, unit
@@ -21,6 +21,7 @@ from parcost.values import Quantity, number
 
 if TYPE_CHECKING:
     from parcost.document import Module
+    from parcost.outcome import Outcome
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
     from parcost.study import Study
@@ -50,7 +51,7 @@ def evaluate(
 
     outcome = reduce.evaluate(study)
     asked = study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome)
-    judged = gather([check for _, check in asked], study)
+    judged = gather([_finite(outcome), *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
     outcome = evolve(outcome, feasible=judged.holds, failed=failed)
     figures = tuple(study.plugins.ask("figures", study.faults, study=study, outcome=outcome))
@@ -64,6 +65,19 @@ def evaluate(
         expectations=claims,
         diagnostics=found,
         at=at,
+    )
+
+
+def _finite(outcome: Outcome) -> Check:
+    """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
+    endless = [line.name for line in outcome.ledger if not all_of(line.exposed < INFINITY)]
+    return Check(
+        id="cannot-run",
+        holds=outcome.step_seconds < INFINITY,
+        subject="collectives",
+        message="{terms} cannot run: no algorithm that is allowed does it over these ranks",
+        inputs={"terms": " and ".join(f"`{name}`" for name in endless)},
+        help="choose `auto`, or another algorithm",
     )
 
 

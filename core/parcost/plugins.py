@@ -215,10 +215,28 @@ def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
     if types is not None and not isinstance(answer, types):
         wanted = " or ".join(t.__name__ for t in types)
         return f"returned {type(answer).__name__} where {wanted} is asked for"
+    if hook == "blocks" and not hasattr(answer, "__block__"):
+        return f"returned the class {answer.__name__}, which is not declared with `@block`"
+    if hook in ("terms", "memory") and (complaint := _bad_number(answer)):
+        return complaint
     if hook in _NAMED and not isinstance(getattr(answer, "name", None), str):
         return f"returned {type(answer).__name__} without a name"
     if hook in _UNIQUE and (other := seen.get(_key(answer))):
         return f"repeats the name `{answer.name}`, which plugin {other} contributed"
+    return ""
+
+
+def _bad_number(term: Any) -> str:
+    """Return what is wrong with the seconds or bytes of a term, if anything."""
+    for name in ("seconds", "bytes_"):
+        value = getattr(term, name, 0.0)
+        try:
+            good = value >= 0
+            good = good if isinstance(good, bool) else bool(good.all())
+        except (TypeError, ValueError, AttributeError):
+            good = False
+        if not good:
+            return f"gave the term `{term.name}` {name} = {value!r}, which no time or size is"
     return ""
 
 

@@ -149,7 +149,11 @@ class Study:
                 if algorithm == "auto"
                 else f"the algorithm `{algorithm}` does not do `{operation}`"
             )
-            raise SpecError([Diagnostic("no-collective", message, place=self.path or self.name)])
+            known = self.plugins.named("collectives").values()
+            able = [f"`{a.name}`" for _, a in known if operation in a.operations]
+            hint = f"these do: {', '.join(able)}" if able else None
+            where = self.path or self.name
+            raise SpecError([Diagnostic("no-collective", message, help=hint, place=where)])
         offered.sort(key=lambda a: a.name, reverse=True)  # of equals, the last name is used
         times = [a.seconds(operation, n, placed) for a in offered]
         best = times[0]

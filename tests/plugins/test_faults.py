@@ -1,0 +1,133 @@
+"""A faulty plugin is named, the report is marked incomplete, and nothing is lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parcost
+from parcost import Formula, Once, PluginError, Report, Work, block, hookimpl
+from parcost.plugins import load
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 8 }
+layout { tp = 8, zero = 1, sequence_parallel = on }
+training { sequence = 2048, global_batch = 8 sequences }
+"""
+
+
+def evaluated(*plugins: tuple[str, Any]) -> Report:
+    session = parcost.Session(load(*plugins))
+    return session.load_text(SPEC)[0].evaluate()
+
+
+def faults(report: Report) -> list[str]:
+    return [f"plugin {f.plugin} {f.hook}: {f.message}" for f in report.result.faults]
+
+
+def test_a_plugin_that_raises_is_named_and_costs_only_its_own_terms() -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    good, bad = evaluated(), evaluated(("warp", SimpleNamespace(terms=hookimpl(broken))))
+    assert faults(bad) == ["plugin `warp` terms: raised KeyError: 'warp'"]
+    assert bad.exit_code == 3
+    assert bad.result.outcome is not None
+    assert not bad.result.outcome.complete
+    assert bad.result.figure("step_time") == good.result.figure("step_time")
+
+
+def test_a_plugin_that_returns_something_else_is_named() -> None:
+    plugin = SimpleNamespace(terms=hookimpl(lambda: ["ten seconds"]))
+    bad = evaluated(("warp", plugin))
+    assert faults(bad) == [
+        "plugin `warp` terms: returned str where Work or Edge or Once is asked for"
+    ]
+    assert bad.exit_code == 3
+
+
+def test_a_plugin_that_repeats_a_name_is_named_with_the_owner() -> None:
+    def again() -> list[Once]:
+        formula = Formula(text="1 s")
+        return [Once(name="optimizer update", seconds=1.0, when="end", formula=formula)]
+
+    bad = evaluated(("warp", SimpleNamespace(terms=hookimpl(again))))
+    (said,) = faults(bad)
+    assert said.startswith(
+        "plugin `warp` terms: repeats the name `optimizer update`, which plugin "
+    )
+    assert bad.exit_code == 3
+    assert bad.result.figure("step_time") == evaluated().result.figure("step_time")
+
+
+@pytest.mark.parametrize("seconds", ["ten", -1.0, float("nan"), None, np.array([1.0, -1.0])])
+def test_a_time_that_is_none_is_refused(seconds: Any) -> None:
+    def strange() -> list[Once]:
+        formula = Formula(text="?")
+        return [Once(name="strange", seconds=seconds, when="end", formula=formula)]
+
+    bad = evaluated(("warp", SimpleNamespace(terms=hookimpl(strange))))
+    (said,) = faults(bad)
+    assert said.startswith("plugin `warp` terms: gave the term `strange` seconds = ")
+    assert bad.exit_code == 3
+
+
+@block("layout", label="none")
+class OtherLayout:
+    """A block that the vocabulary has already."""
+
+
+def test_two_plugins_may_not_declare_one_block() -> None:
+    twin = SimpleNamespace(blocks=hookimpl(lambda: [OtherLayout]))
+    with pytest.raises(
+        PluginError, match="block `layout` is declared by plugin `twin` and by plugin"
+    ):
+        evaluated(("twin", twin))
+
+
+def test_a_class_that_is_no_block_is_refused() -> None:
+    with pytest.raises(PluginError, match="returned the class dict, which is not declared with"):
+        evaluated(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict]))))
+
+
+def test_an_algorithm_that_cannot_run_is_an_error_and_not_a_time() -> None:
+    text = (
+        SPEC.replace("cluster { devices = 8 }", "cluster { devices = 24 }")
+        .replace(
+            "layout { tp = 8, zero = 1, sequence_parallel = on }",
+            "layout { dp = 24, zero = 1 }\ncollectives { data = halving_doubling }",
+        )
+        .replace("global_batch = 8", "global_batch = 24")
+    )
+    report = parcost.load_text(text)[0].evaluate()
+    assert report.exit_code == 1
+    assert "cannot-run" in [d.id for d in report.diagnostics]
+
+
+def test_a_plugin_can_be_switched_off_and_misspelt() -> None:
+    session = parcost.Session(load(without=["optimizer"]))
+    report = session.load_text(SPEC)[0].evaluate()
+    assert report.result.outcome is not None
+    assert not any("optimizer update" in line.name for line in report.result.outcome.ledger)
+    with pytest.raises(PluginError, match="no plugin is called `optimiser`; did you mean"):
+        load(without=["optimiser"])
+
+
+def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
+    def mine() -> list[Work]:
+        formula = Formula(text="1 ms", source="by hand")
+        return [Work(name="mine", seconds=1e-3, pass_="F", formula=formula)]
+
+    report = evaluated(("mine", SimpleNamespace(terms=hookimpl(mine))))
+    assert report.result.outcome is not None
+    owners = {line.name: line.plugin for line in report.result.outcome.ledger if line.plugin}
+    assert owners["mine"].name == "mine"
+    built_in = next(p for name, p in owners.items() if name != "mine")
+    assert (built_in.distribution, built_in.version) == ("parcost", parcost.__version__)
