@@ -47,11 +47,15 @@ def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Ef
     return [
         Effect(
             seconds=float(seconds),
-            time=float(seconds / before.step_seconds - 1.0),
-            memory=float(bytes_ / before.memory_bytes - 1.0),
+            time=_relative(float(seconds), before.step_seconds),
+            memory=_relative(float(bytes_), before.memory_bytes),
         )
         for seconds, bytes_ in (found[i] for i in range(len(changes)))
     ]
+
+
+def _relative(after: float, before: Real) -> float:
+    return float(after / before - 1.0) if before else 0.0
 
 
 def _together(study: Study, changes: Sequence[Change]) -> list[tuple[Real, Real]] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study, Work
+from parcost_plugins.figures.ratio import ratio
 from parcost_plugins.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training
 
@@ -17,7 +18,7 @@ def flops_per_token(study: Study) -> Real:
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the FLOP/s of a device: those that the model asks for, and all of them."""
     devices, step = study[Cluster].devices, outcome.step_seconds
-    asked = tokens(study) * flops_per_token(study) / (devices * step)
+    asked = ratio(tokens(study) * flops_per_token(study), devices * step)
     yield Figure(
         name="tflops_per_device",
         title="model FLOP/s per device",
@@ -46,7 +47,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         formula=_share(asked, peak),
         note=f"{convention}, recomputation left out",
     )
-    done = _executed(study, outcome) / step
+    done = ratio(_executed(study, outcome), step)
     yield Figure(
         name="hfu",
         title="hardware FLOPs utilisation (HFU)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study
+from parcost_plugins.figures.ratio import ratio
 from parcost_plugins.vocabulary import Cluster, Training
 
 
@@ -28,14 +29,14 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="tokens_per_second",
         title="tokens per second",
-        value=trained / step,
+        value=ratio(trained, step),
         unit="",
         formula=Formula(text="tokens / T", inputs=inputs),
     )
     yield Figure(
         name="tokens_per_second_per_device",
         title="tokens per second and device",
-        value=trained / step / devices,
+        value=ratio(trained, step * devices),
         unit="",
         formula=Formula(text="tokens / (T N)", inputs={**inputs, "N": (devices, "")}),
     )
@@ -49,7 +50,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="bubble",
         title="pipeline bubble",
-        value=bubble / (ideal + bubble),
+        value=ratio(bubble, ideal + bubble),
         unit="%",
         formula=Formula(text="bubble / (ideal + bubble)", inputs=inputs),
         note="idle share of the pipeline's makespan, hops between stages left out",
@@ -57,7 +58,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="bubble_overhead",
         title="pipeline bubble over ideal",
-        value=bubble / ideal,
+        value=ratio(bubble, ideal),
         unit="%",
         formula=Formula(text="bubble / ideal", inputs=inputs),
         note="the same idle time against the busy time",
@@ -67,7 +68,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="exposed_communication",
         title="exposed communication",
-        value=exposed / step,
+        value=ratio(exposed, step),
         unit="%",
         formula=Formula(text="exposed / T", inputs={"exposed": (exposed, "s"), "T": (step, "s")}),
         note="of the step, on the busiest device",
