@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache, cached_property
+from importlib.metadata import Distribution, EntryPoint, entry_points
 
 import click
 
@@ -73,4 +73,9 @@ class Commands(click.Group):
 
 
 def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else "an unknown distribution"
+    return _name(point.dist) if point.dist else "an unknown distribution"
+
+
+@cache  # the metadata is parsed anew for each question
+def _name(distribution: Distribution) -> str:
+    return distribution.name

@@ -1,0 +1,46 @@
+"""What two distributions of third parties add, seen in reports where only wheels are.
+
+    python third_parties.py EXAMPLES
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import parcost
+
+examples = Path(sys.argv[1])
+assert "site-packages" in str(Path(parcost.__file__).parent), "this is to test the wheel"
+
+# A block, a cost and a collective of one distribution.
+(checkpointed,) = parcost.load(examples / "parcost-checkpoint" / "llama3_8b.par")
+outcome = checkpointed.evaluate().result.outcome
+assert outcome is not None
+theirs = [
+    line
+    for line in (*outcome.ledger, *outcome.memory_lines)
+    if line.plugin is not None and line.plugin.distribution == "parcost-checkpoint"
+]
+assert theirs, "parcost-checkpoint adds no line"
+for line in theirs:
+    print(f"{line.name}, from {line.plugin}: {line.formula.text}")
+used = [line for line in outcome.ledger if "double_binary_tree" in line.formula.text]
+assert used, "no message goes by the double binary tree"
+print(f"{used[0].name}: {used[0].formula.text}")
+
+# A schedule of another, which is its op order and nothing else.
+PIPELINED = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_70b
+use catalog.precisions.bf16
+cluster  { devices = 64 }
+layout   { tp = 8, pp = 4, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 32 sequences }
+schedule { kind = [one_f_one_b, zb_h1] }
+"""
+(pipelined,) = parcost.load_text(PIPELINED)
+bubbles = {point["schedule.kind"]: point["bubble"] for point in pipelined.evaluate().rows()}
+print("bubbles:", ", ".join(f"{kind} {bubble:.1%}" for kind, bubble in bubbles.items()))
+assert 0 < bubbles["zb_h1"] < bubbles["one_f_one_b"]
