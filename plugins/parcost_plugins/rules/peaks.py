@@ -1,0 +1,44 @@
+"""Peaks that cannot all be dense: vendors print sparse ones, which are twice as high.
+
+On every device with matrix units whose data sheet gives both, the dense peak doubles
+when the type becomes half as wide. Four times, or once, means that one of the two
+figures is the sparse one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Real, Study
+from parcost_plugins.vocabulary import Cluster, Device
+
+_WIDTHS = (("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8"), ("fp8", "fp4"))
+
+
+def rules(study: Study) -> Iterator[Check]:
+    """Return the rules that compare neighbouring types of the device in use."""
+    device = study[Cluster].device
+    for wide, narrow in _WIDTHS:
+        slow: Real | None = getattr(device, wide)
+        fast: Real | None = getattr(device, narrow)
+        if slow is not None and fast is not None:
+            yield _check(device, wide, narrow, fast / slow, slow, fast)
+
+
+def _check(device: Device, wide: str, narrow: str, ratio: Real, slow: Real, fast: Real) -> Check:
+    return Check(
+        id="sparse-peak",
+        holds=(ratio > 1.5) & (ratio < 3.0),
+        subject=f"{device.label}.{narrow}",
+        message="{narrow} at {fast:g} TFLOPS is {ratio:.3g} times {wide} at {slow:g} TFLOPS: "
+        "dense peaks differ by 2, so one of them is sparse",
+        inputs={
+            "narrow": narrow,
+            "wide": wide,
+            "fast": fast / 1e12,
+            "slow": slow / 1e12,
+            "ratio": ratio,
+        },
+        help="mark the sparse one `sparse`: it is halved",
+        severity="warning",
+    )
