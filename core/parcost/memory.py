@@ -24,6 +24,8 @@ from parcost.work import count, kinds
 if TYPE_CHECKING:
     from parcost.plugins import Plugin
 
+_LIVING: tuple[Moment, ...] = ("forward", "backward")  # the first of MOMENTS
+
 
 @frozen(kw_only=True, eq=False)
 class Fullest:
@@ -39,13 +41,9 @@ class Fullest:
 def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
     """Return what the fullest device of *plan* holds; *terms* are sorted by name."""
     held = _Held([term for _, term in terms], plan)
-    devices = range(len(plan.held))
-    points = [(d, moment) for d in devices for moment in MOMENTS]
-    sums = [
-        held.resident(d, moment) + held.active(d, moment) * (1.0 + held.lost)
-        for d, moment in points
-    ]
-    _, at = largest(sums)
+    sums = [held.moments(d) for d in range(len(plan.held))]
+    points = [(d, moment) for d in range(len(plan.held)) for moment in MOMENTS]
+    _, at = largest([bytes_ for moments in sums for bytes_ in moments])
     amounts = at.row(lambda i: [t.bytes_ * held.times(t, *points[i]) for _, t in terms])
     lines = [
         MemoryLine(name=term.name, bytes_=amount, formula=term.formula, plugin=plugin, term=term)
@@ -58,7 +56,7 @@ def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
         lines=lines,
         device=at.index // n,
         moment=_named(at.index % n),
-        devices=[largest(sums[d * n : d * n + n])[0] for d in devices],
+        devices=[largest(moments)[0] for moments in sums],
     )
 
 
@@ -69,32 +67,25 @@ class _Held:
         self.plan = plan
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
-        self.lost = total(term.of_activations for term in terms)
         self.kinds = kinds(terms, len(plan.device))
-        self._resident: dict[tuple[Moment, tuple[int, ...]], Real] = {}
+        self._resident: dict[tuple[int, ...], Sequence[Real]] = {}
         self._weights: dict[tuple[Moment, int], Real] = {}
         self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
 
-    def resident(self, d: int, moment: Moment) -> Real:
-        """Return the bytes that do not depend on the micro-batches alive."""
-        key = (moment, tuple(self.kinds[x] for x in self.plan.held[d]))
-        if key not in self._resident:
-            self._resident[key] = total(
-                term.bytes_ * self.times(term, d, moment) for term in self.steady
-            )
-        return self._resident[key]
-
-    def active(self, d: int, moment: Moment) -> Real:
-        """Return the bytes of the micro-batches alive."""
-        found: Real = 0.0
-        for x, alive in zip(self.plan.held[d], self.alive(d, moment), strict=True):
-            found = found + alive * self._weight(x, moment)
+    def moments(self, d: int) -> Sequence[Real]:
+        """Return the bytes that device *d* holds at each moment."""
+        held = self.plan.held[d]
+        alike = tuple(self.kinds[x] for x in held)
+        if alike not in self._resident:
+            self._resident[alike] = [
+                total(term.bytes_ * self.times(term, d, moment) for term in self.steady)
+                for moment in MOMENTS
+            ]
+        found = list(self._resident[alike])
+        for i, moment in enumerate(_LIVING):
+            for x, alive in zip(held, self.alive(d, moment), strict=True):
+                found[i] = found[i] + alive * self._weight(x, moment)
         return found
-
-    def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
-        """Return what device *d* holds of *term*."""
-        own = term.bytes_ * self.times(term, d, moment)
-        return own + term.of_activations * self.active(d, moment)
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return how many of *term* device *d* holds."""
@@ -103,7 +94,9 @@ class _Held:
         held = self.plan.held[d]
         if not term.per_micro_batch:
             counts = [count(term, x) for x in held]
-            return max(counts, default=0.0) if term.once_per_device else sum(counts)
+            return max(counts) if term.once_per_device else sum(counts)
+        if moment not in _LIVING:
+            return 0.0
         alive = self.alive(d, moment)
         return total(n * count(term, x) for n, x in zip(alive, held, strict=True))
 
@@ -115,8 +108,6 @@ class _Held:
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
         held = self.plan.held[d]
-        if moment not in ("forward", "backward"):
-            return [0.0] * len(held)
 
         def reached(order: Order) -> Sequence[Sequence[float]]:
             return (order.alive_forward if moment == "forward" else order.alive_backward)[d]

@@ -16,15 +16,15 @@ only ever added to chains of events, so that more of anything never shortens the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal
 
 from attrs import evolve, frozen
 
-from parcost.numeric import Real, all_of, maximum, minimum
+from parcost.numeric import Real, all_of, any_of, maximum, minimum, where
 from parcost.replay import Plan, Timeline
 from parcost.select import Choice, columns, largest, total
-from parcost.terms import Once, Pass, Times, Work
+from parcost.terms import Once, Times, Work
 from parcost.work import PASSES, Load, count
 
 When = Literal["fill", "drain", "end"]
@@ -76,11 +76,12 @@ class _Group:
     def __init__(self, terms: Sequence[Once], run: Pipelined) -> None:
         self.terms = terms
         self.run = run
-        found: dict[tuple[int, bool], _Stage] = {}
+        found: dict[Hashable, _Stage] = {}
         self.stages: list[_Stage] = []
-        for x, key in enumerate(zip(run.kinds, run.plan.split, strict=True)):
+        for x, kind in enumerate(run.kinds):
+            key = (kind, tuple(order.split[x] for _, order in run.plan.orders))
             if key not in found:
-                found[key] = _stage(terms, x, run.loads[x], split=key[1])
+                found[key] = _stage(terms, x, run)
             self.stages.append(found[key])
 
     def added(self, exposed: Real, device: Choice) -> Added:
@@ -195,12 +196,10 @@ def _busiest(run: Pipelined, *groups: _Group) -> Sequence[Real]:
     return found
 
 
-def _stage(terms: Sequence[Once], x: int, load: Load, *, split: bool) -> _Stage:
-    """Return what *terms* take on a virtual stage, and what its compute covers of it.
+def _stage(terms: Sequence[Once], x: int, run: Pipelined) -> _Stage:
+    """Return what *terms* take on virtual stage *x*, and what its compute covers of it.
 
-    Fill hides under the first forward pass. Gradients appear as the last backward op
-    goes along, which is W alone where the schedule has *split* it from B. What one
-    term covers is covered; the next one on the same resource gets the rest.
+    What one term covers is covered; the next one on the same resource gets the rest.
     """
     took: list[Real] = []
     covered: list[Real] = []
@@ -208,15 +207,25 @@ def _stage(terms: Sequence[Once], x: int, load: Load, *, split: bool) -> _Stage:
     for term in terms:
         times = count(term, x)
         seconds = term.seconds * times if times else 0.0
-        passes: Sequence[Pass] = ()
-        if term.when == "fill":
-            passes = ("F",)
-        elif term.when == "drain":
-            passes = ("W",) if split else ("R", "B", "W")
-        room = term.beside * load.idle(passes, term.resource) - used.get(term.resource, 0.0)
+        room = _room(term, x, run) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         used[term.resource] = used.get(term.resource, 0.0) + hides
         took.append(seconds)
         covered.append(hides)
     seconds = total(took)
     return _Stage(took=took, covered=covered, seconds=seconds, exposed=seconds - total(covered))
+
+
+def _room(term: Once, x: int, run: Pipelined) -> Real:
+    """Return the seconds of one micro-batch under which *term* may hide.
+
+    Fill hides under the first forward pass. Gradients appear as the last backward op
+    goes along, which is W alone where the schedule splits it from B.
+    """
+    if term.when == "end" or not any_of(term.beside != 0):
+        return 0.0
+    load, resource = run.loads[x], term.resource
+    if term.when == "fill":
+        return term.beside * load.idle(("F",), resource)
+    fused, alone = load.idle(("R", "B", "W"), resource), load.idle(("W",), resource)
+    return term.beside * where(run.plan.split(x), alone, fused)

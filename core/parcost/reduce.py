@@ -15,7 +15,7 @@ Terms are sorted by name first, so that no order of plugins changes a bit of a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parcost.diagnostics import Diagnostic, PluginError, SpecError, did_you_mean
@@ -27,14 +27,14 @@ from parcost.order import OrderError
 from parcost.outcome import Fault, Outcome
 from parcost.replay import Plan
 from parcost.select import largest, total
-from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.terms import Edge, Once, Pipeline, Schedule, Times, Work
 from parcost.work import PASSES, kinds, load
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin
     from parcost.study import Study
 
-T = TypeVar("T", Work, Edge, Once, Memory)
+T = TypeVar("T")
 Stamped = Sequence[tuple["Plugin", Any]]
 
 
@@ -73,9 +73,10 @@ def reduce(
     """
     plan = Plan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
-    works = _sorted("terms", terms, Work, stages, faults)
-    edges = _sorted("terms", terms, Edge, stages, faults)
-    onces = _sorted("terms", terms, Once, stages, faults)
+    sound = _sound("terms", terms, stages, faults)
+    works = sorted(_of(Work, sound), key=lambda p: (PASSES.index(p[1].pass_), p[1].name))
+    edges = sorted(_of(Edge, sound), key=lambda p: p[1].name)
+    onces = sorted(_of(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
     alike = kinds([*(work for _, work in works), *(once for _, once in onces)], stages)
     alone = [term for _, term in works]
     by_kind = {x: load(alone, x) for x in dict.fromkeys(alike)}
@@ -100,7 +101,8 @@ def reduce(
         ledger += hop_lines(edges, plan, device, [timeline.seconds for timeline in timelines])
     ledger += once_lines(onces, whole)
     ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
-    full = fullest(_sorted("memory", memory, Memory, stages, faults), plan)
+    kept = sorted(_sound("memory", memory, stages, faults), key=lambda p: p[1].name)
+    full = fullest(kept, plan)
     return Outcome(
         pipeline=pipeline,
         step_seconds=total(line.exposed for line in ledger),
@@ -123,15 +125,15 @@ def _alive(plan: Plan, x: int) -> Real:
     return plan.by_order(lambda order: float(order.alive[x]))
 
 
-def _sorted(
-    hook: str, stamped: Stamped, wanted: type[T], stages: int, faults: list[Fault] | None
-) -> Sequence[tuple[Plugin, T]]:
-    """Return the terms of one type, sorted by place in the step and name."""
-    found: list[tuple[Plugin, T]] = []
+def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
+    return ((plugin, term) for plugin, term in stamped if isinstance(term, wanted))
+
+
+def _sound(hook: str, stamped: Stamped, stages: int, faults: list[Fault] | None) -> Stamped:
+    """Return the terms that count virtual stages as there are."""
+    found: list[tuple[Plugin, Any]] = []
     for plugin, term in stamped:
-        if not isinstance(term, wanted):
-            continue
-        counts: Sequence[float] | float = getattr(term, "count", 1.0)
+        counts = getattr(term, "count", 1.0)
         if isinstance(counts, (float, int)) or len(counts) == stages:
             found.append((plugin, term))
             continue
@@ -139,10 +141,4 @@ def _sorted(
         if faults is None:
             raise PluginError(f"plugin {plugin} failed in `{hook}`: {message}")
         faults.append(Fault(plugin=plugin, hook=hook, message=message))
-    return sorted(found, key=lambda pair: (_place(pair[1]), pair[1].name))
-
-
-def _place(term: Work | Edge | Once | Memory) -> int:
-    if isinstance(term, Work):
-        return PASSES.index(term.pass_)
-    return WHENS.index(term.when) if isinstance(term, Once) else 0
+    return found

@@ -9,13 +9,12 @@ distinct numbers of micro-batches, whose orders differ, and never over candidate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError
-from parcost.numeric import INFINITY, Real, all_of, is_array, maximum
+from parcost.numeric import INFINITY, Mask, Real, all_of, is_array, maximum
 from parcost.order import LONGEST, NEVER, Order, OrderError, order_of
 from parcost.select import total
 from parcost.terms import Pipeline, Schedule, Times
@@ -36,7 +35,7 @@ class Timeline:
     ends: Sequence[Real]
 
 
-@frozen(eq=False, slots=False)
+@frozen(eq=False)
 class Plan:
     """A schedule for a pipeline, ready to be timed.
 
@@ -47,12 +46,10 @@ class Plan:
 
     schedule: Schedule
     pipeline: Pipeline
+    orders: Sequence[tuple[float, Order]] = field(init=False, repr=False)  # by micro-batches
 
-    # --- read off the order -------------------------------------------------------------
-
-    @cached_property
-    def orders(self) -> Sequence[tuple[float, Order]]:
-        """The order of each number of micro-batches."""
+    @orders.default
+    def _orders(self) -> Sequence[tuple[float, Order]]:
         m = self.pipeline.micro_batches
         if not is_array(m):
             return [(float(m), self._order(m))]
@@ -66,9 +63,10 @@ class Plan:
 
     def _order(self, micro_batches: Any) -> Order:
         p, v, name = self.pipeline.stages, self.pipeline.chunks, self.schedule.name
-        m = round(micro_batches)
-        why = "" if m == micro_batches >= 1 else "that is not a number of micro-batches"
-        if not why and m * p * v > LONGEST:
+        whole = micro_batches >= 1 and micro_batches % 1 == 0
+        m = int(micro_batches) if whole else 0
+        why = "" if whole else "that is not a number of micro-batches"
+        if m * p * v > LONGEST:
             why = f"p m v = {m * p * v:,}, and no order above {LONGEST:,} is worked out"
         limits = getattr(self.schedule, "limits", None)
         if not why and limits is not None:
@@ -77,6 +75,8 @@ class Plan:
             message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
         return order_of(self.schedule, p, m, v)
+
+    # --- read off the order -------------------------------------------------------------
 
     @property
     def held(self) -> Sequence[Sequence[int]]:
@@ -88,10 +88,10 @@ class Plan:
         """The device of each virtual stage."""
         return self.orders[0][1].device
 
-    @property
-    def split(self) -> Sequence[bool]:
-        """Whether each virtual stage ends on a weight-gradient pass of its own."""
-        return self.orders[0][1].split
+    def split(self, x: int) -> Mask:
+        """Say whether virtual stage *x* ends on a weight-gradient pass of its own."""
+        found = {order.split[x] for _, order in self.orders}
+        return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[x]) != 0
 
     def by_order(self, value: Callable[[Order], Any]) -> Real:
         """Return a number that depends on the order, per candidate."""

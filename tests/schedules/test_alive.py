@@ -1,0 +1,74 @@
+"""How many micro-batches are alive, read off the order."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parcost.order import order_of
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 32])
+def test_gpipe_keeps_all_and_1f1b_as_many_as_there_are_stages_behind(
+    m: int, gpipe: Any, one_f_one_b: Any
+) -> None:
+    p = 8
+    assert order_of(gpipe, p, m, 1).alive == (m,) * p
+    assert order_of(one_f_one_b, p, m, 1).alive == tuple(min(m, p - s) for s in range(p))
+
+
+def test_zb_h1_keeps_p_on_every_stage(zb_h1: Any) -> None:
+    assert order_of(zb_h1, 8, 32, 1).alive == (8,) * 8
+
+
+@pytest.mark.parametrize("p, v", [(8, 2), (8, 4), (4, 3), (2, 2)])
+def test_interleaving_keeps_a_few_chunks_more_than_1f1b(p: int, v: int, interleaved: Any) -> None:
+    m = 4 * p
+    order = order_of(interleaved, p, m, v)
+    for r in range(p):
+        most = max(sum(vector) for vector in order.alive_forward[r])
+        assert most == min(m * v, 2 * (p - 1 - r) + (v - 1) * p + 1)
+
+
+def test_the_first_of_8_devices_keeps_23_halves_or_39_quarters_of_a_stage(interleaved: Any) -> None:
+    for v, chunks in ((2, 23), (4, 39)):
+        order = order_of(interleaved, 8, 32, v)
+        assert max(sum(vector) for vector in order.alive_forward[0]) == chunks
+
+
+def test_zb_v_keeps_one_model_of_layers_on_every_device(zb_v: Any) -> None:
+    order = order_of(zb_v, 8, 32, 2)
+    for d in range(8):
+        assert max(sum(vector) for vector in order.alive_forward[d]) == 16  # half-size chunks
+
+
+@given(p=st.integers(1, 4), m=st.integers(1, 5), v=st.integers(1, 3), seed=st.integers(0, 10**6))
+@settings(max_examples=150, deadline=None)
+def test_the_vectors_kept_are_those_that_no_other_beats(
+    p: int, m: int, v: int, seed: int, any_order: Any
+) -> None:
+    schedule = any_order(seed)
+    order = order_of(schedule, p, m, v)
+    for d, ops in enumerate(schedule.order(p, m, v)):
+        held = order.held[d]
+        moments: dict[str, list[tuple[int, ...]]] = {"F": [], "B": []}
+        for i, op in enumerate(ops):
+            before = ops[: i + 1] if op.kind == "F" else ops[:i]
+            alive = tuple(
+                sum(o.kind == "F" for o in before if o.stage == x)
+                - sum(o.kind in ("W", "BW") for o in before if o.stage == x)
+                for x in held
+            )
+            moments["F" if op.kind == "F" else "B"].append(alive)
+        for kind, kept in (("F", order.alive_forward[d]), ("B", order.alive_backward[d])):
+            assert set(kept) <= set(moments[kind])
+            for seen in moments[kind]:
+                assert any(all(k >= s for k, s in zip(row, seen, strict=True)) for row in kept)
+            for one, other in itertools.permutations(kept, 2):
+                assert any(a < b for a, b in zip(one, other, strict=True))
+        for i, x in enumerate(held):
+            assert order.alive[x] == max(alive[i] for alive in moments["F"])

@@ -1,0 +1,245 @@
+"""The replay of an op order against a slow simulator, and what orders are refused."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parcost import Op, Pipeline, SpecError
+from parcost.order import OrderError, order_of
+from parcost.replay import Plan, lower_bound
+from parcost.terms import Times
+
+seconds = st.integers(0, 12)
+
+
+def bad(lists: Any) -> Any:
+    return SimpleNamespace(name="bad", order=lambda *_: lists)
+
+
+def plan(schedule: Any, p: int, m: Any, v: int = 1) -> Plan:
+    return Plan(schedule, Pipeline(schedule=schedule.name, stages=p, micro_batches=m, chunks=v))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> SimpleNamespace:
+    p, m, v = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    rows = st.lists(seconds, min_size=p * v, max_size=p * v)
+    return SimpleNamespace(
+        p=p, m=m, v=v, F=draw(rows), B=draw(rows), W=draw(rows), hop=draw(st.integers(0, 5)),
+        releases=draw(rows), seed=draw(st.integers(0, 10**6)),
+    )  # fmt: skip
+
+
+@given(case=cases(), held_back=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_a_replay_is_what_a_simulator_says(
+    case: Any, held_back: bool, any_order: Any, simulate: Any
+) -> None:
+    schedule = any_order(case.seed)
+    releases = case.releases if held_back else [0] * (case.p * case.v)
+    expected = simulate(
+        schedule.order(case.p, case.m, case.v),
+        {"F": case.F, "B": case.B, "W": case.W},
+        case.hop,
+        releases,
+    )
+    found = plan(schedule, case.p, case.m, case.v).timeline(
+        Times(case.F, case.B, case.W), case.hop, releases if held_back else ()
+    )
+    assert found.seconds == expected.seconds
+    assert list(found.starts) == expected.starts
+    assert list(found.ends) == expected.ends
+
+
+@given(case=cases(), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_arrays_of_candidates_give_what_each_gives_alone(
+    case: Any, data: Any, any_order: Any
+) -> None:
+    schedule = any_order(case.seed)
+    n, k = case.p * case.v, 5
+    stretch = np.array(data.draw(st.lists(st.floats(0, 3), min_size=k, max_size=k)))
+    hops = np.array(data.draw(st.lists(st.floats(0, 9), min_size=k, max_size=k)))
+    batches = np.array(data.draw(st.lists(st.integers(1, 5), min_size=k, max_size=k)), dtype=float)
+    times = Times([f * stretch for f in case.F], case.B, [w / 3 for w in case.W])
+    many = plan(schedule, case.p, batches, case.v).timeline(times, hops, case.releases)
+    for i in range(k):
+        alone = plan(schedule, case.p, float(batches[i]), case.v).timeline(
+            Times([f * float(stretch[i]) for f in case.F], case.B, times.W),
+            float(hops[i]),
+            case.releases,
+        )
+        assert many.seconds[i] == alone.seconds
+        assert [many.starts[x][i] for x in range(n)] == list(alone.starts)
+        assert [many.ends[x][i] for x in range(n)] == list(alone.ends)
+
+
+def test_axes_of_an_open_mesh_meet_in_the_replay(zb_h1: Any) -> None:
+    slower = np.array([1.0, 2.0, 3.0])[:, None]
+    hops = np.array([0.0, 0.5])
+    times = Times([slower] * 4, [1.0] * 4, [1.0] * 4)
+    found = plan(zb_h1, 4, 8.0).timeline(times, hops)
+    assert found.seconds.shape == (3, 2)
+    for (i, f), (j, hop) in itertools.product(enumerate(slower[:, 0]), enumerate(hops)):
+        alone = plan(zb_h1, 4, 8.0).timeline(Times([f] * 4, [1.0] * 4, [1.0] * 4), hop)
+        assert found.seconds[i, j] == alone.seconds
+
+
+def test_blocks_of_candidates_join_without_a_seam(zb_h1: Any) -> None:
+    slower = np.linspace(1.0, 2.0, 10_001)
+    times = Times([slower] * 3, [1.0] * 3, [1.0] * 3)
+    found = plan(zb_h1, 3, 5.0).timeline(times, 0.25)
+    for i in (0, 4095, 4096, 8191, 8192, 10_000):
+        f = float(slower[i])
+        alone = plan(zb_h1, 3, 5.0).timeline(Times([f] * 3, [1.0] * 3, [1.0] * 3), 0.25)
+        assert found.seconds[i] == alone.seconds
+
+
+@given(case=cases())
+@settings(max_examples=60, deadline=None)
+def test_no_pipeline_is_faster_than_its_busiest_device(case: Any, any_order: Any) -> None:
+    found = plan(any_order(case.seed), case.p, case.m, case.v)
+    times = Times(case.F, case.B, case.W)
+    busiest = max(
+        case.m * sum(case.F[x] + case.B[x] + case.W[x] for x in held) for held in found.held
+    )
+    assert lower_bound(found, times, case.hop) == busiest
+    assert busiest <= found.timeline(times, case.hop).seconds
+
+
+def test_an_order_is_asked_for_once() -> None:
+    asked: list[tuple[int, int, int]] = []
+
+    def order(p: int, m: int, v: int) -> list[list[Op]]:
+        asked.append((p, m, v))
+        return [[Op("F", 0, 0), Op("BW", 0, 0)]]
+
+    schedule = SimpleNamespace(name="once", order=order)
+    assert order_of(schedule, 1, 1, 1) is order_of(schedule, 1, 1, 1)
+    assert asked == [(1, 1, 1)]
+    other = SimpleNamespace(name="once", order=order)
+    assert order_of(other, 1, 1, 1) is not order_of(schedule, 1, 1, 1)
+
+
+F, B, W, BW = (
+    lambda j, x, kind=kind: Op(kind, j, x)  # type: ignore[misc]
+    for kind in ("F", "B", "W", "BW")
+)
+
+
+@pytest.mark.parametrize(
+    "lists, complaint",
+    [
+        ([[F(0, 0), BW(0, 0)]], "1 devices have a list and there are 2"),
+        ([[F(0, 0), BW(0, 0)], []], "device 1 has nothing to do"),
+        (
+            [[F(0, 0), BW(0, 0)], [F(0, 1)]],
+            "BW of micro-batch 0 on stage 1 is not listed",
+        ),
+        (
+            [[F(0, 0), B(0, 0)], [F(0, 1), BW(0, 1)]],
+            "W of micro-batch 0 on stage 0 is not listed",
+        ),
+        (
+            [[F(0, 0), BW(0, 0)], [F(1, 1), BW(1, 1)]],
+            "device 1 lists F of micro-batch 1 on stage 1, which does not exist",
+        ),
+        (
+            [[F(0, 0), BW(0, 0)], [F(0, 2), BW(0, 2)]],
+            "device 1 lists F of micro-batch 0 on stage 2, which does not exist",
+        ),
+        (
+            [[F(0, 0), BW(0, 0)], [F(0, 1), BW(0, 1), BW(0, 1)]],
+            "BW of micro-batch 0 on stage 1 is listed twice",
+        ),
+        (
+            [[F(0, 0), BW(0, 0)], [F(0, 1), BW(0, 1), B(0, 1), W(0, 1)]],
+            "BW of micro-batch 0 on stage 1 is listed beside its B",
+        ),
+        (
+            [[F(0, 0), BW(0, 0)], [BW(0, 1), F(0, 1)]],
+            "device 1 lists BW of micro-batch 0 on stage 1 without its F before it",
+        ),
+        (
+            [[F(0, 0), W(0, 0), B(0, 0)], [F(0, 1), BW(0, 1)]],
+            "device 0 lists W of micro-batch 0 on stage 0 without its B before it",
+        ),
+        (
+            [[F(0, 0), BW(0, 0), BW(0, 1)], [F(0, 1)]],
+            "device 0 lists BW of micro-batch 0 on stage 1 without its F before it",
+        ),
+        ([[F(0, 0), BW(0, 0)], [F(0, 0), BW(0, 0)]], "F of micro-batch 0 on stage 0 is listed twice"),
+        (
+            [[F(0, 0), Op("X", 0, 0)], [F(0, 1)]],  # type: ignore[arg-type]
+            "`X` is not a kind of op; F, B, W and BW are",
+        ),
+    ],
+)  # fmt: skip
+def test_a_bad_order_is_refused_in_words(lists: Any, complaint: str) -> None:
+    schedule = bad(lists)
+    with pytest.raises(OrderError) as error:
+        order_of(schedule, 2, 1, 1)
+    assert str(error.value) == f"schedule `bad` at p = 2, m = 1, v = 1: {complaint}"
+
+
+def test_a_stage_on_two_devices_is_refused() -> None:
+    lists = [[F(0, 0), BW(0, 0), F(1, 1), BW(1, 1)], [F(1, 0), BW(1, 0), F(0, 1), BW(0, 1)]]
+    schedule = bad(lists)
+    with pytest.raises(OrderError, match="stage 0 is on devices 0 and 1"):
+        order_of(schedule, 2, 2, 1)
+
+
+def test_a_deadlock_says_who_waits_for_what() -> None:
+    lists = [
+        [F(0, 0), BW(0, 0), F(1, 0), BW(1, 0)],
+        [F(0, 1), F(1, 1), BW(0, 1), BW(1, 1)],
+    ]
+    schedule = bad(lists)
+    with pytest.raises(OrderError) as error:
+        order_of(schedule, 2, 2, 1)
+    assert str(error.value) == (
+        "schedule `bad` at p = 2, m = 2, v = 1: the order deadlocks: "
+        "device 0 is at BW of micro-batch 0 on stage 0 and waits for B of micro-batch 0 on stage 1; "
+        "device 1 is at F of micro-batch 1 on stage 1 and waits for F of micro-batch 1 on stage 0"
+    )
+
+
+def test_chunks_of_one_device_in_the_wrong_order_deadlock() -> None:
+    lists = [[F(0, 1), F(0, 0), BW(0, 1), BW(0, 0)]]
+    schedule = bad(lists)
+    with pytest.raises(OrderError, match="device 0 is at F of micro-batch 0 on stage 1 and waits"):
+        order_of(schedule, 1, 1, 2)
+
+
+def test_an_order_that_raises_is_named() -> None:
+    def order(*_: int) -> list[list[Op]]:
+        raise ZeroDivisionError("oops")
+
+    schedule = SimpleNamespace(name="bad", order=order)
+    with pytest.raises(OrderError, match="`order` raised ZeroDivisionError: oops"):
+        order_of(schedule, 2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "p, m, v, why",
+    [
+        (4, 8.5, 1, "`gpipe` does not run at p = 4, m = 8.5, v = 1: that is not a number of micro-batches"),
+        (4, 0.0, 1, "`gpipe` does not run at p = 4, m = 0, v = 1: that is not a number of micro-batches"),
+        (4, 8.0, 2, "`gpipe` does not run at p = 4, m = 8, v = 2: it has one model chunk per device"),
+        (64, 1e6, 1, "`gpipe` does not run at p = 64, m = 1e+06, v = 1: p m v = 64,000,000, and no order above 262,144 is worked out"),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_does_not_exist_there_says_why(
+    p: int, m: float, v: int, why: str, gpipe: Any
+) -> None:
+    with pytest.raises(SpecError) as error:
+        plan(gpipe, p, m, v)
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.message == why
