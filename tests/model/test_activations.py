@@ -10,7 +10,6 @@ from parcost import Memory, Study
 
 StudyOf = Callable[..., Study]
 
-MODEL = ("attention", "MLP", "layer", "queries", "keys", "values", "softmax", "residual")
 CLASSIC = "flash_attention = off, dropout = on"
 
 
@@ -22,14 +21,9 @@ def memory(study: Study) -> list[Memory]:
 
 def layer(study: Study) -> float:
     """Bytes that a layer keeps for one micro-batch."""
-    layers = max(study_layers(study))
-    kept = [t for t in memory(study) if t.per_micro_batch and tuple(t.count) == study_layers(study)]
-    return sum(t.bytes_ for t in kept) if layers else 0.0
-
-
-def study_layers(study: Study) -> tuple[float, ...]:
-    (count,) = [tuple(t.count) for t in memory(study) if t.name == "layer input"]
-    return count
+    (of_layers,) = [tuple(t.count) for t in memory(study) if t.name == "layer input"]
+    kept = [t for t in memory(study) if t.per_micro_batch and tuple(t.count) == of_layers]
+    return sum(t.bytes_ for t in kept)
 
 
 def gpt(study_of: StudyOf, layout: str = "tp = 1", training: str = CLASSIC) -> Study:

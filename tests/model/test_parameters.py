@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from parcost import Study
+from parcost.judge import diagnose
 
 StudyOf = Callable[..., Study]
 
@@ -120,3 +121,13 @@ def test_parts_say_where_they_stand(study_of: StudyOf) -> None:
         "head, shared with the embedding",
         "final norm",
     ]
+
+
+@pytest.mark.parametrize(("kv", "holds"), [(12, True), (4, True), (1, True), (5, False)])
+def test_query_heads_share_kv_heads_evenly(study_of: StudyOf, kv: int, holds: bool) -> None:
+    model = f"model m {{ layers = 1, hidden = 768, heads = 12, kv_heads = {kv}, vocabulary = 8 }}"
+    study = study_of(model)
+    (check,) = [c for _, c in study.contributions("checks") if c.id == "kv-heads-share"]
+    assert check.holds == holds
+    said = diagnose(check, study).message
+    assert said == f"12 heads do not share {kv} KV heads evenly"

@@ -8,15 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Pass, Real, Study, hookimpl
+from parcost import Check, Memory, Pass, Real, Study, hookimpl
 from parcost_plugins.model.rank import FP32, MASK, SPLIT, Rank, linear, rank_of, stream
-from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
+from parcost_plugins.vocabulary import (
+    FusedAttention,
+    Gemm,
+    ModelFlops,
+    Parameters,
+    Stream,
+    Training,
+)
 from parcost_plugins.vocabulary.operators import COLUMN_DGRAD, COLUMN_WGRAD
 
 # Forward multiplies twice: queries by keys, and probabilities by values. Backward has two
 # products for the gradient of each, and makes the probabilities again, as it kept none.
 FUSED_BACKWARD = 5 / 2
 FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
+
+
+@hookimpl
+def checks(study: Study) -> list[Check]:
+    """Require that every key and value head serves as many query heads."""
+    model = study[Training].model
+    return [
+        Check(
+            id="kv-heads-share",
+            holds=model.heads % model.kv_heads == 0,
+            subject=f"{vars(model)['label']}.kv_heads",
+            message="{heads} heads do not share {kv} KV heads evenly",
+            inputs={"heads": model.heads, "kv": model.kv_heads},
+        )
+    ]
 
 
 @hookimpl

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Real, Study, hookimpl
+from parcost import Formula, Memory, Study, hookimpl
 from parcost.terms import Moment
-from parcost_plugins.model.rank import FP32, SAVED, SPLIT, Rank, linear, rank_of, stream
+from parcost_plugins.model.rank import FP32, SAVED, SPLIT, linear, rank_of, stream
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import HEAD_DGRAD, HEAD_WGRAD
 
@@ -75,6 +75,7 @@ def memory(study: Study) -> Iterator[Memory]:
     """
     rank = rank_of(study)
     logits = rank.tokens * rank.vocabulary
+    count = on_last(study)
     yield rank.kept(
         "head input",
         rank.element * rank.residual,
@@ -83,23 +84,21 @@ def memory(study: Study) -> Iterator[Memory]:
             inputs=rank.inputs("s b h t e"),
             source=SAVED,
         ),
-        on_last(study),
+        count,
     )
     yield rank.kept(
         "loss softmax",
         FP32 * logits,
         Formula(text="4 s b V / t", inputs=rank.inputs("s b V t"), source=SAVED),
-        on_last(study),
+        count,
     )
-    yield _passing(rank, "logits", rank.element * logits, "forward")
-    yield _passing(rank, "logits gradient", rank.element * logits, "backward")
-
-
-def _passing(rank: Rank, name: str, bytes_: Real, moment: Moment) -> Memory:
-    return Memory(
-        name=name,
-        bytes_=bytes_,
-        formula=Formula(text="s b V e / t", inputs=rank.inputs("s b V t e"), source=SAVED),
-        count=on_last(rank.study),
-        moments=(moment,),
-    )
+    formula = Formula(text="s b V e / t", inputs=rank.inputs("s b V t e"), source=SAVED)
+    passing: list[tuple[str, Moment]] = [("logits", "forward"), ("logits gradient", "backward")]
+    for name, moment in passing:
+        yield Memory(
+            name=name,
+            bytes_=rank.element * logits,
+            formula=formula,
+            count=count,
+            moments=(moment,),
+        )

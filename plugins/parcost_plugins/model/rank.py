@@ -25,15 +25,10 @@ _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")
 class Rank:
     """One rank of a tensor-parallel group, with one micro-batch."""
 
-    study: Study
     layout: Layout
     training: Training
     model: Model
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Transformer layers of each virtual stage."""
-        return layers(self.study)
+    layers: tuple[int, ...]  # of each virtual stage
 
     @property
     def tokens(self) -> Real:
@@ -147,7 +142,7 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
 def rank_of(study: Study) -> Rank:
     """Return what a rank of *study* sees."""
     training = study[Training]
-    return Rank(study, study[Layout], training, training.model)
+    return Rank(study[Layout], training, training.model, layers(study))
 
 
 def linear(
