@@ -55,6 +55,14 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path
             assert top in {"parcost", *LIBRARIES}, name
 
 
+def test_no_public_name_is_also_a_module() -> None:
+    """Importing the module would put it in the place of the name."""
+    import parcost
+
+    modules = {path.stem for path in (ROOT / "core" / "parcost").glob("*.py")}
+    assert not modules & set(parcost.__all__)
+
+
 def test_the_vocabulary_imports_no_plugin() -> None:
     for path in PLUGINS:
         if subject(module(path)) == "parcost_plugins.vocabulary":

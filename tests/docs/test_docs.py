@@ -7,14 +7,15 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import parcost
-from parcost import reference
+from parcost.render import reference
 from parcost.cli import main
 from parcost.plugins import load
 
@@ -23,13 +24,15 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def examples(*languages: str) -> Iterator[pytest.param]:
+def examples(*languages: str) -> list[Any]:
+    found = []
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
         for match in _FENCE.finditer(text):
             if match["language"] in languages:
                 line = text.count("\n", 0, match.start()) + 1
-                yield pytest.param(match["text"], id=f"{path.name}:{line}")
+                found.append(pytest.param(match["text"], id=f"{path.name}:{line}"))
+    return found
 
 
 @pytest.mark.parametrize("text", examples("par"))
@@ -105,7 +108,7 @@ def test_the_schedule_of_the_guide_is_gpipe() -> None:
             SPEC, plugins=plugins, overrides={"schedule.kind": kind}
         )
         steps.append(scenario.evaluate().result.figure("step_time"))
-    assert steps[0] == steps[1]
+    assert steps[0] == pytest.approx(steps[1], rel=1e-12)
 
 
 def test_the_collective_of_the_guide_can_be_asked_for() -> None:
@@ -123,6 +126,14 @@ def test_the_reference_is_current(request: pytest.FixtureRequest) -> None:
         reference.main([str(path)])
     text = path.read_text(encoding="utf-8")
     assert text == reference.insert(text, reference.reference(load()))
+
+
+def test_the_figures_of_the_guide_are_those_of_a_report() -> None:
+    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    table = text.partition("| figure |")[2].partition("\n\n")[0]
+    (scenario,) = parcost.load_text(SPEC)
+    figures = [figure.name for _, figure in scenario.evaluate().result.figures]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == figures
 
 
 def test_links_lead_somewhere() -> None:
@@ -167,6 +178,6 @@ def test_the_report_of_the_readme_is_what_its_command_prints(
 
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "parcost.reference"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "parcost.render.reference"], capture_output=True, text=True, check=True
     )
     assert done.stdout == reference.reference(load())

@@ -1,7 +1,7 @@
 """The language reference, made from what plugins declare.
 
-    python -m parcost.reference                     prints it
-    python -m parcost.reference docs/language.md    rewrites that part of the file
+    python -m parcost.render.reference                     prints it
+    python -m parcost.render.reference docs/language.md    rewrites that part of the file
 
 The blocks, their attributes, defaults and ranges, and the names that registries offer
 come from the installed plugins, so that the reference of a site with plugins of its
@@ -22,7 +22,7 @@ from parcost.units import BYTES, DOLLARS, FLOP, FLOPS, GRAMS, JOULES, ONE, RATE,
 if TYPE_CHECKING:
     from parcost.plugins import Plugins
 
-BEGIN = "<!-- reference: made by `python -m parcost.reference docs/language.md` -->"
+BEGIN = "<!-- reference: made by `python -m parcost.render.reference docs/language.md` -->"
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "schedules", "kernels")
 
