@@ -7,7 +7,7 @@ Distances cycle through powers of two whatever the placement, so every round is 
 from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
-from parcost.numeric import all_of, ceil_log2, maximum
+from parcost.numeric import all_of, ceil_log2, floor, maximum
 
 _FORMULAS = {
     "all_gather": "ceil(log2 P) alpha + n (P - 1) / P / B",
@@ -45,7 +45,8 @@ def one_bits(P: Real) -> Real:
         bit = 2.0**exponent
         if all_of(bit >= P):
             break
-        total = total + P // (2 * bit) * bit + maximum(P % (2 * bit) - bit, 0.0)
+        cycles = floor(P / (2 * bit))  # of bit zeros, then bit ones
+        total = total + cycles * bit + maximum(P - (2 * cycles + 1) * bit, 0.0)
     return total
 
 

@@ -7,14 +7,18 @@ one level alone; else any round may cross the slowest boundary.
 
 from __future__ import annotations
 
+import math
+
 from parcost import Group, Mask, Real
-from parcost.numeric import floor_log2
 
 
 def largest_power(P: Real) -> Real:
-    """Return the largest power of two that is not above *P*."""
-    power: Real = 2.0 ** floor_log2(P)
-    return power
+    """Return the largest power of two that is not above *P*.
+
+    >>> [largest_power(P) for P in (1.0, 6.0, 8.0)]
+    [1.0, 4.0, 8.0]
+    """
+    return P / (2 * _mantissa(P))
 
 
 def by_levels(group: Group) -> Mask:
@@ -22,6 +26,16 @@ def by_levels(group: Group) -> Mask:
     even: Mask = True
     product: Real = 1.0
     for g in group.shape:
-        even = even & (largest_power(g) == g)
+        even = even & (_mantissa(g) == 0.5)
         product = product * g
     return even & (product == group.ranks)
+
+
+def _mantissa(P: Real) -> Real:
+    """Return what is left of *P* between a half and one: a half for powers of two."""
+    if isinstance(P, (float, int)):
+        return math.frexp(P)[0]
+    import numpy as np
+
+    mantissa: Real = np.frexp(P)[0]
+    return mantissa

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from attrs import field, frozen
 
 from parcost import Curve, Link, Mask, Real
 from parcost.numeric import maximum, minimum, where
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 _FAR = 100.0  # in natural logarithms: beyond any message size that there is
@@ -33,10 +33,10 @@ class AlphaBeta:
 class Measured:
     """Measured times of one port by message size, *ports* of it to each rank.
 
-    Between points the time is interpolated in log-log; outside, the nearest segment is
-    continued, though never as if longer messages were faster or longer ones slowed down
-    without end. A rank with a share of a port sees the time of a message that is larger
-    by as much. What is measured contains the latency, so no message takes less than it.
+    Between points the time is interpolated in log-log. Outside, the nearest segment is
+    continued, but a longer message is never faster there, nor slower for each byte. A
+    rank with a share of a port sees the time of a message that is larger by as much.
+    What is measured contains the latency, so no message takes less than it.
     """
 
     name: str
@@ -53,12 +53,13 @@ class Measured:
 
     @property
     def bandwidth(self) -> Real:
-        """The bandwidth at the largest message measured."""
-        bandwidth: Real = self.curve.sizes[-1] / self.curve.seconds[-1] * self.ports
-        return bandwidth
+        """The bandwidth of the longest message that was measured."""
+        return longest(self.curve) * self.ports
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* messages of equal size."""
+        import numpy as np
+
         size = bytes_ / maximum(rounds, 1.0) / self.ports
         measured = np.exp(np.interp(np.log(maximum(size, 1e-9)), self._sizes, self._seconds))
         least = minimum(self.latency, float(self.curve.seconds[0]))
@@ -84,8 +85,16 @@ class Slowest:
         return slowest
 
 
+def longest(curve: Curve) -> float:
+    """Return the bandwidth of the longest message of *curve*."""
+    bandwidth: float = curve.sizes[-1] / curve.seconds[-1]
+    return bandwidth
+
+
 def _continued(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the points of *curve* in logarithms, with one more far out at each end."""
+    import numpy as np
+
     x, y = np.log(curve.sizes), np.log(curve.seconds)
     if len(x) == 1:  # one point says a bandwidth and no more
         below = above = 1.0

@@ -26,8 +26,8 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Curve, Diagnostic, Group, Link, Mask, Real, SpecError
-from parcost.numeric import INFINITY, any_of, is_array, maximum, minimum, where
-from parcost_plugins.topology.links import AlphaBeta, Measured, Slowest
+from parcost.numeric import INFINITY, any_of, maximum, minimum, where
+from parcost_plugins.topology.links import AlphaBeta, Measured, Slowest, longest
 from parcost_plugins.topology.occupancy import occupancy
 from parcost_plugins.vocabulary import Cluster, Level
 
@@ -48,15 +48,21 @@ class Tier:
     ports: Real
     thinned: Real
 
+    def bandwidth(self, ports: Real) -> Real:
+        """Return the bandwidth of *ports* ports, for the longest message where measured."""
+        rate = self.level.bandwidth
+        each = longest(rate) if isinstance(rate, Curve) else rate
+        return each * self.level.efficiency * ports
+
     def link(self, ports: Real) -> Link:
         """Return what a rank has that crosses this level through *ports* ports."""
         level = self.level
-        scale = ports * level.efficiency
         if isinstance(level.bandwidth, Curve):
+            scale = ports * level.efficiency
             return Measured(
                 name=self.name, latency=level.latency, curve=level.bandwidth, ports=scale
             )
-        return AlphaBeta(name=self.name, latency=level.latency, bandwidth=level.bandwidth * scale)
+        return AlphaBeta(name=self.name, latency=level.latency, bandwidth=self.bandwidth(ports))
 
 
 def tiers(cluster: Cluster) -> tuple[Tier, ...]:
@@ -98,47 +104,74 @@ def place(name: str, *, stride: Real, size: Real, levels: Sequence[Tier], device
     capacities = [tier.capacity for tier in levels[:-1]]
     shape, fewest = occupancy(capacities, stride, size, devices)
     members: Real = 1.0  # of the group, in the unit below
-    links, rings, pairs, hops = [], [], [], []
+    links, rings, pairs, hops = [], [], [], []  # the ports of a rank, level by level
     for tier, most, least in zip(levels, shape, fewest, strict=True):
         share = tier.ports / tier.thinned
         peers = maximum(most - 1, 1.0) if tier.level.kind == "mesh" else 1.0
-        links.append(tier.link(share * peers))
-        rings.append(tier.link(share * peers * members))
-        pairs.append(tier.link(share))
-        hops.append(tier.link(minimum(maximum(tier.ports, 1.0), share * members)))
+        links.append(share * peers)
+        rings.append(share * peers * members)
+        pairs.append(share)
+        hops.append(minimum(maximum(tier.ports, 1.0), share * members))
         members = members * least
-    crossed = [most > 1 for most in shape]
+    crossing = _Crossing.of(levels, shape)
     return Group(
         name=name,
         ranks=size,
         shape=shape,
-        links=tuple(links),
-        pairs=tuple(pairs),
-        flat=_slowest(rings, crossed),
-        pair=_slowest(pairs, crossed),
-        hop=_slowest(hops, crossed),
+        links=tuple(tier.link(ports) for tier, ports in zip(levels, links, strict=True)),
+        pairs=tuple(tier.link(ports) for tier, ports in zip(levels, pairs, strict=True)),
+        flat=crossing.slowest(rings),
+        pair=crossing.slowest(pairs),
+        hop=crossing.slowest(hops),
         fewest=fewest,
     )
 
 
-def _slowest(links: Sequence[Link], crossed: Sequence[Mask]) -> Link:
-    """Return the link that all the *links* that are crossed make together."""
-    outermost = [i for i, crosses in enumerate(crossed) if any_of(crosses)] or [0]
-    if len(outermost) == 1 and not is_array(*crossed):
-        return links[outermost[0]]
-    latency: Real = 0.0
-    bandwidth: Real = INFINITY
-    for link, crosses in zip(links, crossed, strict=True):
-        latency = maximum(latency, where(crosses, link.latency, 0.0))
-        bandwidth = minimum(bandwidth, where(crosses, link.bandwidth, INFINITY))
-    bandwidth = where(bandwidth < INFINITY, bandwidth, links[0].bandwidth)  # a single rank
-    name = links[outermost[-1]].name
-    if any(isinstance(link, Measured) for link in links):
-        return Slowest(
-            name=name,
+@frozen(kw_only=True, eq=False)
+class _Crossing:
+    """Which of the *levels* a group crosses, and the latency of the slowest of them.
+
+    *unhindered* is infinite where a level is not crossed, so that it limits no bandwidth.
+    A group of one rank is taken to cross the first.
+    """
+
+    levels: Sequence[Tier]
+    crossed: tuple[Mask, ...]
+    unhindered: tuple[Real, ...]
+    latency: Real
+    name: str
+
+    @classmethod
+    def of(cls, levels: Sequence[Tier], shape: Sequence[Real]) -> _Crossing:
+        """Return what a group of this *shape* crosses."""
+        further: Mask = False
+        for most in shape[1:]:
+            further = further | (most > 1)
+        crossed = ((shape[0] > 1) | (further ^ True), *(most > 1 for most in shape[1:]))
+        latency: Real = 0.0
+        name = ""
+        for tier, crosses in zip(levels, crossed, strict=True):
+            latency = maximum(latency, where(crosses, tier.level.latency, 0.0))
+            name = tier.name if any_of(crosses) else name
+        return cls(
+            levels=levels,
+            crossed=crossed,
+            unhindered=tuple(where(crosses, 0.0, INFINITY) for crosses in crossed),
             latency=latency,
-            bandwidth=bandwidth,
-            links=tuple(links),
-            crossed=tuple(crossed),
+            name=name,
         )
-    return AlphaBeta(name=name, latency=latency, bandwidth=bandwidth)
+
+    def slowest(self, ports: Sequence[Real]) -> Link:
+        """Return what the levels that are crossed make together, with *ports* of each."""
+        bandwidth: Real = INFINITY
+        for tier, own, unhindered in zip(self.levels, ports, self.unhindered, strict=True):
+            bandwidth = minimum(bandwidth, tier.bandwidth(own) + unhindered)
+        if not any(isinstance(tier.level.bandwidth, Curve) for tier in self.levels):
+            return AlphaBeta(name=self.name, latency=self.latency, bandwidth=bandwidth)
+        return Slowest(
+            name=self.name,
+            latency=self.latency,
+            bandwidth=bandwidth,
+            links=tuple(tier.link(own) for tier, own in zip(self.levels, ports, strict=True)),
+            crossed=self.crossed,
+        )
