@@ -287,7 +287,8 @@ def failing(of: Study) -> list[tuple[str, str, str | None]]:
 
 
 def test_heads_must_divide() -> None:
-    assert failing(study("tp = 6", model="llama3_70b")) == [
+    # neither do the MLP's 28,672 columns nor the 2048 tokens, for the same reason
+    assert failing(study("tp = 6, sequence_parallel = on", model="llama3_70b")) == [
         ("heads-divide", "64 heads do not divide by tp = 6", "nearest legal: tp = 4 or 8")
     ]
 

@@ -229,7 +229,7 @@ def _puts_off_weight_gradients(study: Study) -> bool:
 def checks(study: Study) -> Iterator[Check]:
     """Require that the degree divides all that it splits.
 
-    What KV heads and MLP say is left out where the heads say it: one mistake, one message.
+    Where the heads say it, KV heads, MLP and sequence do not repeat it.
     """
     layout, training = study[Layout], study[Training]
     model, tp = training.model, layout.tp
@@ -272,16 +272,16 @@ def checks(study: Study) -> Iterator[Check]:
         },
         help="`layout.vocabulary_multiple = {multiple}` pads it to {padded}, as Megatron-LM does",
     )
-    yield from _sequence_rules(layout, training.sequence)
+    yield from _sequence_rules(layout, training.sequence, heads)
 
 
-def _sequence_rules(layout: Layout, sequence: Real) -> Iterator[Check]:
+def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Check]:
     if not layout.sequence_parallel:
         return
     tp = layout.tp
     yield Check(
         id="sequence-divide",
-        holds=sequence % tp == 0,
+        holds=where(heads, sequence % tp, 0.0) == 0,
         subject="training.sequence",
         message="a sequence of {sequence} tokens does not divide by tp = {tp}",
         inputs={
