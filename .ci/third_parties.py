@@ -1,6 +1,6 @@
 """What two distributions of third parties add, seen in reports where only wheels are.
 
-    python third_parties.py EXAMPLES
+python third_parties.py EXAMPLES
 """
 
 from __future__ import annotations

@@ -41,9 +41,7 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in a directory of its own; files are written there first."""
     monkeypatch.chdir(tmp_path)
     for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "PARCOST_DEBUG"):
@@ -175,9 +173,7 @@ def test_a_directory_stands_for_its_specs_in_order_and_a_bad_one_stops_nothing(r
     paths = re.findall(r"\S+\.par", done.out)
     assert [Path(p).as_posix() for p in paths] == ["a/good.par", "c/good.par", "d/sad.par"]
     summary = done.err.rstrip().splitlines()
-    assert summary[-1] == (
-        "2 good; 1 failed a rule or an expectation, or did not fit; 1 bad input"
-    )
+    assert summary[-1] == ("2 good; 1 failed a rule or an expectation, or did not fit; 1 bad input")
     assert any(re.match(r"b/bad.par:\d+:\d+: error\[\S+\]: ", line) for line in summary)
     assert any(re.match(r"d/sad.par:\d+:\d+: error\[expectation\]: ", line) for line in summary)
 
@@ -378,9 +374,11 @@ def test_an_internal_error_is_one_line_and_loses_no_other_report(
 
 
 def test_debugging_prints_the_traceback(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from parcost.scenario import Scenario
+
+    monkeypatch.chdir(tmp_path)
 
     def fail(_: Scenario) -> Any:
         raise ZeroDivisionError("by nothing")
@@ -562,7 +560,7 @@ def test_fmt_says_what_it_cannot_read_and_goes_on(run: Run, tmp_path: Path) -> N
 # --- show, explain, plugins, catalog ----------------------------------------------------
 
 
-def test_show_prints_a_spec_that_costs_the_same(run: Run, tmp_path: Path) -> None:
+def test_show_prints_a_spec_that_costs_the_same(run: Run) -> None:
     shown = run("show", "a.par", a=GOOD)
     assert shown.code == 0
     again = run("eval", "b.par", "--format", "json", b=shown.out)

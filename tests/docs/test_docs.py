@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.render import reference
 from parcost.cli import main
 from parcost.plugins import load
+from parcost.render import reference
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -104,9 +104,7 @@ def test_the_schedule_of_the_guide_is_gpipe() -> None:
     plugins = load(("mine", plugin_in(guide()[1], "mine")))
     steps = []
     for kind in ("gpipe", "my_gpipe"):
-        (scenario,) = parcost.load_text(
-            SPEC, plugins=plugins, overrides={"schedule.kind": kind}
-        )
+        (scenario,) = parcost.load_text(SPEC, plugins=plugins, overrides={"schedule.kind": kind})
         steps.append(scenario.evaluate().result.figure("step_time"))
     assert steps[0] == pytest.approx(steps[1], rel=1e-12)
 
@@ -178,6 +176,9 @@ def test_the_report_of_the_readme_is_what_its_command_prints(
 
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "parcost.render.reference"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "parcost.render.reference"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == reference.reference(load())
