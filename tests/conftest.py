@@ -106,13 +106,15 @@ def bind() -> Callable[..., Study]:
         values: Mapping[str, Any] | None = None,
         text: str = "",
         schedules: Sequence[Any] = (),
-        **answers: list[Any],
+        **answers: list[Any] | Callable[[Study], list[Any]],
     ) -> Study:
         stand_in = SimpleNamespace(
             kernels=hookimpl(lambda: [kernels]),
             schedules=hookimpl(lambda: [schedule, *schedules]),
             **{
-                hook: hookimpl(lambda study, given=given: given)  # noqa: ARG005
+                hook: hookimpl(
+                    lambda study, given=given: given(study) if callable(given) else given
+                )
                 for hook, given in answers.items()
             },
         )

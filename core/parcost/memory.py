@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost.numeric import Real, any_of, where
+from parcost.numeric import Real, any_of, is_array, where
 from parcost.order import Order
 from parcost.outcome import MemoryLine
 from parcost.replay import Plan
@@ -44,7 +44,7 @@ def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
     sums = [held.moments(d) for d in range(len(plan.held))]
     points = [(d, moment) for d in range(len(plan.held)) for moment in MOMENTS]
     _, at = largest([bytes_ for moments in sums for bytes_ in moments])
-    amounts = at.row(lambda i: [t.bytes_ * held.times(t, *points[i]) for _, t in terms])
+    amounts = at.row(lambda i: [held.bytes_of(term, *points[i]) for _, term in terms])
     lines = [
         MemoryLine(name=term.name, bytes_=amount, formula=term.formula, plugin=plugin, term=term)
         for (plugin, term), amount in zip(terms, amounts, strict=True)
@@ -67,6 +67,7 @@ class _Held:
         self.plan = plan
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
+        self.shares = total(term.of_activations for term in terms)
         self.kinds = kinds(terms, len(plan.device))
         self._resident: dict[tuple[int, ...], Sequence[Real]] = {}
         self._weights: dict[tuple[Moment, int], Real] = {}
@@ -83,9 +84,23 @@ class _Held:
             ]
         found = list(self._resident[alike])
         for i, moment in enumerate(_LIVING):
-            for x, alive in zip(held, self.alive(d, moment), strict=True):
-                found[i] = found[i] + alive * self._weight(x, moment)
+            found[i] = found[i] + self.activations(d, moment) * (1.0 + self.shares)
         return found
+
+    def activations(self, d: int, moment: Moment) -> Real:
+        """Return the bytes of the micro-batches alive on device *d*."""
+        if moment not in _LIVING:
+            return 0.0
+        alive = zip(self.plan.held[d], self.alive(d, moment), strict=True)
+        return total(n * self._weight(x, moment) for x, n in alive)
+
+    def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
+        """Return the bytes of *term* that device *d* holds."""
+        own = term.bytes_ * self.times(term, d, moment)
+        share = term.of_activations
+        if not is_array(share) and not share:
+            return own
+        return own + share * self.activations(d, moment)
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return how many of *term* device *d* holds."""

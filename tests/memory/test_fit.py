@@ -10,7 +10,7 @@ import pytest
 from parcost import Check, Formula, Memory, Study, Work
 from parcost.judge import diagnose
 from parcost.reduce import evaluate
-from parcost_plugins.vocabulary import Parameters
+from parcost_plugins.vocabulary import Parameters, Training
 
 Bind = Callable[..., Study]
 
@@ -26,6 +26,12 @@ def verdict(study: Study) -> Check:
 
 
 def bound(bind: Bind, parameters: float, kept: float = 0.0, **values: Any) -> Study:
+    """Bind *parameters* at 16 bytes, and activations that *kept* bytes of each sequence."""
+
+    def memory(study: Study) -> list[Memory]:
+        bytes_ = kept * study[Training].micro_batch
+        return [Memory(name="kept", bytes_=bytes_, formula=GIVEN, per_micro_batch=True)]
+
     values = {name.replace("__", "."): value for name, value in values.items()}
     return bind(
         {"mixed.gradients": 2, **values},
@@ -34,7 +40,7 @@ def bound(bind: Bind, parameters: float, kept: float = 0.0, **values: Any) -> St
             Work(name="f", seconds=1.0, pass_="F", formula=GIVEN),
             Work(name="b", seconds=2.0, pass_="B", formula=GIVEN),
         ],
-        memory=[Memory(name="kept", bytes_=kept, formula=GIVEN, per_micro_batch=True)],
+        memory=memory,
     )
 
 
@@ -50,7 +56,7 @@ def test_what_does_not_fit_says_by_how_much_where_and_when(bind: Bind) -> None:
     assert found.message == (
         "stage 0 needs 72.0 GiB in forward, and 32.0 GiB are usable: 40.0 GiB too much"
     )
-    assert found.notes == ("50 % of the 64 GiB of a plain",)
+    assert found.notes == ("50 % of the 64 GiB of `plain`",)
 
 
 def test_the_fastest_single_change_that_fits_is_named(bind: Bind) -> None:
@@ -60,11 +66,27 @@ def test_the_fastest_single_change_that_fits_is_named(bind: Bind) -> None:
     assert found.help == "`layout.zero = 1` fits: 38.4 GiB, 29.31 s a step"
 
 
-def test_the_change_that_comes_closest_is_named_where_none_is_enough(bind: Bind) -> None:
-    # Sharded to a share of 8 by ZeRO 3: 2 GiB of 16, the layer gathered and its gradients
-    # another 4, and 9 GiB of activations that no change makes less.
+def test_changes_are_combined_where_one_is_not_enough(bind: Bind) -> None:
+    # 2 GiB of parameters at 16 B, and two sequences that keep 12 GiB each: 56 GiB. ZeRO 3
+    # leaves 4 GiB of state, two layers gathered and one layer's gradients (1.5 GiB of 8
+    # layers), and 24; half a micro-batch 12 of those.
+    values = {"training__micro_batch": 2, "training__global_batch": 16}
+    study = bound(bind, 2 * 2.0**30, 12 * 2.0**30, plain__memory=29 * 2**30, **values)
+    assert evaluate(study).memory_bytes == 56 * 2.0**30
+    help = verdict(study).help
+    combined = "`layout.zero = 3` with `training.micro_batch = 1` fits: 17.5 GiB, "
+    assert help.startswith(f"no single change is enough; {combined}")
+
+
+def test_what_no_change_makes_fit_asks_for_more_devices(bind: Bind) -> None:
     study = bound(bind, 2.0**30, kept=9 * 2.0**30, plain__memory=8 * 2**30)
-    assert verdict(study).help.startswith("no single change is enough; `layout.zero = ")
+    help = verdict(study).help
+    assert help.startswith("`layout.zero = ")
+    assert help.endswith(" GiB: take more devices")
+    alone = bound(bind, 2.0**30, plain__memory=2**30, cluster__devices=1)
+    assert verdict(alone).help == (
+        "nothing that can be changed alone makes it smaller: take more devices"
+    )
 
 
 def test_a_sweep_has_no_single_way_out(bind: Bind) -> None:

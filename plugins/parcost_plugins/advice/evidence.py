@@ -27,7 +27,6 @@ class _Value(NamedTuple):
     name: str
     unit: str
     kind: str
-    source: str
     less: Change
 
 
@@ -45,18 +44,21 @@ def section(study: Study, outcome: Outcome) -> Section:
         (
             value.name,
             (getattr(value.less.block, value.less.attribute), value.unit),
+            value.kind,
             (effect.time, "%"),
             (effect.memory, "%"),
-            f"{value.kind}: {value.source}" if value.source else value.kind,
         )
         for value, effect in sorted(matter, key=lambda found: -_weight(found[1]))
         if value.kind == weakest
     ]
     return Section(
         title="What it rests on",
-        columns=("value", "is", "step if 10 % less", "memory", "provenance"),
+        columns=("value", "is", "provenance", "step", "memory"),
         rows=rows[:_MOST],
-        notes=[_counted([value for value, _ in matter])],
+        notes=[
+            "step, memory: what 10 % less of the value does to them",
+            _counted([value for value, _ in matter]),
+        ],
     )
 
 
@@ -86,7 +88,6 @@ def _vouched(study: Study) -> Iterator[_Value]:
                         name=f"{name}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
                         kind=origin.kind,
-                        source=origin.source,
                         less=Change(block, attribute, 0.9 * value),
                     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -12,6 +12,7 @@ from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training
 
 _GIB = 2.0**30
+_MOST = 3  # changes that are tried together
 _MOMENTS = {
     "forward": "in forward",
     "backward": "in backward",
@@ -46,34 +47,55 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "capacity": device.memory / _GIB,
                 "device": device.label,
             },
-            notes=("{usable:g} % of the {capacity:g} GiB of a {device}",),
-            help="" if all_of(holds) or is_array(holds) else _way_out(study, room),
+            notes=("{usable:g} % of the {capacity:g} GiB of `{device}`",),
+            help="" if all_of(holds) or is_array(holds) else _way_out(study, outcome, room),
         )
     ]
 
 
 @frozen(kw_only=True, eq=False)
-class _Change:
-    """One attribute changed, and what comes of it."""
+class _Attempt:
+    """A study with some attributes changed, and what it comes to."""
 
-    text: str
+    changes: Mapping[str, Any]
+    study: Study
     step_seconds: Real
     memory_bytes: Real
 
+    @property
+    def text(self) -> str:
+        """The changes as they would be written."""
+        return " with ".join(f"`{path} = {_spelled(v)}`" for path, v in self.changes.items())
 
-def _way_out(study: Study, room: Real) -> str:
-    """Return the single change that fits and costs the least time, in words."""
-    tried = [made for path, value in _changes(study) if (made := _try(study, path, value))]
-    fitting = [change for change in tried if change.memory_bytes <= room]
-    if fitting:
-        best = min(fitting, key=lambda change: change.step_seconds)
-        used = f"{best.memory_bytes / _GIB:.1f} GiB, {best.step_seconds:.4g} s a step"
-        return f"`{best.text}` fits: {used}"
-    if tried:
-        best = min(tried, key=lambda change: change.memory_bytes)
-        used = f"{best.memory_bytes / _GIB:.1f} GiB"
-        return f"no single change is enough; `{best.text}` comes closest, with {used}"
-    return "no other layout of this model on this cluster is legal by a single change"
+
+def _way_out(study: Study, outcome: Outcome, room: Real) -> str:
+    """Return the fewest changes that fit, and of those the fastest, in words.
+
+    Where one change is not enough, the one that saves the most is kept and others are
+    tried on top of it.
+    """
+    best = _Attempt(
+        changes={},
+        study=study,
+        step_seconds=outcome.step_seconds,
+        memory_bytes=outcome.memory_bytes,
+    )
+    for count in range(_MOST):
+        tried = [made for path, value in _changes(best.study) if (made := _try(best, path, value))]
+        fitting = [attempt for attempt in tried if attempt.memory_bytes <= room]
+        if fitting:
+            fastest = min(fitting, key=lambda attempt: attempt.step_seconds)
+            used = f"{fastest.memory_bytes / _GIB:.1f} GiB, {fastest.step_seconds:.4g} s a step"
+            more = "no single change is enough; " if count else ""
+            return f"{more}{fastest.text} fits: {used}"
+        smallest = min(tried, key=lambda attempt: attempt.memory_bytes, default=best)
+        if smallest.memory_bytes >= best.memory_bytes:
+            break
+        best = smallest
+    if not best.changes:
+        return "nothing that can be changed alone makes it smaller: take more devices"
+    used = f"{best.memory_bytes / _GIB:.1f} GiB"
+    return f"{best.text} comes closest, at {used}: take more devices"
 
 
 def _changes(study: Study) -> Iterator[tuple[str, Any]]:
@@ -92,23 +114,27 @@ def _changes(study: Study) -> Iterator[tuple[str, Any]]:
     yield "layout.pp", layout.pp * 2
 
 
-def _try(study: Study, path: str, value: Any) -> _Change | None:
-    """Return what a change comes to, or None where the result is not legal."""
+def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
+    """Return what one more change comes to, or None where the result is not legal."""
     from parcost.judge import rules
     from parcost.reduce import evaluate
 
     try:
-        changed = study.replace({path: value})
+        changed = base.study.replace({path: value})
         if not all_of(rules(changed).holds):
             return None
         outcome = evaluate(changed)
     except SpecError:
         return None
-    if len(changed.faults) > len(study.faults):
+    if len(changed.faults) > len(base.study.faults):
         return None
-    shown = value if isinstance(value, str) else f"{value:g}"
-    return _Change(
-        text=f"{path} = {shown}",
+    return _Attempt(
+        changes={**base.changes, path: value},
+        study=changed,
         step_seconds=outcome.step_seconds,
         memory_bytes=outcome.memory_bytes,
     )
+
+
+def _spelled(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
