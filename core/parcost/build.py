@@ -154,7 +154,7 @@ class Builder:
         span = Span(self.source, function.span.start, parts[-1].end())
         return s.Call(function, tuple(parts[2:-1]), span)
 
-    def list(self, parts: list[Any]) -> s.List:
+    def sequence(self, parts: list[Any]) -> s.List:
         """Make ``[a, b, c]``."""
         return s.List(tuple(parts[1:-1]), Span(self.source, parts[0].start(), parts[-1].end()))
 

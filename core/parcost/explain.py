@@ -38,7 +38,7 @@ _INSTEAD = {
     "·": "write `*`",
     "÷": "write `/`",
     "−": "write the ASCII minus, `-`",
-    "–": "write the ASCII minus, `-`",  # noqa: RUF001
+    "–": "write the ASCII minus, `-`",
     "≤": "write `<=`",
     "≥": "write `>=`",
     "≠": "write `!=`",
@@ -92,8 +92,8 @@ def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None
         return "a number begins with a digit: `0.5`"
     if kind == "SLASH" and accepted >= _BODY:
         return "comments begin with `#`"
-    if kind == "TOLERANCE" and wants_value:
-        return "`+-` is a tolerance: write `+ -` for the sum with a negative number"
+    if kind == "TOLERANCE":
+        return "`+-` gives a claim its tolerance; the sum with a negative number is `+ -`"
     if kind == "PLUS" and wants_value:
         return "a number is positive without a sign"
     if kind == "NAME":
@@ -110,13 +110,13 @@ def stray(character: str) -> tuple[str, str | None]:
     instead = _INSTEAD.get(character)
     if character.isascii() and character.isprintable():
         return f"`{character}`", instead
-    name = unicodedata.name(character, "unnamed").lower()
-    shown = f"`{character}` " if character.isprintable() and not character.isspace() else ""
-    told = f"{shown}(U+{ord(character):04X}, {name})" if shown else f"U+{ord(character):04X}, {name}"
-    if character.isalpha() and instead is None:
+    told = f"U+{ord(character):04X}, {unicodedata.name(character, 'unnamed').lower()}"
+    if instead is None and character.isalpha():
         instead = "names are made of the letters a to z, digits and `_`"
     elif character.isspace():
         instead = "write an ordinary blank"
+    if character.isprintable() and not character.isspace():
+        return f"`{character}` ({told})", instead
     return told, instead
 
 

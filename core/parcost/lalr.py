@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
-State = dict[str, Any]
+State = dict[str | None, Any]
 """Symbol to the state that follows, or to the rule that is complete."""
 
 Rule = tuple[str, int, Callable[[Any, list[Any]], Any] | None, tuple[int, ...] | None]
@@ -121,7 +121,7 @@ class Machine:
 
     def accepted(self) -> set[str]:
         """Return every kind of token that could come next."""
-        return {kind for kind in self.states[-1] if kind.isupper() and self.accepts(kind)}
+        return {k for k in self.states[-1] if k and k.isupper() and self.accepts(k)}
 
     def push(self, symbol: str, value: Any) -> None:
         """Hold *symbol*, which must be one that may follow directly."""

@@ -126,10 +126,10 @@ def _brace_below(stop: Stop) -> int | None:
 
 
 def _needless_equal(stop: Stop) -> int | None:
-    equal = stop.machine.values[-1] if stop.machine.values else None
-    if stop.kind != "LBRACE" or getattr(equal, "lastgroup", None) != "EQUAL":
+    if stop.kind != "LBRACE" or stop.kind_at(stop.at - 1) != "EQUAL":
         return None
-    stop.report("a block has no `=`", stop.span(equal), "this makes it an attribute")
+    equal = stop.span(stop.tokens[stop.at - 1])
+    stop.report("a block has no `=`", equal, "this makes it an attribute")
     stop.machine.pop()
     return stop.at
 

@@ -15,11 +15,12 @@ from importlib.resources import files
 from itertools import islice
 
 from parcost import syntax as s
-from parcost.build import Builder
-from parcost.build import split_quantity as split_quantity
+from parcost.build import Builder, split_quantity
 from parcost.diagnostics import Diagnostic, problem
 from parcost.lalr import Machine, Tables, Token
 from parcost.text import Source, Span
+
+__all__ = ["MOST_TOKENS", "parse", "read_tokens", "split_quantity", "tables"]
 
 MOST_TOKENS = 100_000
 _BATCH = 4096

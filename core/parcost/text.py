@@ -9,15 +9,20 @@ from itertools import accumulate
 from attrs import field, frozen
 
 
+def _without_mark(text: str) -> str:
+    return text.removeprefix("\ufeff")
+
+
 @frozen(slots=False, eq=False)
 class Source:
     """A named text. *name* is the path as the user gave it.
 
-    Lines end at ``\\n`` only, so that line numbers agree with every editor.
+    Lines end at ``\\n`` only, and a byte order mark is no part of the text, so that
+    lines and columns agree with every editor.
     """
 
     name: str
-    text: str = field(repr=False)
+    text: str = field(repr=False, converter=_without_mark)
 
     @cached_property
     def _starts(self) -> list[int]:

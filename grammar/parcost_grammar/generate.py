@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from lark import Lark, Token
-from lark.grammar import Rule
 from lark.lark import PostLex
 
 HERE = Path(__file__).parent
@@ -62,7 +61,8 @@ def tables() -> dict[str, Any]:
     "" where its children join those of the rule above), and what becomes of each
     of its symbols: 0 dropped, 1 kept, 2 replaced by its children. A state maps a
     terminal to the state that follows or to ``-1 - rule`` where that rule is
-    complete, and the origin of a rule to the state that follows. The first state is the one to start in.
+    complete, and the origin of a rule to the state that follows. The first state is
+    the one to start in.
     """
     parser: Any = lark()
     table = parser.parser.parser._parse_table  # noqa: SLF001
@@ -98,12 +98,12 @@ def _in_reach(start: int, states: dict[int, dict[str, tuple[Any, Any]]]) -> list
     return order
 
 
-def _shapes(rules: list[Rule]) -> list[tuple[str, str | None, list[int]]]:
+def _shapes(rules: list[Any]) -> list[tuple[str, str | None, list[int]]]:
     """Return the rules as `tables` tells them, in Lark's reading of ``_`` and ``?``."""
     several = {rule.origin.name for rule in rules if rule.origin.name.startswith("_")}
     several -= {name for name in several if all(map(_renames, _of(rules, name)))}
 
-    def shape(rule: Rule) -> tuple[str, str | None, list[int]]:
+    def shape(rule: Any) -> tuple[str, str | None, list[int]]:
         name = rule.origin.name
         fates = [
             int(not symbol.filter_out) if symbol.is_term else 1 + (symbol.name in several)
@@ -117,11 +117,11 @@ def _shapes(rules: list[Rule]) -> list[tuple[str, str | None, list[int]]]:
     return [shape(rule) for rule in rules]
 
 
-def _of(rules: list[Rule], name: str) -> list[Rule]:
+def _of(rules: list[Any], name: str) -> list[Any]:
     return [rule for rule in rules if rule.origin.name == name]
 
 
-def _renames(rule: Rule) -> bool:
+def _renames(rule: Any) -> bool:
     """Say whether the rule is another name for its only child."""
     return len(rule.expansion) == 1 and not rule.expansion[0].name.startswith("_")
 

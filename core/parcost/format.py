@@ -1,0 +1,205 @@
+"""The one way to lay out a .par file.
+
+The formatter decides the white space between tokens, and where a comma or a line
+break separates items; comments are tokens to it. So it keeps every comment, needs no
+plugin, and cannot change what a file means. A file with syntax errors it leaves
+alone: there is no telling what was meant.
+
+One item per line; a block over several lines, unless its author wrote it on one line
+and it fits. The ``=`` of items that follow one another stand in one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from parcost.parse import parse, split_quantity, tables
+from parcost.text import Source
+
+WIDEST = 100
+_BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
+_BRACES = {"LBRACE": 1, "RBRACE": -1}
+_CLOSERS = {"RPAR", "RSQB", "RBRACE"}
+_OPERANDS = {"NAME", "NUMBER", "QUANTITY", "STRING", "RPAR", "RSQB"}
+_TIGHT_AFTER = {"LPAR", "LSQB", "_DOT", "AT", "NOT"}
+_TIGHT_BEFORE = {"RPAR", "RSQB", "_DOT", "_COMMA"}
+_TIGHT_PAIRS = {("NAME", "LPAR"), ("LBRACE", "RBRACE")}
+
+_Token = tuple[str, str]
+"""The terminal, and the text to write."""
+
+
+def format_text(text: str) -> str:
+    """Return *text*, laid out; or as it is, if it has syntax errors.
+
+    >>> print(format_text("net{bw=400Gbps,latency = -1.5us} # fast"), end="")
+    net { bw = 400 Gbps, latency = -1.5 us }  # fast
+    >>> print(format_text("net{bw=400Gbps\\nlatency = -1.5us} # fast"), end="")
+    net {
+      bw      = 400 Gbps
+      latency = -1.5 us
+    }  # fast
+    """
+    source = Source("", text)
+    if parse(source)[1]:
+        return text
+    lines = _Layout(_read(source.text)).lines()
+    _align(lines)
+    return "".join("\n" * line.blank_before + line.text + "\n" for line in lines)
+
+
+@define
+class _Line:
+    """A line of output: an item, or the beginning or end of a block; and a remark."""
+
+    depth: int
+    tokens: list[_Token] = field(factory=list)
+    remark: str = ""
+    blank_before: bool = False
+    column: int = 0  # what comes before the `=` is this wide
+
+    @property
+    def opens(self) -> bool:
+        """Whether the lines that follow are in a block that begins here."""
+        return bool(self.tokens) and self.tokens[-1][0] == "LBRACE"
+
+    @property
+    def relation(self) -> int | None:
+        """The index of the ``=`` or comparison of an attribute or claim."""
+        for at, (kind, _) in enumerate(self.tokens):
+            if kind in {"EQUAL", "RELATION"}:
+                return at
+            if kind == "LBRACE":
+                return None
+        return None
+
+    @property
+    def text(self) -> str:
+        """The line as it is to be written."""
+        at = self.relation
+        text = _spaced(self.tokens[:at])
+        if at is not None:
+            text = f"{text:<{self.column}} {_spaced(self.tokens[at:])}"
+        return "  " * self.depth + "  ".join(filter(None, (text, self.remark)))
+
+
+@define
+class _Layout:
+    """Breaks tokens into lines."""
+
+    tokens: Sequence[_Token]
+    out: list[_Line] = field(factory=list)
+    line: _Line = field(factory=lambda: _Line(0))
+    depth: int = 0
+    ended: bool = False  # whether the next token begins a line
+
+    def lines(self) -> list[_Line]:
+        """Return the lines that the tokens make."""
+        brackets = at = 0
+        while at < len(self.tokens):
+            kind, text = self.tokens[at]
+            brackets += _BRACKETS.get(kind, 0)
+            if kind == "COMMENT":
+                self.line.remark = f"{self.line.remark} {text}".lstrip()
+            elif kind == "_NL":
+                if not brackets:
+                    self._break(blank=text.count("\n") > 1)
+            elif kind == "_COMMA" and not brackets:
+                self.ended = True
+            elif kind == "RBRACE":
+                self._close()
+            else:
+                if self.ended:
+                    self._break()
+                self.line.tokens.append((kind, text))
+                if kind == "LBRACE":
+                    at = self._open(at)
+            at += 1
+        self._break()
+        return self.out
+
+    def _open(self, at: int) -> int:
+        """Begin a block at the ``{`` at *at*; return the index of the last token taken."""
+        self.ended = True
+        room = WIDEST - 2 * self.line.depth
+        depth = 0
+        for end in range(at, min(at + room, len(self.tokens))):
+            kind, _ = self.tokens[end]
+            depth += _BRACES.get(kind, 0)
+            if kind in {"_NL", "COMMENT"}:
+                break
+            if depth == 0:
+                whole = [*self.line.tokens, *self.tokens[at + 1 : end + 1]]
+                if len(_spaced(whole)) > room:
+                    break
+                self.line.tokens = whole
+                return end
+        self.depth += 1
+        return at
+
+    def _close(self) -> None:
+        """End a block; one that is empty stays on its line."""
+        if self.line.tokens:
+            self._break()
+        self.depth -= 1
+        if self.out and self.out[-1].opens and not self.out[-1].remark:
+            self.line = self.out.pop()
+        else:
+            self.line = _Line(self.depth)
+        self.line.tokens.append(("RBRACE", "}"))
+        self.ended = True
+
+    def _break(self, *, blank: bool = False) -> None:
+        """End the line, and keep one blank line where there were any between two others."""
+        if self.line.tokens or self.line.remark:
+            self.out.append(self.line)
+            self.line = _Line(self.depth)
+        between = bool(self.out) and not self.out[-1].opens
+        self.line.depth = self.depth
+        self.line.blank_before |= blank and between
+        self.ended = False
+
+
+def _read(text: str) -> list[_Token]:
+    """Return the tokens and comments of *text*, each as it is to be written."""
+    tokens: list[_Token] = []
+    for match in tables().tokens.finditer(text):
+        kind, written = match.lastgroup or "", match[0]
+        if kind in {"WS", "END"}:
+            continue
+        if kind == "QUANTITY":
+            written = " ".join(split_quantity(written))
+        elif kind == "COMMENT":
+            written = written.rstrip()
+        tokens.append((kind, written))
+    return tokens
+
+
+def _align(lines: list[_Line]) -> None:
+    """Put the ``=`` of each run of attributes and claims into one column."""
+    run: list[_Line] = []
+    for line in [*lines, _Line(0)]:
+        at = line.relation
+        if run and (at is None or line.blank_before or line.depth != run[0].depth):
+            column = max(len(_spaced(other.tokens[: other.relation])) for other in run)
+            for other in run:
+                other.column = column
+            run = []
+        if at is not None:
+            run.append(line)
+
+
+def _spaced(tokens: Sequence[_Token]) -> str:
+    """Return *tokens* with the blanks that belong between them."""
+    text, previous, tight = "", "", True
+    for at, (kind, written) in enumerate(tokens):
+        if kind == "_COMMA" and tokens[at + 1][0] in _CLOSERS:
+            continue
+        if not tight and kind not in _TIGHT_BEFORE and (previous, kind) not in _TIGHT_PAIRS:
+            text += " "
+        text += written
+        tight = kind in _TIGHT_AFTER or (kind == "MINUS" and previous not in _OPERANDS)
+        previous = kind
+    return text
