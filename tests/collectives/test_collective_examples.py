@@ -64,6 +64,13 @@ def test_a_flat_ring_is_as_fast_as_the_network_cards_it_leaves_by(
     assert Ring().seconds("all_reduce", 1e9, group) == pytest.approx(expected)
 
 
+def test_a_flat_ring_is_near_what_four_nodes_of_b200_were_measured_at() -> None:
+    # all-reduce of 4 GiB over 4 x 8 B200 with 50 GB/s cards: 22.05 ms (stas00/ml-engineering)
+    seconds = Ring().seconds("all_reduce", 4 * 2.0**30, two_levels(8.0, 4.0, 900e9, 50e9))
+    assert seconds == pytest.approx(20.80e-3, rel=1e-3)
+    assert seconds == pytest.approx(22.05e-3, rel=0.06)
+
+
 def test_an_all_to_all_direct_and_in_two_levels() -> None:
     group = two_levels(8.0, 8.0, 450e9, 50e9)
     assert Pairwise().seconds("all_to_all", 64e6, group) == pytest.approx(1.120e-3, rel=1e-3)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost import SpecError, Study
+from parcost import Curve, SpecError, Study
 from parcost.plugins import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import direct, ring
@@ -258,6 +258,19 @@ def test_a_mesh_gives_a_group_one_port_for_each_peer(tp: float, together: float)
     group = study(mesh, NICS, tp=tp, dp=16.0 / tp).group("tp")
     assert group.links[0].bandwidth == group.flat.bandwidth == together
     assert group.pair.bandwidth == group.pairs[0].bandwidth == group.hop.bandwidth == 64e9
+
+
+def test_a_measured_level_is_scaled_by_the_ports_that_a_rank_has() -> None:
+    curve = Curve(sizes=np.array([1e4, 1e8]), seconds=np.array([1e-5, 1e-2]))
+    half = {"bandwidth": curve, "latency": 5e-6, "ports": 4.0}
+    group = study(NVLINK, half, dp=16.0).group("dp")
+    measured = study({**half, "ports": None}, dp=16.0).group("dp").links[0]
+    # half a card for each rank; all four cards for a ring, which NVLink outruns no more
+    assert group.links[1].seconds(1.0, 1e6) == pytest.approx(measured.seconds(1.0, 2e6))
+    assert group.flat.seconds(1.0, 1e6) == pytest.approx(measured.seconds(1.0, 1e6 / 4))
+    assert group.flat.bandwidth == pytest.approx(4 * 1e8 / 1e-2)
+    inside = study(NVLINK, half, dp=8.0).group("dp")
+    assert inside.flat.seconds(7.0, 1e6) == pytest.approx(7 * 3e-6 + 1e6 / 450e9)
 
 
 # --- edges ------------------------------------------------------------------------------------------
