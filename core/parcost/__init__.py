@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from parcost.schema import Curve as Curve
     from parcost.schema import Rate as Rate
     from parcost.schema import block as block
+    from parcost.schema import called as called
     from parcost.schema import children as children
     from parcost.schema import fraction as fraction
     from parcost.schema import integer as integer
@@ -113,6 +114,7 @@ _HOMES = {
         "Curve",
         "Rate",
         "block",
+        "called",
         "children",
         "fraction",
         "integer",

@@ -238,5 +238,11 @@ def block_type(schema: type) -> BlockType:
     return found
 
 
+def called(block: object) -> str:
+    """Return how a block is named in paths: its label, or its kind without one."""
+    label: str = vars(block)["label"]
+    return label or block_type(type(block)).kind
+
+
 def _field(default: Any, field: Field) -> Any:
     return attrs.field(default=default, metadata={_KEY: field})

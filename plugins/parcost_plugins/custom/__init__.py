@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from parcost import Check, Formula, Memory, Once, Real, Study, Work, hookimpl
+from parcost import Check, Formula, Memory, Once, Real, Study, Work, called, hookimpl
 from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
 
 _WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
@@ -26,7 +26,7 @@ def memory(study: Study) -> list[Memory]:
     """Return the memory of every ``term`` block that has some."""
     return [
         Memory(
-            name=_name(term),
+            name=called(term),
             bytes_=term.memory,
             formula=_formula("memory", term.memory, "B", term),
             count=_stages(term, study),
@@ -46,7 +46,7 @@ def checks(study: Study) -> Iterator[Check]:
             yield Check(
                 id="term-stage",
                 holds=term.stage <= last,
-                subject=f"{_name(term)}.stage",
+                subject=f"{called(term)}.stage",
                 message="there is no stage {stage}: stages are 0 to {last}",
                 inputs={"stage": term.stage, "last": last},
             )
@@ -57,7 +57,7 @@ def _time(term: CustomTerm, study: Study) -> Work | Once:
     stages = _stages(term, study)
     if term.per == "step":
         return Once(
-            name=_name(term),
+            name=called(term),
             seconds=term.seconds,
             formula=formula,
             when=_WHENS[term.when],
@@ -66,7 +66,7 @@ def _time(term: CustomTerm, study: Study) -> Work | Once:
         )
     often = layers(study) if term.per == "layer" else (1,) * len(stages)
     return Work(
-        name=_name(term),
+        name=called(term),
         seconds=term.seconds,
         pass_="F" if term.during == "forward" else "B",
         formula=formula,
@@ -88,8 +88,3 @@ def _formula(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
 def _given(value: Real) -> bool:
     """Whether a term has a part at all; a sweep never decides that."""
     return not (isinstance(value, (float, int)) and value == 0)
-
-
-def _name(term: Any) -> str:
-    label: str = term.label
-    return label

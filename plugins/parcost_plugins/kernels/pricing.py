@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from parcost import FLOPS, Check, Study, Work, hookimpl
+from parcost import FLOPS, Check, Study, Work, called, hookimpl
 from parcost.schema import block_type
-from parcost_plugins.vocabulary import Cluster, Device, KernelChoice, Precision, Stream, Training
+from parcost_plugins.vocabulary import Cluster, Device, KernelChoice, Stream, Training
 
 
 @hookimpl
@@ -51,9 +51,9 @@ def checks(study: Study) -> list[Check]:
         Check(
             id="no-peak",
             holds=precision.compute in has,
-            subject=f"{_label(precision)}.compute",
+            subject=f"{called(precision)}.compute",
             message="{device} has no {compute} peak",
-            inputs={"device": _label(device), "compute": precision.compute},
+            inputs={"device": called(device), "compute": precision.compute},
             help=f"the types that it has: {', '.join(has)}",
         )
     ]
@@ -64,8 +64,3 @@ def _types() -> tuple[str, ...]:
     """Return the types that devices may have a peak of."""
     fields = block_type(Device).fields.items()
     return tuple(name for name, field in fields if field.dimension == FLOPS)
-
-
-def _label(block: Device | Precision) -> str:
-    label: str = vars(block)["label"]  # every labelled block has one beside its attributes
-    return label

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Real, Study
+from parcost import Check, Real, Study, called
 from parcost_plugins.vocabulary import Cluster, Device
 
 _WIDTHS = (("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8"), ("fp8", "fp4"))
@@ -29,7 +29,7 @@ def _check(device: Device, wide: str, narrow: str, ratio: Real, slow: Real, fast
     return Check(
         id="sparse-peak",
         holds=(ratio > 1.5) & (ratio < 3.0),
-        subject=f"{device.label}.{narrow}",
+        subject=f"{called(device)}.{narrow}",
         message="{narrow} at {fast:g} TFLOPS is {ratio:.3g} times {wide} at {slow:g} TFLOPS: "
         "dense peaks differ by 2, so one of them is sparse",
         inputs={

@@ -1,0 +1,1 @@
+"""Reports and diagnostics, drawn for people and spelled out for programs."""
