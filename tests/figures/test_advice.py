@@ -1,0 +1,100 @@
+"""What would help, and what the answer rests on: the study again, one value changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import Formula, Section, Study, Work
+from parcost.reduce import evaluate
+from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
+
+Bind = Callable[..., Study]
+
+
+def sections(study: Study) -> dict[str, Section]:
+    outcome = evaluate(study)
+    asked = study.plugins.ask("sections", study=study, outcome=outcome)
+    found = {section.title: section for _, section in asked}
+    assert study.faults == []
+    return found
+
+
+def forward(seconds: Any) -> Work:
+    return Work(name="f", seconds=seconds, pass_="F", formula=Formula(text="given"))
+
+
+def machine(study: Study) -> list[Work]:
+    """1 s at the peak, and 2 s that depend on nothing."""
+    return [forward(1e14 / study[Cluster].device.bf16 + 2.0)]
+
+
+def parameters(elements: float) -> list[Parameters]:
+    return [Parameters(name="p", elements=elements, total=elements, count=(1.0,))]
+
+
+def helps(study: Study) -> dict[str, tuple[float, float]]:
+    rows = sections(study)["What would help"].rows
+    return {title: (step, change) for title, (step, _), (change, _) in rows}
+
+
+def test_twice_the_machine_gains_what_it_takes_of_the_step(bind: Bind) -> None:
+    # 3 s of work, 1.75 s of all-reduce over 8 ranks, 60 ms of update, at half the bandwidth.
+    study = bind(terms=machine, parameters=parameters(1e9 / 4))
+    before = 3.0 + 1.75 + 0.015
+    assert evaluate(study).step_seconds == pytest.approx(before)
+    found = helps(study)
+    assert found["bf16 peak x 2"] == (pytest.approx(before - 0.5), pytest.approx(-0.5 / before))
+    assert found["bandwidth of `net` x 2"][0] == pytest.approx(before - 0.875)
+    assert found["memory bandwidth x 2"][0] == pytest.approx(before - 0.0075)
+    assert "latency of `net` / 2" not in found
+
+
+def test_what_helps_most_comes_first(bind: Bind) -> None:
+    study = bind(terms=machine, parameters=parameters(1e9 / 4))
+    steps = [step for step, _ in helps(study).values()]
+    assert steps == sorted(steps)
+
+
+def test_overlap_that_is_off_is_tried(bind: Bind) -> None:
+    values = {"overlap.bucket": 1e8}
+    study = bind(values, terms=machine, parameters=parameters(1e9 / 4))
+    # Backward is missing here: nothing to hide under, so it is the forward pass that helps.
+    assert "overlap.gradients = on" not in helps(study)
+    gathered = bind({**values, "layout.zero": 1}, terms=machine, parameters=parameters(1e9 / 4))
+    # 0.5 GB are gathered in 0.4375 s, in 5 buckets of which the first cannot hide.
+    step, _ = helps(gathered)["overlap.parameters = on"]
+    assert step == pytest.approx(evaluate(gathered).step_seconds - 0.4375 * 4 / 5)
+
+
+def test_a_plugin_that_takes_no_arrays_is_asked_point_by_point(bind: Bind) -> None:
+    def scalar(study: Study) -> list[Work]:
+        return [forward(1.0 if study[Cluster].device.bf16 > 1.5e14 else 2.0)]
+
+    assert helps(bind(terms=scalar))["bf16 peak x 2"] == (1.0, -0.5)
+
+
+def test_the_study_itself_is_left_alone(bind: Bind) -> None:
+    study = bind(terms=machine)
+    before = evaluate(study).step_seconds
+    sections(study)
+    assert study[Cluster].device.bf16 == 1e14
+    assert evaluate(study.fresh()).step_seconds == before
+
+
+def test_an_answer_rests_on_the_weakest_values_that_move_it(bind: Bind) -> None:
+    def shaped(study: Study) -> list[Work]:
+        return [forward(1.0 / study[KernelChoice].shape_efficiency)]
+
+    found = sections(bind(terms=shaped))["What it rests on"]
+    ((name, (value, unit), kind, step, _),) = found.rows
+    assert (name, value, unit, kind) == ("kernels.shape_efficiency", 0.92, "", "assumed")
+    assert step == (pytest.approx(1 / 0.9 - 1), "%")
+    assert found.notes[-1] == "values with a provenance that matter: 1 assumed"
+
+
+def test_what_nobody_vouches_for_is_a_choice_of_the_spec(bind: Bind) -> None:
+    found = sections(bind(terms=machine))["What it rests on"]
+    assert list(found.rows) == []  # the device of the plain study has no provenance
