@@ -9,11 +9,10 @@ holds.
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from importlib.resources import files
 from itertools import islice
 
+import parcost_grammar
 from parcost import syntax as s
 from parcost.build import Builder, split_quantity
 from parcost.diagnostics import Diagnostic, problem
@@ -50,8 +49,7 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
 @cache
 def tables() -> Tables:
     """Return the tables of the language, read once."""
-    data = files("parcost_grammar").joinpath("par.json").read_text(encoding="utf-8")
-    return Tables.link(json.loads(data), Builder)
+    return Tables.link(parcost_grammar.tables(), Builder)
 
 
 def read_tokens(text: str) -> list[Token]:

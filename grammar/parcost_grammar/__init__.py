@@ -1,5 +1,23 @@
-"""The grammar of the .par language, as data."""
+"""The grammar of the .par language, as data: as it is written, and ready to run."""
 
-from importlib.resources import files
+from __future__ import annotations
 
-PAR = files(__package__).joinpath("par.lark").read_text(encoding="utf-8")
+import json
+from pkgutil import get_data  # importlib.resources takes longer to import than to read
+from typing import Any
+
+
+def _read(name: str) -> str:
+    data = get_data(__package__, name)
+    if data is None:
+        raise FileNotFoundError(name)
+    return data.decode("utf-8")
+
+
+PAR = _read("par.lark")
+
+
+def tables() -> dict[str, Any]:
+    """Return what `parcost_grammar.generate` made of the grammar."""
+    data: dict[str, Any] = json.loads(_read("par.json"))
+    return data

@@ -1,18 +1,28 @@
-"""Diagnostics as people read them, in the manner of rustc, and as data."""
+"""Diagnostics as people read them, in the manner of rustc, and as data.
+
+What a spec holds is shown as it is as far as a terminal may show it: control and
+formatting characters are spelled out, so that no file can move a reader's cursor.
+"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import Any
+
+from attrs import frozen
 
 from parcost.diagnostics import Diagnostic, Label, Severity
 from parcost.text import Source
 
-_WIDEST = 120  # columns of source that are shown; longer lines are clipped around the subject
+WIDEST = 120  # characters of a line that are shown
 _TAB = "    "
+_CUT = "..."
 _COLOURS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m"}
 _BOLD, _BLUE, _PLAIN = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
+
+_Paint = Callable[[str, str], str]
 
 
 def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
@@ -21,21 +31,22 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
     hue = _COLOURS[diagnostic.severity]
     head = paint(f"{diagnostic.severity.value}[{diagnostic.id}]", hue)
     out = [head + paint(f": {visible(diagnostic.message)}", _BOLD)]
-    labels = diagnostic.labels
-    if not labels:
-        out.append(f" {paint('-->', _BLUE)} {visible(diagnostic.place)}")
-        gutter = " "
-    else:
-        last = max(label.span.source.position(label.span.start)[0] for label in labels)
-        gutter = " " * len(str(last))
-        for source in dict.fromkeys(label.span.source for label in labels):
-            out += _snippet(source, labels, gutter, hue, paint)
-    tail = [f"note: {visible(note)}" for note in diagnostic.notes]
+    marks = [_mark(label, label is diagnostic.labels[0]) for label in diagnostic.labels]
+    gutter = " " * len(str(max((mark.line for mark in marks), default=0)))
+    bar = paint(f"{gutter} |", _BLUE)
+    if not marks:
+        out.append(f"{gutter}{paint('-->', _BLUE)} {visible(diagnostic.place)}")
+    for source in dict.fromkeys(mark.source for mark in marks):
+        here = [mark for mark in marks if mark.source is source]
+        arrow = paint("-->" if here[0].subject else ":::", _BLUE)
+        out.append(f"{gutter}{arrow} {visible(source.name)}:{here[0].line}:{here[0].column}")
+        out += [bar, *_snippet(here, gutter, hue, paint)]
+    notes = [f"note: {visible(note)}" for note in diagnostic.notes]
     if diagnostic.help:
-        tail.append(f"help: {visible(diagnostic.help)}")
-    if tail and labels:
-        out.append(paint(f"{gutter} |", _BLUE))
-    out += [f"{gutter} {paint('=', _BLUE)} {entry}" for entry in tail]
+        notes.append(f"help: {visible(diagnostic.help)}")
+    if notes and marks:
+        out.append(bar)
+    out += [f"{gutter} {paint('=', _BLUE)} {note}" for note in notes]
     return "\n".join(out)
 
 
@@ -59,51 +70,64 @@ def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def visible(text: str) -> str:
-    """Return *text* with control characters spelled out, so that none reaches a terminal."""
+    r"""Return *text* with what a terminal may act on spelled out.
+
+    >>> print(visible("\x1b[2J"))
+    \x1b[2J
+    """
     return "".join(
-        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
 
 
-def _snippet(
-    source: Source, labels: Sequence[Label], gutter: str, hue: str, paint: Any
-) -> Iterator[str]:
-    subject = labels[0]
-    here = sorted(
-        (label for label in labels if label.span.source is source),
-        key=lambda label: (label.span.start, label is not subject),
-    )
-    first = subject if subject in here else here[0]
-    line, column = source.position(first.span.start)
-    arrow = "-->" if first is subject else ":::"
-    yield f"{gutter}{paint(arrow, _BLUE)} {visible(source.name)}:{line}:{column}"
-    yield paint(f"{gutter} |", _BLUE)
+@frozen
+class _Mark:
+    """A label, and where it is: on one line, of which a span shows the first part."""
+
+    source: Source
+    line: int
+    column: int
+    length: int
+    text: str
+    subject: bool
+
+
+def _mark(label: Label, subject: bool) -> _Mark:
+    source, start = label.span.source, label.span.start
+    line, column = source.position(start)
+    rest = len(source.line(line)) - column + 1
+    length = max(min(label.span.end - start, rest), 1)
+    return _Mark(source, line, column, length, visible(label.text), subject)
+
+
+def _snippet(marks: list[_Mark], gutter: str, hue: str, paint: _Paint) -> Iterator[str]:
+    marks = sorted(marks, key=lambda mark: (mark.line, mark.column, not mark.subject))
     last = 0
-    for label in here:
-        number, column = source.position(label.span.start)
-        text = source.line(number)
-        clipped, start = _clip(text, column - 1)
+    for number, on_line in groupby(marks, lambda mark: mark.line):
         if last and number > last + 1:
-            yield "..."
-        if number != last:
-            margin = paint(f"{number:>{len(gutter)}} |", _BLUE)
-            yield f"{margin} {_spread(clipped)}".rstrip()
+            yield _CUT
         last = number
-        before = _width(_spread(clipped[: column - 1 - start]))
-        length = min(label.span.end - label.span.start, len(text) - column + 1)
-        under = _width(_spread(clipped[column - 1 - start : column - 1 - start + length]))
-        mark = ("^" if label is subject else "-") * max(under, 1)
-        note = f"{mark} {visible(label.text)}".rstrip()
-        painted = paint(note, hue if label is subject else _BLUE)
-        yield f"{paint(f'{gutter} |', _BLUE)} {' ' * before}{painted}"
+        shown = list(on_line)
+        around = next((mark for mark in shown if mark.subject), shown[0])
+        text, first = _clip(around.source.line(number), around.column - 1)
+        yield f"{paint(f'{number:>{len(gutter)}} |', _BLUE)} {_spread(text)}".rstrip()
+        for mark in shown:
+            at = min(max(mark.column - 1 - first, 0), len(text))
+            length = min(mark.length, max(len(text) - at, 1))
+            under = max(_width(_spread(text[at : at + length])), 1)
+            sign = ("^" if mark.subject else "-") * under
+            note = paint(f"{sign} {mark.text}".rstrip(), hue if mark.subject else _BLUE)
+            yield f"{paint(f'{gutter} |', _BLUE)} {' ' * _width(_spread(text[:at]))}{note}"
 
 
 def _clip(text: str, column: int) -> tuple[str, int]:
-    """Return the part of a long line around *column*, and where it starts."""
-    if len(text) <= _WIDEST:
+    """Return what is shown of a line around *column*, and the column that it begins at."""
+    if len(text) <= WIDEST:
         return text, 0
-    start = max(0, min(column - _WIDEST // 2, len(text) - _WIDEST))
-    return text[start : start + _WIDEST], start
+    first = max(0, min(column - WIDEST // 2, len(text) - WIDEST))
+    before = _CUT if first else ""
+    after = _CUT if first + WIDEST < len(text) else ""
+    return before + text[first : first + WIDEST] + after, first - len(before)
 
 
 def _spread(text: str) -> str:
