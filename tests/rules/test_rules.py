@@ -88,6 +88,14 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             ),
         ),
         (
+            {"overlap.multiprocessors": 100},
+            (
+                "multiprocessors-taken",
+                "collectives take 100 multiprocessors, and the device has 100",
+                None,
+            ),
+        ),
+        (
             {"training.global_batch": 100000 / 1024},
             (
                 "batch-whole",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from parcost import ONE, Outcome, Section, Study
+from parcost import ONE, Outcome, Section, Study, called
 from parcost.schema import block_type
 from parcost_plugins.advice.vary import Change, Effect, effects
 from parcost_plugins.vocabulary import Cluster, KernelChoice, MemoryBudget, Overlap, Training
@@ -77,7 +77,7 @@ def _vouched(study: Study) -> Iterator[_Value]:
     """Yield the numbers with a provenance in the blocks that the study is evaluated by."""
     seen: set[int] = set()
     for schema in (Cluster, Training, KernelChoice, Overlap, MemoryBudget):
-        for block, name in _blocks(study[schema], block_type(schema).kind, seen):
+        for block in _blocks(study[schema], seen):
             for attribute, field in block_type(type(block)).fields.items():
                 origin, value = study.origin(block, attribute), getattr(block, attribute)
                 counted = field.kind == "quantity" and not field.whole
@@ -85,21 +85,21 @@ def _vouched(study: Study) -> Iterator[_Value]:
                     continue
                 if isinstance(value, float) and value:
                     yield _Value(
-                        name=f"{name}.{attribute}",
+                        name=f"{called(block)}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
                         kind=origin.kind,
                         less=Change(block, attribute, 0.9 * value),
                     )
 
 
-def _blocks(block: Any, name: str, seen: set[int]) -> Iterator[tuple[Any, str]]:
-    """Yield *block* and every block below it, once, each with a name."""
+def _blocks(block: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield *block* and every block below it, once."""
     if id(block) in seen:
         return
     seen.add(id(block))
-    yield block, name
+    yield block
     for attribute in block_type(type(block)).fields:
         value = getattr(block, attribute)
         for inner in value if isinstance(value, tuple) else (value,):
             if hasattr(type(inner), "__block__"):
-                yield from _blocks(inner, inner.label or block_type(type(inner)).kind, seen)
+                yield from _blocks(inner, seen)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from parcost import Curve, Outcome, Section, Study
+from parcost import Curve, Outcome, Section, Study, called
 from parcost_plugins.advice.vary import Change, effects
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 
@@ -34,15 +33,16 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
     """Yield what may be improved, in words and as a change."""
     device, overlap, kernels = study[Cluster].device, study[Overlap], study[KernelChoice]
     compute = study[Training].precision.compute
-    yield f"{compute} peak x 2", Change(device, compute, 2.0 * getattr(device, compute))
+    peak = getattr(device, compute)
+    if peak is not None:
+        yield f"{compute} peak x 2", Change(device, compute, 2.0 * peak)
     yield "memory bandwidth x 2", Change(device, "memory_bandwidth", 2.0 * device.memory_bandwidth)
     yield "kernel launch / 2", Change(kernels, "launch", kernels.launch / 2.0)
-    levels: Sequence[Any] = study[Cluster].fabric.levels
-    for level in levels:
+    for level in study[Cluster].fabric.levels:
         rate = level.bandwidth
         faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0
-        yield f"bandwidth of `{level.label}` x 2", Change(level, "bandwidth", faster)
-        yield f"latency of `{level.label}` / 2", Change(level, "latency", level.latency / 2.0)
+        yield f"bandwidth of `{called(level)}` x 2", Change(level, "bandwidth", faster)
+        yield f"latency of `{called(level)}` / 2", Change(level, "latency", level.latency / 2.0)
     for attribute in ("gradients", "parameters", "tensor"):
         if not getattr(overlap, attribute):
             yield f"overlap.{attribute} = on", Change(overlap, attribute, True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Check, Outcome, Real, SpecError, Study, hookimpl
+from parcost import Check, Outcome, Real, SpecError, Study, called, hookimpl
 from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training
 
@@ -24,8 +24,7 @@ _MOMENTS = {
 @hookimpl
 def verdicts(study: Study, outcome: Outcome) -> list[Check]:
     """Require that the fullest device stays within the usable share of its memory."""
-    device: Any = study[Cluster].device
-    usable = study[MemoryBudget].usable
+    device, usable = study[Cluster].device, study[MemoryBudget].usable
     room = usable * device.memory
     holds = outcome.memory_bytes <= room
     moment = outcome.memory_moment
@@ -45,7 +44,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "over": (outcome.memory_bytes - room) / _GIB,
                 "usable": 100.0 * usable,
                 "capacity": device.memory / _GIB,
-                "device": device.label,
+                "device": called(device),
             },
             notes=("{usable:g} % of the {capacity:g} GiB of `{device}`",),
             help="" if all_of(holds) or is_array(holds) else _way_out(study, outcome, room),

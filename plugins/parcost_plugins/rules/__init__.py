@@ -1,4 +1,4 @@
-"""Rules that join several blocks: the layout multiplies up, and the batch divides.
+"""Rules that join several blocks: the layout multiplies up, the batch divides, and so on.
 
 Rules that concern one subject stand with it (layers with the pipeline, heads with
 tensor parallelism).
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Study, hookimpl
-from parcost_plugins.rules import batch, layout, peaks
+from parcost_plugins.rules import batch, layout, overlap, peaks
 
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules of the layout, of the batch and of the peaks."""
+    """Return the rules of the layout, the batch, the overlap and the peaks."""
     yield from layout.rules(study)
     yield from batch.rules(study)
+    yield from overlap.rules(study)
     yield from peaks.rules(study)
