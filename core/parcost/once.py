@@ -84,13 +84,18 @@ class _Group:
                 found[key] = _stage(terms, x, run)
             self.stages.append(found[key])
 
-    def added(self, exposed: Real, device: Choice) -> Added:
-        """Return *exposed* seconds shared out over the terms of *device*.
+    def added(self, exposed: Real, lateness: Sequence[Real]) -> Added:
+        """Return *exposed* seconds shared out over the terms of the latest device.
 
+        Where nothing is exposed, the device with the most seconds to hide is listed.
         What hides under compute hides, and then the terms that run first: they meet
         what the device idles anyway.
         """
         held = self.run.plan.held
+        hidden = [total(self.stages[x].seconds for x in xs) for xs in held]
+        _, device = largest(
+            [where(exposed > 0, a, b) for a, b in zip(lateness, hidden, strict=True)]
+        )
         took = device.row(lambda d: columns([self.stages[x].took for x in held[d]]))
         covered = device.row(lambda d: columns([self.stages[x].covered for x in held[d]]))
         sticks_out = total(took) - total(covered)
@@ -112,11 +117,11 @@ def add(terms: Mapping[When, Sequence[Once]], run: Pipelined) -> Mapping[When, A
     """Return what each group of *terms* adds to the step."""
     fill, drain, end = (_Group(terms[when], run) for when in ("fill", "drain", "end"))
     filled, timeline = _fill(fill, run)
-    longest = largest([total(end.stages[x].seconds for x in held) for held in run.plan.held])
+    longest = [total(end.stages[x].seconds for x in held) for held in run.plan.held]
     return {
         "fill": filled,
         "drain": _drain(drain, fill, timeline),
-        "end": end.added(*longest) if end.terms else NOTHING,
+        "end": end.added(largest(longest)[0], longest) if end.terms else NOTHING,
     }
 
 
@@ -140,7 +145,7 @@ def _fill(group: _Group, run: Pipelined) -> tuple[Added, Timeline]:
     for crowd in crowded:
         later = maximum(later, crowd)
     after = evolve(after, seconds=before.seconds + later)
-    return group.added(later, largest(lateness)[1]), after
+    return group.added(later, lateness), after
 
 
 def _held_back(releases: Sequence[Real], run: Pipelined) -> tuple[Real, Timeline]:
@@ -170,8 +175,7 @@ def _drain(group: _Group, fill: _Group, timeline: Timeline) -> Added:
             stage = group.stages[x]
             done = maximum(done + stage.seconds, timeline.ends[x] + stage.exposed)
         lateness.append(maximum(done, crowd) - timeline.seconds)
-    later, device = largest(lateness)
-    return group.added(maximum(later, 0.0), device)
+    return group.added(maximum(largest(lateness)[0], 0.0), lateness)
 
 
 def _busiest(run: Pipelined, *groups: _Group) -> Sequence[Real]:

@@ -1,0 +1,73 @@
+"""Terms in a word or two, schedules, and random steps to add up."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
+from parcost.plugins import Plugin, load
+from parcost.reduce import reduce
+
+PLUGIN = Plugin("test")
+FORMULA = Formula(text="given")
+
+
+def _orders() -> Any:
+    path = Path(__file__).parents[1] / "schedules" / "orders.py"
+    spec = importlib.util.spec_from_file_location("orders", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ORDERS = _orders()
+
+
+class Make:
+    """Terms without ceremony, and the sum of them."""
+
+    def __init__(self) -> None:
+        registered = load().named("schedules")
+        self.schedules = {name: registered[name][1] for name in ("gpipe", "one_f_one_b")}
+        self.schedules["zb_h1"] = ORDERS.zb_h1()
+        self.schedules["interleaved"] = SimpleNamespace(
+            name="interleaved", order=ORDERS.interleaved
+        )
+        self.any_order = ORDERS.any_order
+
+    @staticmethod
+    def work(name: str, seconds: Any, pass_: Any = "F", **more: Any) -> Work:
+        return Work(name=name, seconds=seconds, pass_=pass_, formula=FORMULA, **more)
+
+    @staticmethod
+    def edge(seconds: Any, name: str = "hop", **more: Any) -> Edge:
+        return Edge(name=name, seconds=seconds, formula=FORMULA, **more)
+
+    @staticmethod
+    def once(name: str, seconds: Any, when: Any, **more: Any) -> Once:
+        return Once(name=name, seconds=seconds, when=when, formula=FORMULA, **more)
+
+    @staticmethod
+    def memory(name: str, bytes_: Any, **more: Any) -> Memory:
+        return Memory(name=name, bytes_=bytes_, formula=FORMULA, **more)
+
+    def step(
+        self, *terms: Any, p: int = 1, m: Any = 1.0, v: int = 1, schedule: Any = "one_f_one_b"
+    ) -> Outcome:
+        """Add up *terms*."""
+        found = self.schedules[schedule] if isinstance(schedule, str) else schedule
+        pipeline = Pipeline(schedule=found.name, stages=p, micro_batches=m, chunks=v)
+        time = [(PLUGIN, t) for t in terms if not isinstance(t, Memory)]
+        return reduce(pipeline, found, time, [(PLUGIN, t) for t in terms if isinstance(t, Memory)])
+
+
+@pytest.fixture(scope="session")
+def make() -> Make:
+    return Make()

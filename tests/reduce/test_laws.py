@@ -1,0 +1,260 @@
+"""Laws of adding up, over random terms, pipelines and schedules."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parcost import Edge, Memory, Once, Work
+from parcost.select import total
+
+RESOURCES = ("compute", "link", "network")
+seconds = st.integers(0, 8).map(float)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> SimpleNamespace:
+    """A pipeline with a schedule that exists there, and terms on it."""
+    p = draw(st.integers(1, 4))
+    v = draw(st.sampled_from([1, 1, 2]))
+    kind = draw(
+        st.sampled_from(
+            ["gpipe", "one_f_one_b", "zb_h1", "any"] if v == 1 else ["interleaved", "any"]
+        )
+    )
+    m = draw(st.integers(1, 5)) * (p if kind == "interleaved" else 1)
+    n = p * v
+    counts = st.one_of(
+        st.integers(0, 3).map(float), st.lists(st.integers(0, 2).map(float), min_size=n, max_size=n)
+    )
+
+    def work(i: int) -> Work:
+        hidden = draw(st.booleans())
+        return MAKE.work(
+            f"w{i}",
+            draw(seconds),
+            draw(st.sampled_from("FBWR")),
+            count=draw(counts),
+            resource=draw(st.sampled_from(RESOURCES)),
+            host=draw(st.sampled_from(["", "x", "y"])),
+            window=draw(st.sampled_from(["x", "y", ""])) if hidden else None,
+            share=draw(st.sampled_from([0.5, 1.0])),
+            slowdown=draw(st.sampled_from([0.0, 0.25, 0.5])),
+        )
+
+    def once(i: int) -> Once:
+        return MAKE.once(
+            f"o{i}",
+            draw(st.integers(0, 30).map(float)),
+            draw(st.sampled_from(["fill", "drain", "end"])),
+            count=draw(counts),
+            resource=draw(st.sampled_from(RESOURCES)),
+            beside=draw(st.sampled_from([0.0, 0.5, 1.0])),
+            tail=draw(st.integers(0, 3).map(float)),
+        )
+
+    def memory(i: int) -> Memory:
+        living = draw(st.booleans())
+        moments = st.lists(
+            st.sampled_from(["forward", "backward", "optimizer", "gather"]), unique=True
+        )
+        return MAKE.memory(
+            f"m{i}",
+            draw(seconds),
+            count=draw(counts),
+            per_micro_batch=living,
+            once_per_device=not living and draw(st.booleans()),
+            moments=draw(moments),
+        )
+
+    return SimpleNamespace(
+        p=p, v=v, m=m, kind=kind, seed=draw(st.integers(0, 10**6)),
+        terms=[
+            *(work(i) for i in range(draw(st.integers(0, 6)))),
+            *(MAKE.edge(draw(seconds), f"e{i}") for i in range(draw(st.integers(0, 2)))),
+            *(once(i) for i in range(draw(st.integers(0, 3)))),
+        ],
+        memory=[memory(i) for i in range(draw(st.integers(0, 4)))],
+    )  # fmt: skip
+
+
+MAKE: Any = None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _make(make: Any) -> None:
+    global MAKE  # noqa: PLW0603  strategies are made before fixtures are
+    MAKE = make
+
+
+def schedule(step: Any) -> Any:
+    return MAKE.any_order(step.seed) if step.kind == "any" else MAKE.schedules[step.kind]
+
+
+def add_up(step: Any, terms: Sequence[Any] | None = None, m: Any = None) -> Any:
+    return MAKE.step(
+        *(step.terms if terms is None else terms),
+        *step.memory,
+        p=step.p,
+        m=float(step.m) if m is None else m,
+        v=step.v,
+        schedule=schedule(step),
+    )
+
+
+def times(term: Any, x: int) -> float:
+    return float(term.count if isinstance(term.count, float) else term.count[x])
+
+
+def own(step: Any) -> list[list[int]]:
+    """Return the virtual stages of each device."""
+    lists = schedule(step).order(step.p, step.m, step.v)
+    return [sorted({op.stage for op in ops}) for ops in lists]
+
+
+@given(step=steps())
+@settings(max_examples=300, deadline=None)
+def test_the_ledger_adds_up_to_the_step(step: Any) -> None:
+    found = add_up(step)
+    assert found.step_seconds == total(x.exposed for x in found.ledger)
+    once = total(x.exposed for x in found.ledger if x.kind == "once")
+    assert found.step_seconds == pytest.approx(found.makespan_seconds + once)
+    busy = total(x.exposed for x in found.ledger if x.kind in ("work", "slowdown"))
+    assert found.ideal_seconds == pytest.approx(busy)
+    for x in found.ledger:
+        assert x.exposed >= -1e-9
+        assert x.hidden >= -1e-9
+        if isinstance(x.term, (Work, Once)):
+            assert x.exposed + x.hidden == pytest.approx(x.term.seconds * x.times)
+
+
+@given(step=steps())
+@settings(max_examples=300, deadline=None)
+def test_memory_adds_up_to_the_fullest_moment_of_the_fullest_device(step: Any) -> None:
+    found = add_up(step)
+    assert found.memory_bytes == total(x.bytes_ for x in found.memory_lines)
+    lists = schedule(step).order(step.p, step.m, step.v)
+    fullest = [max(moments(step, ops, held)) for ops, held in zip(lists, own(step), strict=True)]
+    assert found.device_memory == fullest
+    assert found.memory_bytes == max(fullest)
+    assert found.memory_device == fullest.index(max(fullest))
+
+
+def moments(step: Any, ops: Sequence[Any], held: Sequence[int]) -> list[float]:
+    """Return the bytes on a device at every op, and at the two moments without any."""
+    found = [bytes_(step, "optimizer", held, {}), bytes_(step, "gather", held, {})]
+    alive = dict.fromkeys(held, 0)
+    for op in ops:
+        alive[op.stage] += op.kind == "F"
+        found.append(bytes_(step, "forward" if op.kind == "F" else "backward", held, alive))
+        alive[op.stage] -= op.kind in ("W", "BW")
+    return found
+
+
+def bytes_(step: Any, moment: str, held: Sequence[int], alive: dict[int, int]) -> float:
+    found = 0.0
+    for term in step.memory:
+        counts = [times(term, x) * (alive.get(x, 0) if term.per_micro_batch else 1) for x in held]
+        if moment in term.moments:
+            found += term.bytes_ * (max(counts) if term.once_per_device else sum(counts))
+    return found
+
+
+@given(step=steps())
+@settings(max_examples=400, deadline=None)
+def test_no_step_is_shorter_than_what_a_resource_has_to_do(step: Any) -> None:
+    found = add_up(step)
+    for held in own(step):
+        for resource in RESOURCES:
+            busy = sum(
+                term.seconds * times(term, x) * (step.m if isinstance(term, Work) else 1)
+                for term in step.terms
+                for x in held
+                if not isinstance(term, Edge) and term.resource == resource
+            )
+            assert found.step_seconds >= busy - 1e-9
+
+
+@given(step=steps())
+@settings(max_examples=200, deadline=None)
+def test_no_step_is_longer_than_everything_one_after_another(step: Any) -> None:
+    everything = 0.0
+    for term in step.terms:
+        if isinstance(term, Edge):
+            everything += 2 * step.m * step.p * step.v * term.seconds
+            continue
+        each = term.seconds * sum(times(term, x) for x in range(step.p * step.v))
+        work = isinstance(term, Work)
+        everything += each * (step.m * (1 + term.slowdown) if work else 1)
+    assert add_up(step).step_seconds <= everything + 1e-9
+
+
+@given(step=steps(), data=st.data())
+@settings(max_examples=600, deadline=None)
+def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> None:
+    if not step.terms:
+        return
+    i = data.draw(st.integers(0, len(step.terms) - 1))
+    more = data.draw(st.sampled_from([0.5, 1.0, 7.0, 40.0]))
+    longer = [*step.terms]
+    longer[i] = evolve(longer[i], seconds=longer[i].seconds + more)
+    assert add_up(step, longer).step_seconds >= add_up(step).step_seconds - 1e-9
+
+
+@given(step=steps(), seed=st.integers(0, 10**6))
+@settings(max_examples=100, deadline=None)
+def test_the_order_of_terms_does_not_change_a_bit(step: Any, seed: int) -> None:
+    shuffled = [*step.terms]
+    random.Random(seed).shuffle(shuffled)
+    one, other = add_up(step), add_up(step, shuffled)
+    assert one.step_seconds == other.step_seconds
+    assert [(x.name, x.exposed) for x in one.ledger] == [(x.name, x.exposed) for x in other.ledger]
+
+
+@given(step=steps(), data=st.data())
+@settings(max_examples=250, deadline=None)
+def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any) -> None:
+    k = 4
+    column = st.lists(st.integers(0, 8).map(float), min_size=k, max_size=k).map(np.array)
+    slower = st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=k, max_size=k).map(np.array)
+    batches = data.draw(st.lists(st.integers(1, 4), min_size=k, max_size=k).map(np.array))
+    m = batches * float(step.p if step.kind == "interleaved" else 1)
+    arrays = [
+        evolve(term, seconds=data.draw(column)) if data.draw(st.booleans()) else term
+        for term in step.terms
+    ]
+    arrays = [
+        evolve(term, slowdown=data.draw(slower))
+        if isinstance(term, Work) and data.draw(st.booleans())
+        else term
+        for term in arrays
+    ]
+    many = add_up(step, arrays, m=m)
+    for i in range(k):
+        alone = add_up(step, [at(term, i) for term in arrays], m=float(m[i]))
+        for name in ("step_seconds", "makespan_seconds", "memory_bytes", "device", "flops"):
+            assert pick(getattr(many, name), i) == pytest.approx(getattr(alone, name), rel=1e-12)
+        found = {(x.name, x.pass_): pick(x.exposed, i) for x in many.ledger}
+        for x in alone.ledger:
+            exposed = found.pop((x.name, x.pass_))
+            assert exposed == pytest.approx(x.exposed, rel=1e-12, abs=1e-9)
+        assert list(found.values()) == pytest.approx([0.0] * len(found), abs=1e-9)
+
+
+def at(term: Any, i: int) -> Any:
+    changes: dict[str, Any] = {"seconds": pick(term.seconds, i)}
+    if isinstance(term, Work):
+        changes["slowdown"] = pick(term.slowdown, i)
+    return evolve(term, **changes)
+
+
+def pick(value: Any, i: int) -> float:
+    return float(np.broadcast_to(value, (4,))[i])

@@ -1,0 +1,212 @@
+"""The ledger: whose seconds they are, and that they add up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parcost import PluginError, SpecError
+from parcost.plugins import Plugin, load
+from parcost.reduce import evaluate, reduce
+from parcost.terms import Pipeline
+
+
+def line(outcome: Any, name: str) -> Any:
+    return next(x for x in outcome.ledger if x.name == name)
+
+
+def layers(make: Any, first: float = 0.0, last: float = 0.0, p: int = 4) -> list[Any]:
+    return [
+        make.work("layer", 1.0),
+        make.work("layer", 2.0, "B"),
+        make.work("embedding", first, count=(1, *[0] * (p - 1))),
+        make.work("head", last, count=(*[0] * (p - 1), 1)),
+    ]
+
+
+def test_the_busiest_device_is_the_reference_and_the_first_of_equals(make: Any) -> None:
+    assert make.step(*layers(make), p=4, m=8.0).device == 0
+    assert make.step(*layers(make, last=1.0), p=4, m=8.0).device == 3
+    assert make.step(*layers(make, first=1.0, last=1.0), p=4, m=8.0).device == 0
+
+
+def test_lines_are_of_the_reference_device_for_the_whole_step(make: Any) -> None:
+    found = make.step(*layers(make, last=1.0), p=4, m=8.0)
+    assert line(found, "layer").exposed == 8.0
+    assert line(found, "head").exposed == 8.0
+    assert line(found, "head").times == 8.0
+    assert [x.name for x in found.ledger] == ["head", "layer", "layer", "bubble"]
+    assert found.ideal_seconds == 32.0
+    assert line(found, "bubble").exposed == 9.0  # the three other stages, forth and back
+    assert found.step_seconds == found.makespan_seconds == 41.0
+
+
+def test_lines_are_in_the_order_of_passes_and_names(make: Any) -> None:
+    works = [make.work(n, 1.0, k) for k in "WBRF" for n in "ba"]
+    more = [make.edge(0.1), make.once("end", 1.0, "end"), make.once("fill", 1.0, "fill")]
+    found = make.step(*works, *more, p=2, m=4.0)
+    order = [(x.name, x.pass_) for x in found.ledger]
+    assert order[:8] == [(n, k) for k in "FRBW" for n in "ab"]
+    assert [name for name, _ in order[8:]] == ["bubble", "hop", "fill", "end"]
+
+
+def test_the_bubble_is_that_of_messages_without_a_time(make: Any) -> None:
+    found = make.step(
+        make.work("f", 100.0), make.work("b", 200.0, "B"), make.edge(1.0), p=4, m=16.0
+    )
+    assert line(found, "bubble").exposed == 900.0
+    assert line(found, "hop").exposed == 28.0
+    assert found.step_seconds == 5728.0
+
+
+def test_messages_are_charged_kind_by_kind(make: Any) -> None:
+    works = [make.work("f", 100.0), make.work("b", 200.0, "B")]
+    found = make.step(*works, make.edge(0.25, "x"), make.edge(0.75, "y"), p=4, m=16.0)
+    assert [line(found, n).exposed for n in "xy"] == [7.0, 21.0]
+
+
+def test_what_a_device_sends_and_nobody_waits_for_is_hidden(make: Any) -> None:
+    works = [*layers(make, last=10.0)]
+    found = make.step(*works, make.edge(1.0), p=4, m=16.0)  # the last stage sets the pace
+    assert found.device == 3
+    assert line(found, "hop").exposed == 6.0  # three boundaries, twice
+    assert line(found, "hop").times == 16.0  # it sends a gradient of each micro-batch
+    assert line(found, "hop").hidden == 10.0
+    assert make.step(*works, make.edge(0.0), p=4, m=16.0).ledger[-1].name == "bubble"
+
+
+def test_one_device_has_neither_bubble_nor_hop(make: Any) -> None:
+    works = [make.work("f", 0.1), make.work("b", 0.2, "B")]
+    found = make.step(*works, make.edge(1.0), m=7.0)
+    assert {x.kind for x in found.ledger} == {"work"}
+
+
+def test_lines_that_are_zero_everywhere_are_left_out(make: Any) -> None:
+    some = np.array([0.0, 1.0])
+    found = make.step(make.work("a", 1.0), make.work("b", some), make.work("c", 0.0 * some))
+    assert [x.name for x in found.ledger] == ["a", "b"]
+
+
+def test_a_term_that_counts_nothing_costs_nothing_even_at_infinity(make: Any) -> None:
+    impossible = make.work("all-to-all", float("inf"), count=(0, 0))
+    assert make.step(make.work("a", 1.0), impossible, p=2, m=1.0).step_seconds == 2.0
+
+
+def test_a_virtual_stage_is_charged_to_the_device_that_holds_it(make: Any) -> None:
+    head = make.work("head", 1.0, count=(0, 0, 0, 1))
+    works = [make.work("f", 1.0), make.work("b", 2.0, "B"), head]
+    found = make.step(*works, p=2, m=4.0, v=2, schedule="interleaved")
+    assert found.device == 1
+    assert line(found, "f").exposed == 8.0
+    assert line(found, "f").times == 8.0
+    assert line(found, "head").exposed == 4.0
+
+
+def test_flops_are_those_of_the_reference_device(make: Any) -> None:
+    works = [
+        make.work("f", 1.0, flops=10.0, count=3),
+        make.work("head", 1.0, flops=100.0, count=(0, 1)),
+    ]
+    assert make.step(*works, p=2, m=4.0).flops == 4 * (30.0 + 100.0)
+
+
+def test_each_line_knows_its_plugin_and_term(make: Any) -> None:
+    work = make.work("f", 1.0)
+    (only,) = make.step(work).ledger
+    assert only.term is work
+    assert str(only.plugin) == "`test`"
+    assert only.formula is work.formula
+
+
+def test_what_the_reducer_adds_has_formulas_with_numbers(make: Any) -> None:
+    works = [make.work("f", 100.0), make.work("b", 200.0, "B")]
+    found = make.step(*works, make.edge(1.0), p=4, m=16.0)
+    bubble, hop = line(found, "bubble").formula, line(found, "hop").formula
+    assert bubble.inputs["T"] == (5700.0, "s")
+    assert bubble.inputs["t"] == (4800.0, "s")
+    assert hop.inputs["T(c)"] == (5728.0, "s")
+    assert hop.inputs["T(0)"] == (5700.0, "s")
+    assert hop.inputs["c"] == (1.0, "s")
+
+
+def test_the_reference_device_may_differ_between_candidates(make: Any) -> None:
+    last = np.array([0.0, 1.0, 3.0])
+    found = make.step(*layers(make, first=2.0, last=last), p=4, m=8.0)
+    assert list(found.device) == [0, 0, 3]
+    assert list(line(found, "embedding").exposed) == [16.0, 16.0, 0.0]
+    assert list(line(found, "head").exposed) == [0.0, 0.0, 24.0]
+    assert list(line(found, "head").times) == [0.0, 0.0, 8.0]
+
+
+# --- the worked example ---------------------------------------------------------------------
+
+
+def test_llama3_70b_on_64_h100_takes_the_step_of_the_worked_example(make: Any) -> None:
+    head = {"count": (0, 0, 0, 1)}
+    found = make.step(
+        make.work("layers", 4.00528e-3, count=20),
+        make.work("layers", 6.86184e-3, "B", count=20),
+        make.work("head", 2.9009e-3, **head),
+        make.work("head", 5.8019e-3, "B", **head),
+        make.edge(0.39283e-3),
+        make.once("reduce-scatter", 0.100923, "drain", resource="network"),
+        make.once("optimizer", 0.011962, "end"),
+        make.once("all-gather", 0.050461, "fill", resource="network"),
+        p=4,
+        m=16.0,
+    )
+    assert found.makespan_seconds == pytest.approx(4.271106, rel=1e-5)
+    assert found.step_seconds == pytest.approx(4.434451, rel=1e-5)
+
+
+# --- contracts -------------------------------------------------------------------------------
+
+
+def test_a_term_that_counts_stages_which_are_not_there_is_a_fault(make: Any) -> None:
+    plugin, faults = Plugin("mine", "mine-dist", "2"), []
+    terms = [(plugin, make.work("a", 1.0)), (plugin, make.work("b", 1.0, count=(1, 1, 1)))]
+    memory = [(plugin, make.memory("c", 1.0, count=(1, 1, 1)))]
+    pipeline = Pipeline(schedule="gpipe", stages=2, micro_batches=1.0)
+    found = reduce(pipeline, make.schedules["gpipe"], terms, memory, faults)
+    assert found.step_seconds == 2.0
+    assert [(f.hook, f.message) for f in faults] == [
+        ("terms", "`b` counts 3 virtual stages, and there are 2"),
+        ("memory", "`c` counts 3 virtual stages, and there are 2"),
+    ]
+    with pytest.raises(PluginError, match="plugin `mine` of mine-dist 2 failed in `terms`"):
+        reduce(pipeline, make.schedules["gpipe"], terms, memory)
+
+
+def study(schedule: str, *more: tuple[str, Any]) -> Any:
+    pipeline = Pipeline(schedule=schedule, stages=2, micro_batches=4.0)
+    return SimpleNamespace(
+        name="study",
+        pipeline=pipeline,
+        plugins=load(*more),
+        faults=[],
+        contributions=lambda _: (),
+    )
+
+
+def test_a_schedule_that_nobody_offers_is_the_spec_s_mistake() -> None:
+    with pytest.raises(SpecError) as error:
+        evaluate(study("one_f_two_b"))
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.message == "no plugin offers the schedule `one_f_two_b`"
+    assert diagnostic.help == "did you mean `one_f_one_b`?"
+
+
+def test_a_bad_order_is_its_plugin_s_mistake() -> None:
+    schedule = SimpleNamespace(name="mine", order=lambda *_: [[], []])
+    from parcost import hookimpl
+
+    module = SimpleNamespace(schedules=hookimpl(lambda: [schedule]))
+    with pytest.raises(PluginError) as error:
+        evaluate(study("mine", ("mine_plugin", module)))
+    assert str(error.value) == (
+        "plugin `mine_plugin` failed in `schedules`: "
+        "schedule `mine` at p = 2, m = 4, v = 1: device 0 has nothing to do"
+    )

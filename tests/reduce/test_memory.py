@@ -1,0 +1,144 @@
+"""Which device is fullest, when, and of what."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parcost import Op
+
+
+def held(outcome: Any) -> dict[str, Any]:
+    return {x.name: x.bytes_ for x in outcome.memory_lines}
+
+
+@pytest.fixture(scope="session")
+def step(make: Any) -> Any:
+    works = [make.work("f", 1.0), make.work("b", 2.0, "B")]
+
+    def run(*memory: Any, **pipeline: Any) -> Any:
+        return make.step(*works, *memory, **pipeline)
+
+    return run
+
+
+def test_activations_are_held_as_often_as_micro_batches_are_alive(make: Any, step: Any) -> None:
+    activations = make.memory("activations", 10.0, per_micro_batch=True)
+    weights = make.memory("weights", 7.0)
+    for schedule, alive in (
+        ("gpipe", (16,) * 4),
+        ("one_f_one_b", (4, 3, 2, 1)),
+        ("zb_h1", (4,) * 4),
+    ):
+        found = step(activations, weights, p=4, m=16.0, schedule=schedule)
+        assert found.alive == list(alive)
+        assert found.device_memory == [7.0 + 10.0 * n for n in alive]
+        assert found.memory_bytes == 7.0 + 10.0 * alive[0]
+        assert (found.memory_device, found.memory_moment) == (0, "forward")
+        assert held(found) == {"activations": 10.0 * alive[0], "weights": 7.0}
+
+
+def test_stages_hold_what_they_count(make: Any, step: Any) -> None:
+    layers = make.memory("layers", 10.0, count=(7, 8, 8, 7), per_micro_batch=True)
+    embedding = make.memory("embedding", 100.0, count=(1, 0, 0, 0))
+    head = make.memory("head", 300.0, count=(0, 0, 0, 1))
+    found = step(layers, embedding, head, p=4, m=16.0)
+    assert found.device_memory == [380.0, 240.0, 160.0, 370.0]
+    assert held(found) == {"layers": 280.0, "embedding": 100.0}
+
+
+def test_a_transient_counts_only_at_its_moment(make: Any, step: Any) -> None:
+    activations = make.memory("activations", 10.0, per_micro_batch=True)
+    for moment, most in (
+        ("forward", 80.0),
+        ("backward", 80.0),
+        ("optimizer", 50.0),
+        ("gather", 50.0),
+    ):
+        transient = make.memory("transient", 40.0, moments=(moment,))
+        other = make.memory("weights", 10.0)
+        found = step(activations, transient, other, p=3, m=9.0)
+        assert found.memory_bytes == most
+        expected = "forward" if moment == "forward" else "backward"
+        assert found.memory_moment == (moment if moment in ("optimizer", "gather") else expected)
+
+
+def test_no_micro_batch_is_alive_while_the_optimizer_runs(make: Any, step: Any) -> None:
+    activations = make.memory("activations", 10.0, per_micro_batch=True)
+    update = make.memory("update", 45.0, moments=("optimizer",))
+    found = step(activations, update, p=4, m=8.0)
+    assert held(found) == {"update": 45.0}
+    assert found.device_memory == [45.0] * 4
+
+
+def test_what_a_device_holds_once_is_not_held_for_every_chunk(make: Any, step: Any) -> None:
+    context = make.memory("context", 5.0, once_per_device=True)
+    weights = make.memory("weights", 7.0)
+    found = step(context, weights, p=2, m=4.0, v=3, schedule="interleaved")
+    assert held(found) == {"context": 5.0, "weights": 21.0}
+
+
+def test_chunks_of_a_device_are_fullest_together_and_not_each(make: Any, step: Any) -> None:
+    # One device, two chunks: F0 F0 BW.. would need both; here chunk 0 peaks before chunk 1.
+    ops = [
+        Op("F", 0, 0), Op("F", 1, 0), Op("F", 2, 0), Op("F", 0, 1), Op("BW", 0, 1), Op("BW", 0, 0),
+        Op("F", 1, 1), Op("BW", 1, 1), Op("BW", 1, 0), Op("F", 2, 1), Op("BW", 2, 1), Op("BW", 2, 0),
+    ]  # fmt: skip
+    schedule = SimpleNamespace(name="hand", order=lambda *_: [ops])
+    found = step(
+        make.memory("small", 1.0, count=(1, 0), per_micro_batch=True),
+        make.memory("large", 10.0, count=(0, 1), per_micro_batch=True),
+        v=2, m=3.0, schedule=schedule,
+    )  # fmt: skip
+    assert held(found) == {"small": 3.0, "large": 10.0}
+    assert found.alive == [3.0, 1.0]
+
+
+def test_the_moment_with_the_most_bytes_need_not_have_the_most_micro_batches(
+    make: Any, step: Any
+) -> None:
+    # Chunk 0 alone is alive three times, or once beside two of chunk 1.
+    ops = [
+        Op("F", 0, 0), Op("F", 1, 0), Op("F", 2, 0), Op("F", 0, 1), Op("BW", 0, 1), Op("BW", 0, 0),
+        Op("F", 1, 1), Op("F", 2, 1), Op("BW", 2, 1), Op("BW", 1, 1), Op("BW", 1, 0), Op("BW", 2, 0),
+    ]  # fmt: skip
+    schedule = SimpleNamespace(name="hand", order=lambda *_: [ops])
+    for small, large, expected in ((10.0, 1.0, (30.0, 1.0)), (1.0, 10.0, (2.0, 20.0))):
+        found = step(
+            make.memory("small", small, count=(1, 0), per_micro_batch=True),
+            make.memory("large", large, count=(0, 1), per_micro_batch=True),
+            v=2, m=3.0, schedule=schedule,
+        )  # fmt: skip
+        assert held(found) == dict(zip(("small", "large"), expected, strict=True))
+
+
+def test_the_fullest_device_and_moment_are_found_for_each_candidate(make: Any, step: Any) -> None:
+    head = np.array([1.0, 100.0, 5.0])
+    update = np.array([1.0, 1.0, 100.0])
+    found = step(
+        make.memory("activations", 10.0, per_micro_batch=True),
+        make.memory("head", head, count=(0, 1)),
+        make.memory("update", update, count=(1, 0), moments=("optimizer",)),
+        p=2,
+        m=4.0,
+    )
+    assert list(found.memory_bytes) == [20.0, 110.0, 100.0]
+    assert list(found.memory_device) == [0, 1, 0]
+    assert list(found.memory_moment) == ["forward", "forward", "optimizer"]
+    assert list(held(found)["activations"]) == [20.0, 10.0, 0.0]
+
+
+def test_micro_batches_may_differ_between_candidates(make: Any, step: Any) -> None:
+    batches = np.array([1.0, 2.0, 8.0, 2.0])
+    found = step(make.memory("activations", 10.0, per_micro_batch=True), p=4, m=batches)
+    assert list(found.memory_bytes) == [10.0, 20.0, 40.0, 20.0]
+    assert [list(alive) for alive in found.alive] == [
+        [1, 2, 4, 2],
+        [1, 2, 3, 2],
+        [1, 2, 2, 2],
+        [1] * 4,
+    ]
+    assert list(found.step_seconds) == [12.0, 15.0, 33.0, 15.0]
