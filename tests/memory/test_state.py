@@ -84,6 +84,8 @@ def test_zero_3_holds_two_gathered_layers_the_head_and_one_layers_gradients(bind
     assert found["gathered layers"] == 2 * 1e9 * 2
     assert found["gathered ends"] == 3e8 * 2
     assert found["unsharded gradients"] == 1e9 * 4
+    alone = bind({"layout.zero": 3, "cluster.devices": 1}, parameters=[held(1e9, (8.0,))])
+    assert not {"gathered layers", "unsharded gradients"} & set(lines(alone))
 
 
 def test_zero_2_holds_a_bucket_of_whole_gradients(bind: Bind) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Real, Study, hookimpl
+from parcost import Formula, Memory, Study, hookimpl
 from parcost.numeric import minimum, where
 from parcost.terms import Moment
 from parcost_plugins.vocabulary import Layout, Overlap, Training
@@ -58,6 +58,7 @@ def _bucket(kind: Alike, study: Study) -> Memory:
         name=kind.named("gradient bucket"),
         bytes_=where(study[Layout].dp > 1, minimum(bucket, whole), 0.0),
         count=kind.count,
+        once_per_device=True,
         formula=Formula(
             text="min(bucket, psi r)",
             inputs={
@@ -72,36 +73,28 @@ def _bucket(kind: Alike, study: Study) -> Memory:
 
 
 def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
-    """Yield what is whole of a stage for a while.
+    """Yield what is whole of a stage for a while: of one stage at a time on a device.
 
     That is the layer that computes and the next one, which is gathered meanwhile; what
     stands behind the last layer, which stays gathered; and one layer's gradients.
     """
-    precision = study[Training].precision
-    layers = min(kind.layers, 2)
+    precision, dp = study[Training].precision, study[Layout].dp
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
-    if layers:
-        yield _whole(kind, "gathered layers", layers, kind.layer, precision.gather, passes)
-        yield _whole(kind, "unsharded gradients", 1, kind.layer, precision.reduction, ("backward",))
-    yield _whole(kind, "gathered ends", 1, kind.after, precision.gather, passes)
-
-
-def _whole(
-    kind: Alike,
-    name: str,
-    layers: int,
-    elements: Real,
-    bytes_: Real,
-    moments: tuple[Moment, ...],
-) -> Memory:
-    return Memory(
-        name=kind.named(name),
-        bytes_=layers * elements * bytes_,
-        count=kind.count,
-        formula=Formula(
-            text="l psi e",
-            inputs={"l": (layers, ""), "psi": (elements, ""), "e": (bytes_, "B")},
-            source="PyTorch FSDP gathers one layer ahead",
-        ),
-        moments=moments,
-    )
+    layers, gather = min(kind.layers, 2), precision.gather
+    for name, parts, elements, bytes_, moments in (
+        ("gathered layers", layers, kind.layer, gather, passes),
+        ("gathered ends", 1, kind.after, gather, passes),
+        ("unsharded gradients", min(layers, 1), kind.layer, precision.reduction, passes[1:2]),
+    ):
+        yield Memory(
+            name=kind.named(name),
+            bytes_=where(dp > 1, parts * elements * bytes_, 0.0),
+            count=kind.count,
+            once_per_device=True,
+            formula=Formula(
+                text="l psi e",
+                inputs={"l": (parts, ""), "psi": (elements, ""), "e": (bytes_, "B")},
+                source="PyTorch FSDP gathers one layer ahead",
+            ),
+            moments=moments,
+        )
