@@ -10,6 +10,7 @@ import pytest
 import parcost
 import parcost_specs
 from parcost import Curve, Study
+from parcost.format import format_text
 from parcost_plugins.vocabulary import Device, Fabric, Model, Precision
 from parcost_specs import catalogues
 
@@ -157,3 +158,9 @@ def test_a_recipe_holds_the_bytes_that_its_source_says(name: str) -> None:
 def test_adam_with_fp32_gradients_moves_thirty_bytes_per_parameter() -> None:
     assert study_of("precisions.bf16")[Precision].update_traffic == 30
     assert study_of("precisions.bf16_zero_paper")[Precision].update_traffic == 28
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.parent.rglob("*.par")), ids=lambda p: p.stem)
+def test_every_spec_is_laid_out_canonically(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert format_text(text) == text
