@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from parcost import Check, Formula, Memory, Once, Real, Study, Work, called, hookimpl
 from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
