@@ -28,6 +28,14 @@ BAD_INPUT = 2
 FAULT = 3
 
 
+@frozen
+class Spec:
+    """A file to read; *in_directory* says that it was not named itself."""
+
+    path: str
+    in_directory: bool = False
+
+
 @frozen(kw_only=True)
 class Rejected:
     """A file, or a study of one, without a report; *diagnostics* say why."""
@@ -37,7 +45,7 @@ class Rejected:
     exit_code: int = BAD_INPUT
 
 
-def specs(named: Iterable[str]) -> Iterator[str | Rejected]:
+def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
     """Yield the spec files that *named* files and directories stand for.
 
     A directory stands for the ``.par`` files in it and below, in sorted order; hidden
@@ -47,7 +55,7 @@ def specs(named: Iterable[str]) -> Iterator[str | Rejected]:
         path = Path(name)
         if path.is_dir():
             found = _below(path)
-            yield from found
+            yield from (Spec(inner, in_directory=True) for inner in found)
             if not found:
                 message = f"there is no `.par` file in `{name}`"
                 yield _rejected(name, "empty-directory", message)
@@ -55,7 +63,7 @@ def specs(named: Iterable[str]) -> Iterator[str | Rejected]:
             message = f"`{name}` is no spec: its name does not end in `.par`"
             yield _rejected(name, "not-a-spec", message)
         else:
-            yield name
+            yield Spec(name)
 
 
 def evaluate(
@@ -67,13 +75,14 @@ def evaluate(
 ) -> Iterator[Report | Rejected]:
     """Yield the reports of every spec, in order, and what gave none.
 
-    *study* picks one study of files that have several.
+    *study* picks one study of files that have several. Files of definitions that a
+    directory holds are passed over: other specs import them.
     """
-    for scenario in scenarios(named, session, overrides=overrides, study=study):
+    for spec, scenario in scenarios(named, session, overrides=overrides, study=study):
         if isinstance(scenario, Rejected):
             yield scenario
-        else:
-            yield attempt(scenario.path, scenario.evaluate)
+        elif not (spec.in_directory and only_defines(scenario)):
+            yield attempt(spec.path, scenario.evaluate)
 
 
 def scenarios(
@@ -82,23 +91,38 @@ def scenarios(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-) -> Iterator[Scenario | Rejected]:
+) -> Iterator[tuple[Spec, Scenario | Rejected]]:
     """Yield the scenarios of every spec, in order, and what gave none."""
-    for path in specs(named):
-        if isinstance(path, Rejected):
-            yield path
+    for spec in specs(named):
+        if isinstance(spec, Rejected):
+            yield Spec(spec.path), spec
             continue
-        loaded = attempt(path, partial(session.load, path, overrides))
+        loaded = attempt(spec.path, partial(session.load, spec.path, overrides))
         if isinstance(loaded, Rejected):
-            yield loaded
+            yield spec, loaded
             continue
         chosen = [s for s in loaded if study in (None, s.name)]
         if not chosen:
             known = [s.name for s in loaded]
             help = did_you_mean(str(study), known) or "it has " + ", ".join(known)
-            message = f"`{path}` has no study called `{study}`"
-            yield _rejected(path, "unknown-study", message, help)
-        yield from chosen
+            message = f"`{spec.path}` has no study called `{study}`"
+            yield spec, _rejected(spec.path, "unknown-study", message, help)
+        yield from ((spec, scenario) for scenario in chosen)
+
+
+def only_defines(scenario: Scenario) -> bool:
+    """Say whether a file holds definitions and no study.
+
+    Definitions are blocks that need a label, and those that a prelude gives every study.
+    """
+    module, types = scenario.module, scenario.plugins.blocks
+    if module.studies or module.expects or not module.blocks:
+        return False
+    given = {block.kind.text for prelude in scenario.loader.preludes() for block in prelude.blocks}
+    kinds = {block.kind.text for block in module.blocks}
+    return all(
+        kind in given or (kind in types and types[kind].label == "required") for kind in kinds
+    )
 
 
 def attempt(path: str, do: Callable[[], T]) -> T | Rejected:

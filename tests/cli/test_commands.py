@@ -178,6 +178,33 @@ def test_a_directory_stands_for_its_specs_in_order_and_a_bad_one_stops_nothing(r
     assert any(re.match(r"d/sad.par:\d+:\d+: error\[expectation\]: ", line) for line in summary)
 
 
+DEFINITIONS = "device mine extends h100_sxm { memory = 96 GB }\nuse catalog.devices.h100_sxm\n"
+
+
+def test_a_directory_passes_over_files_that_only_define(run: Run) -> None:
+    using = GOOD.replace("use catalog.devices.h100_sxm", 'use "lib/site.par"').replace(
+        "devices = 16", "devices = 16, device = mine"
+    )
+    done = run("eval", ".", a=using, lib__site=DEFINITIONS)
+    assert (done.code, done.err) == (0, "1 good\n")
+    assert run("check", ".").code == 0
+    assert run("check", "lib/site.par").code == 0
+    alone = run("eval", "lib/site.par")
+    assert alone.code == 2
+    assert "missing-block" in alone.err
+
+
+def test_a_mistake_in_a_file_that_only_defines_is_found(run: Run) -> None:
+    done = run("check", ".", lib__site=DEFINITIONS.replace("96 GB", "96 Gb"))
+    assert done.code == 2
+    assert "lib/site.par:1:" in done.out
+    assert "missing-block" not in done.out
+
+
+def test_a_directory_of_what_is_no_study_and_no_definition_is_bad_input(run: Run) -> None:
+    assert run("eval", ".", a="layout { tp = 4 }\n").code == 2
+
+
 def test_every_study_of_a_file_is_reported_or_only_the_one_that_is_named(run: Run) -> None:
     text = GOOD + "study narrow { layout { tp = 1 } }\nstudy wide { layout { tp = 4 } }\n"
     assert re.findall("^(narrow|wide) ", run("eval", "a.par", a=text).out, re.MULTILINE) == [
@@ -240,7 +267,10 @@ def test_a_sweep_shows_a_row_for_each_point_and_why_some_cannot_run(run: Run) ->
     done = run("eval", "a.par", a=SWEPT)
     assert done.code == 0
     assert "3 of 4 points run and fit." in done.out
-    assert "layout.tp" in done.out
+    costs, _, refused = done.out.partition("What cannot run, and why")
+    assert re.findall(r"^ +([124])  +[\d.]+ s ", costs, re.MULTILINE) == ["1", "2", "4"]
+    assert re.search(r"^ +3  .*divide", refused, re.MULTILINE)
+    assert done.err == ""
 
 
 def test_each_point_of_a_sweep_is_a_line_of_csv(run: Run) -> None:
@@ -338,6 +368,28 @@ def fake_plugin(monkeypatch: pytest.MonkeyPatch, **hooks: Any) -> None:
     load = plugins.load
     module = SimpleNamespace(**{name: hookimpl(function) for name, function in hooks.items()})
     monkeypatch.setattr(plugins, "load", lambda **given: load(("mine", module), **given))
+
+
+def test_long_work_shows_progress_to_a_person_whose_results_go_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from parcost.cli import output
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    now = iter([0.0, 1.0, 3.0, 4.0])
+    monkeypatch.setattr(output, "monotonic", lambda: next(now))
+    for stdout, said in ((io.StringIO(), "\rb\x1b[K\r\x1b[K"), (Terminal(), "")):
+        stderr = Terminal()
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        progress = output.Progress()
+        progress.show("a")
+        progress.show("b")
+        progress.clear()
+        assert stderr.getvalue() == said
 
 
 def test_a_plugin_that_fails_is_named_and_the_report_says_that_it_is_incomplete(
@@ -607,6 +659,12 @@ def test_explain_knows_memory_and_figures_too(run: Run) -> None:
     ][0]
     for name in [line["name"] for line in result["memory"]["lines"]] + ["mfu", "step_time"]:
         assert run("explain", "a.par", name).code == 0
+
+
+def test_explain_takes_a_name_without_its_stage_and_in_any_case(run: Run) -> None:
+    pipelined = GOOD.replace("tp = 2", "tp = 2, pp = 2")
+    out = run("explain", "a.par", "optimizer UPDATE", a=pipelined).out
+    assert re.search(r"^optimizer update, stage", out, re.MULTILINE)
 
 
 def test_explain_suggests_the_nearest_name(run: Run) -> None:

@@ -13,7 +13,9 @@ from parcost.cli import options
 from parcost.cli.output import put, tell, wants_color
 
 if TYPE_CHECKING:
+    from parcost.batch import Rejected
     from parcost.diagnostics import Diagnostic
+    from parcost.scenario import Scenario
 
 
 @click.command("check")
@@ -46,19 +48,10 @@ def command(
     session = options.session(without)
     found: dict[tuple[object, ...], Diagnostic] = {}
     worst = files = 0
-    for scenario in batch.scenarios(paths, session, overrides=values, study=study):
+    for spec, scenario in batch.scenarios(paths, session, overrides=values, study=study):
         files += 1
-        checked = (
-            scenario
-            if isinstance(scenario, batch.Rejected)
-            else batch.attempt(scenario.path, scenario.check)
-        )
-        if isinstance(checked, batch.Rejected):
-            worst = max(worst, checked.exit_code)
-            problems = checked.diagnostics
-        else:
-            problems = checked
-            worst = max(worst, int(any(_is_error(d) for d in problems)))
+        problems, code = _problems(spec.path, scenario)
+        worst = max(worst, code if any(map(_is_error, problems)) else 0)
         found |= {_key(d): d for d in problems}
     _write(list(found.values()), format_)
     for fault in session.plugins.broken:
@@ -68,6 +61,20 @@ def command(
     studies = f"{files} {'study' if files == 1 else 'studies'}"
     tell(f"{studies} checked, {count or 'no'} {'error' if count == 1 else 'errors'}")
     return worst
+
+
+def _problems(path: str, scenario: Scenario | Rejected) -> tuple[Sequence[Diagnostic], int]:
+    """Return what is wrong with a spec, and the exit code if any of it is an error."""
+    from parcost.batch import Rejected, attempt, only_defines
+
+    if isinstance(scenario, Rejected):
+        return scenario.diagnostics, scenario.exit_code
+    checked = attempt(path, scenario.check)
+    if not isinstance(checked, Rejected):
+        return checked, 1
+    if only_defines(scenario):  # whoever imports it has the rest
+        return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
+    return checked.diagnostics, checked.exit_code
 
 
 def _write(found: Sequence[Diagnostic], format_: str) -> None:
@@ -90,6 +97,7 @@ def github(diagnostic: Diagnostic) -> str:
     """Return a diagnostic as an annotation of a pull request.
 
     >>> from parcost.diagnostics import Diagnostic
+    from parcost.scenario import Scenario
     >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
     '::error file=a.par,title=missing-file::no file `a`'
     """

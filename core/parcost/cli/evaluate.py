@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Reporter, one_line, paper, put, tell
+from parcost.cli.output import Progress, Reporter, one_line, paper, put, tell
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
@@ -82,26 +82,32 @@ class Watch:
         self._counts: Counter[int] = Counter()
         self._lines: list[str] = []
         self._faults: set[str] = set()
+        self._progress = Progress()
         self._report = Reporter()
 
     def __call__(self, entries: Iterable[Report | Rejected]) -> Iterator[Report | Rejected]:
         """Yield *entries* as they are, once their problems have been told."""
-        for entry in entries:
+        for number, entry in enumerate(entries, start=1):
+            self._progress.clear()
             self._note(entry)
             yield entry
+            self._progress.show(f"{number} done, last {entry.path}")
+        self._progress.clear()
 
     def _note(self, entry: Report | Rejected) -> None:
         self.exit_code = max(self.exit_code, entry.exit_code)
         self._counts[entry.exit_code] += 1
         sys.stdout.flush()
-        self._report(entry.diagnostics)
+        failing = errors(entry)
+        # What fails at some point of a sweep that is good as a whole stands in its table.
+        self._report(d for d in entry.diagnostics if entry.exit_code or d not in failing)
         for fault in faults(entry):
             if fault not in self._faults:
                 self._faults.add(fault)
                 tell(f"error: {fault}\n")
                 self._lines.append(f"error: {fault}")
         if entry.exit_code:
-            self._lines += map(one_line, errors(entry))
+            self._lines += map(one_line, failing)
 
     def many(self, paths: Sequence[str]) -> bool:
         """Whether there was more than one file, so that a summary is worth its lines."""

@@ -54,8 +54,11 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
 
     report = Reporter()
     worst = changed = same = 0
-    for path in specs(paths):
-        done = path if isinstance(path, Rejected) else attempt(path, partial(_texts, path))
+    for spec in specs(paths):
+        if isinstance(spec, Rejected):
+            done: Rejected | tuple[str, str, str] = spec
+        else:
+            done = attempt(spec.path, partial(_texts, spec.path))
         if isinstance(done, Rejected):
             report(done.diagnostics)
             worst = max(worst, done.exit_code)

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from parcost.render.page import Item, Paper
 
 _PIPED_WIDTH = 80
+_MOMENT_SECONDS = 2.0
 
 
 class ClosedPipeError(Exception):
@@ -82,6 +84,31 @@ class Reporter:
             if key not in self._told:
                 self._told.add(key)
                 tell(render(diagnostic, color=color) + "\n")
+
+
+class Progress:
+    """A line on stderr that says how far work has got, once it takes longer than a moment.
+
+    Only where a person waits for it: stderr is a terminal, and results go elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self._start = monotonic()
+        self._wanted = sys.stderr.isatty() and not sys.stdout.isatty()
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Put *text* in the place of what was shown before."""
+        if self._wanted and monotonic() - self._start > _MOMENT_SECONDS:
+            sys.stderr.write(f"\r{text}\x1b[K")
+            sys.stderr.flush()
+            self._shown = True
+
+    def clear(self) -> None:
+        """Make room for a message."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            self._shown = False
 
 
 def one_line(diagnostic: Diagnostic) -> str:

@@ -32,7 +32,7 @@ def command(
     values = options.parse_overrides(overrides)
     session = options.session(without)
     worst = 0
-    for scenario in batch.scenarios([path], session, overrides=values, study=study):
+    for _, scenario in batch.scenarios([path], session, overrides=values, study=study):
         pages = (
             scenario
             if isinstance(scenario, batch.Rejected)

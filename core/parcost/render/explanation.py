@@ -45,14 +45,19 @@ def explain(result: Result, term: str) -> Iterator[Item]:
     if outcome is None:
         return
     for plugin, figure in result.figures:
-        if figure.name == term:
+        if _called(figure.name, term):
             yield from _figure(plugin, figure)
     for line in outcome.ledger:
-        if line.name == term:
+        if _called(line.name, term):
             yield from _line(line, outcome)
     for held in outcome.memory_lines:
-        if held.name == term:
+        if _called(held.name, term):
             yield from _memory(held, outcome)
+
+
+def _called(name: str, term: str) -> bool:
+    """Say whether *term* means *name*: whole, or without the stage that it ends with."""
+    return term.lower() in (name.lower(), name.lower().partition(",")[0])
 
 
 def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
@@ -120,7 +125,7 @@ def _place(line: Line) -> str:
     term = line.term
     match term:
         case Work():
-            where = f"in the {PASSES[term.pass_]} pass of every micro-batch"
+            where = f"in the {PASSES[term.pass_].removesuffix('s')} pass of every micro-batch"
             return f"{where}, {_count(term.count)}"
         case Once():
             return f"{_WHEN[term.when]}, {_count(term.count)}"

@@ -32,12 +32,12 @@ def draw(items: Sequence[Item], paper: Paper) -> str:
 
 def lines(items: Sequence[Item], paper: Paper) -> Iterator[tuple[str, Style]]:
     """Yield the lines of the page, each with its style."""
-    first = True
+    blank = True  # of blank lines one is kept, and none at the top
     for item in items:
         for text, style in _drawn(item, paper):
-            if text or not first:
+            if text or not blank:
                 yield (text if paper.unicode else text.translate(_ASCII)).rstrip(), style
-                first = False
+            blank = not text
 
 
 def _drawn(item: Item, paper: Paper) -> Iterator[tuple[str, Style]]:
@@ -119,7 +119,7 @@ def _cells(row: Row, columns: Sequence[Column], room: Sequence[int]) -> Iterator
         wrapped.append(
             wrap(
                 cell,
-                width,
+                max(width, 1),
                 initial_indent=indent,
                 subsequent_indent=indent,
                 break_on_hyphens=False,

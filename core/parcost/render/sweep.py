@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
-from parcost.render.words import axis_text, cell, incomplete
+from parcost.render.words import cell, incomplete
 
 if TYPE_CHECKING:
     from parcost.report import Report
@@ -39,12 +39,25 @@ def tell(report: Report) -> Iterator[Item]:
     if len(run) < len(points):
         yield Heading("What cannot run, and why")
         refused = [p for p in points if not p["feasible"]]
-        rows = [Row((axis_text({n: p[n] for n in axes}), p.get("reason") or "")) for p in refused]
-        yield Table((Column(flexible=True), Column(flexible=True)), rows)
+        rows = [Row([*(cell(p[n]) for n in axes), p.get("reason") or ""]) for p in refused]
+        yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
+
+
+def _axes(names: Sequence[str]) -> list[Column]:
+    """Return a column for each axis, headed by the last part of its name if that tells."""
+    last = [name.rpartition(".")[2] for name in names]
+    heads = [s if last.count(s) == 1 else name for s, name in zip(last, names, strict=True)]
+    return [Column(head, "right") for head in heads]
 
 
 def _costs(points: Sequence[Point], axes: Sequence[str], figures: Sequence[Figure]) -> Table:
-    columns = [Column(name, "right") for name in axes]
+    """Return one row for each point; what there is no room for is what tells least.
+
+    The first figure in each unit (the step time, the MFU, the memory) tells most.
+    """
+    first = {figure.unit: figure for figure in reversed(figures)}
+    figures = sorted(figures, key=lambda figure: first[figure.unit] is not figure)
+    columns = _axes(axes)
     columns += [Column(f.name.replace("_", " "), "right", optional=True) for f in figures]
     rows = [
         Row(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from parcost.render.numbers import quantity
@@ -25,15 +24,6 @@ def cell(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(map(cell, value))}]"
     return quantity(value)
-
-
-def axis_text(values: Mapping[str, Any]) -> str:
-    """Return axis values on one line.
-
-    >>> axis_text({"layout.tp": 4.0, "schedule.kind": "gpipe"})
-    'layout.tp = 4, schedule.kind = gpipe'
-    """
-    return ", ".join(f"{name} = {cell(value)}" for name, value in values.items())
 
 
 def share(part: Any, whole: Any) -> str:

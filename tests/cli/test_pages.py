@@ -1,0 +1,139 @@
+"""How a page is laid out, and that every manner of drawing it says the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parcost.render import markdown, plain, terminal
+from parcost.render.formulas import filled
+from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.terms import Formula
+
+words = st.text("abcdefgh ", min_size=0, max_size=60)
+cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    count = draw(st.integers(1, 5))
+    columns = [
+        Column(
+            draw(words),
+            draw(st.sampled_from(["left", "right"])),
+            flexible=draw(st.booleans()),
+        )
+        for _ in range(count)
+    ]
+    rows = draw(
+        st.lists(
+            st.builds(
+                Row,
+                st.lists(cells, min_size=count, max_size=count),
+                indent=st.integers(0, 3),
+                rule=st.booleans(),
+            ),
+            max_size=5,
+        )
+    )
+    return Table(columns, rows)
+
+
+def said(text: str) -> list[str]:
+    return sorted(re.sub(r"[\s─━=-]+", "", text))
+
+
+@given(table=tables(), width=st.integers(1, 120))
+def test_a_table_loses_no_character_however_narrow(table: Table, width: int) -> None:
+    wanted = "".join([c.title for c in table.columns] + [c for r in table.rows for c in r.cells])
+    assert said(plain.draw([table], Paper(width=width))) == said(wanted)
+
+
+@given(table=tables())
+def test_a_table_of_flexible_columns_fits_the_page(table: Table) -> None:
+    flexible = Table([Column(c.title, c.align, flexible=True) for c in table.columns], table.rows)
+    for line in plain.draw([flexible], Paper(width=120)).splitlines():
+        assert len(line) <= 120
+
+
+@given(table=tables(), width=st.integers(20, 120))
+def test_a_terminal_shows_the_lines_of_the_plain_page(table: Table, width: int) -> None:
+    items: list[Item] = [Heading("title", 1, aside="a.par"), table, Line("more", "bad")]
+    coloured = terminal.draw(items, Paper(width=width, color=True, unicode=True))
+    bare = re.sub(r"\x1b\[[\d;]*m", "", coloured)
+    assert bare == plain.draw(items, Paper(width=width, unicode=True))
+
+
+def test_columns_line_up() -> None:
+    table = Table(
+        (Column("name"), Column("s", "right")),
+        [Row(("a", "1.5")), Row(("bcd", "20.25"), indent=1), Row(("all", "21.75"), rule=True)],
+    )
+    assert plain.draw([table], Paper()) == (
+        "  name      s\n  -----------\n  a       1.5\n   bcd  20.25\n  -----------\n  all   21.75\n"
+    )
+
+
+def test_a_wide_table_leaves_out_optional_columns_and_says_so() -> None:
+    columns = [Column("name"), *(Column(f"figure{i}", optional=True) for i in range(8))]
+    drawn = plain.draw([Table(columns, [Row(["x" * 10] * 9)])], Paper(width=60))
+    assert max(map(len, drawn.splitlines())) <= 60
+    assert "figure3" in drawn.partition("no room for")[0]
+    assert "figure7" in drawn.partition("no room for")[2]
+
+
+def test_one_blank_line_is_as_much_as_there_is() -> None:
+    drawn = plain.draw([Heading("a", 1), Heading("b"), Line("c"), Heading("d")], Paper(width=3))
+    assert drawn == "a\n===\n\nb\n\n  c\n\nd\n\n"
+
+
+def test_ascii_paper_gets_ascii() -> None:
+    items: list[Item] = [Line("3 ± 1 µs × 2 ≤ 9"), Heading("–", 1)]
+    assert plain.draw(items, Paper()).isascii()
+    assert "±" in plain.draw(items, Paper(unicode=True))
+
+
+@pytest.mark.parametrize("color", [True, False])
+def test_control_characters_never_reach_the_page(color: bool) -> None:
+    hostile = "\x1b]0;owned\x07 \u202egnp.exe \x9b31m"
+    items: list[Item] = [
+        Heading(hostile, 1, aside=hostile),
+        Line(hostile),
+        Table((Column(hostile),), [Row((hostile,))]),
+    ]
+    drawn = re.sub(r"\x1b\[[\d;]*m", "", draw(items, Paper(color=color, unicode=True)))
+    assert all(c.isprintable() or c == "\n" for c in drawn)
+
+
+def test_markdown_takes_nothing_for_markup() -> None:
+    drawn = markdown.draw(
+        [Heading("a_b", 1), Table((Column("x"),), [Row(("<script>|`*_[a](b)",))])]
+    )
+    assert "# a\\_b" in drawn
+    assert "\\<script\\>\\|\\`\\*\\_\\[a\\](b)" in drawn
+
+
+@pytest.mark.parametrize(
+    "text, numbers",
+    [
+        ("2 s b h e / t", "2 x 8,192 x 1 x 4,096 x 2 B / 8"),
+        ("(t - 1) alpha + n (t - 1) / t", "(8 - 1) x 1 us + 1 MiB x (8 - 1) / 8"),
+        ("alpha[node] + steps alpha", "3 us + steps 1 us"),
+        ("tb + t", "tb + 8"),
+    ],
+)
+def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> None:
+    inputs = {
+        "s": (8192, ""),
+        "b": (1, ""),
+        "h": (4096, ""),
+        "e": (2, "B"),
+        "t": (8, ""),
+        "n": (2.0**20, "B"),
+        "alpha": (1e-6, "s"),
+        "alpha[node]": (3e-6, "s"),
+    }
+    assert filled(Formula(text=text, inputs=inputs)) == numbers
