@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,15 @@ def test_the_guide_names_no_hook_that_does_not_exist() -> None:
     listed = GUIDE.partition("## Every hook")[2].partition("## Commands")[0]
     named = {line[3:].partition("(")[0] for line in listed.splitlines() if line.startswith("- `")}
     assert named == set(HOOKS)
+
+
+def test_the_plugins_that_the_guide_names_have_what_it_says() -> None:
+    modules = {plugin.name: plugin.module for plugin in load().plugins}
+    listed = GUIDE.partition("## Every hook")[2].partition("## Commands")[0]
+    for entry in listed.split("\n- ")[1:]:
+        hook = entry[1:].partition("(")[0]
+        for name in re.findall(r"`(\w+)`", entry.partition("Shipped:")[2]):
+            assert hasattr(getattr(modules[name], hook), "parcost_impl"), (hook, name)
 
 
 @pytest.mark.parametrize("name", HOOKS)
