@@ -28,40 +28,49 @@ wraps = st.sampled_from(["", "", "\n", "# x\n", " # y [\n\n"])
 def expressions(draw: st.DrawFn, depth: int = 2) -> str:
     if depth == 0:
         return draw(atoms)
-    part = expressions(depth - 1)
-    a, b, c, gap, wrap = draw(part), draw(part), draw(part), draw(spaces), draw(wraps)
-    kinds = {
-        "atom": a,
-        "sum": f"({a}{gap}){gap}{draw(st.sampled_from(['*', '/', '-', '&&', '||', '+']))} {b}",
-        "negative": f"-{gap}({a})",
-        "not": f"!{gap}({a})",
-        "group": f"({wrap}{a}{wrap})",
-        "list": f"[{gap}{a}{gap},{wrap}{b}{draw(st.sampled_from(['', ',']))}{wrap}]",
-        "empty": f"[{wrap}]",
-        "call": f"f{gap}({a},{wrap}{b}{gap})",
-        "choice": f"({a}){gap}?{gap}({b}){gap}:{gap}({c})",
-        "comparison": f"({a}){gap}<={gap}({b})",
-    }
-    return kinds[draw(st.sampled_from(sorted(kinds)))]
+    part, gap = expressions(depth - 1), draw(spaces)
+    match draw(st.integers(0, 9)):
+        case 0:
+            operator = draw(st.sampled_from(["*", "/", "-", "&&", "||", "+"]))
+            return f"({draw(part)}{gap}){gap}{operator} {draw(part)}"
+        case 1:
+            return f"{draw(st.sampled_from('-!'))}{gap}({draw(part)})"
+        case 2:
+            return f"({draw(wraps)}{draw(part)}{draw(wraps)})"
+        case 3:
+            comma = draw(st.sampled_from(["", ","]))
+            return f"[{gap}{draw(part)}{gap},{draw(wraps)}{draw(part)}{comma}{draw(wraps)}]"
+        case 4:
+            return f"[{draw(wraps)}]"
+        case 5:
+            return f"f{gap}({draw(part)},{draw(wraps)}{draw(part)}{gap})"
+        case 6:
+            return f"({draw(part)}){gap}?{gap}({draw(part)}){gap}:{gap}{draw(part)}"
+        case 7:
+            return f"({draw(part)}){gap}<={gap}({draw(part)})"
+        case _:
+            return draw(part)
 
 
 @st.composite
 def items(draw: st.DrawFn, depth: int = 2) -> str:
-    name, gap, value = draw(names), draw(spaces), draw(expressions())
+    name, gap = draw(names), draw(spaces)
     source = draw(st.sampled_from(["", ' @v("x")', ' @ v ( "x" )@w']))
-    kinds = {
-        "attribute": f"{name}{gap}={gap}({value}){draw(st.sampled_from(['', ' dense']))}{source}",
-        "let": f"let {name}{gap}={gap}{value}",
-        "claim": f"{name}{gap}<{gap}({value}){draw(st.sampled_from(['', ' +- 3%', '±1']))}",
-        "statement": f'use "{name}" {name}.b',
-    }
-    if depth:
-        words = draw(st.sampled_from(["", " x", ' "y z"', " x.y z"]))
-        head = f"{name}{words}{source}{gap}"
-        kinds["block"] = f"{head}{{{draw(bodies(depth - 1))}}}"
-        one_line = f"{name} = {draw(names)}{gap},{gap}b=-1{draw(st.sampled_from(['', ',']))}"
-        kinds["short"] = f"{head}{{{gap}{one_line}{gap}}}"
-    return kinds[draw(st.sampled_from(sorted(kinds)))]
+    match draw(st.integers(0, 5 if depth else 3)):
+        case 0:
+            qualifier = draw(st.sampled_from(["", " dense"]))
+            return f"{name}{gap}={gap}({draw(expressions())}){qualifier}{source}"
+        case 1:
+            return f"let {name}{gap}={gap}{draw(expressions())}"
+        case 2:
+            tolerance = draw(st.sampled_from(["", " +- 3%", "±1"]))
+            return f"{name}{gap}<{gap}({draw(expressions())}){tolerance}"
+        case 3:
+            return f'use "{name}" {name}.b'
+        case kind:
+            words = draw(st.sampled_from(["", " x", ' "y z"', " x.y z"]))
+            body = draw(bodies(depth - 1)) if kind == 4 else f"{gap}b=1{gap}, c = -x{gap}"
+            return f"{name}{words}{source}{gap}{{{body}}}"
 
 
 @st.composite
