@@ -97,7 +97,6 @@ def github(diagnostic: Diagnostic) -> str:
     """Return a diagnostic as an annotation of a pull request.
 
     >>> from parcost.diagnostics import Diagnostic
-    from parcost.scenario import Scenario
     >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
     '::error file=a.par,title=missing-file::no file `a`'
     """
