@@ -41,6 +41,7 @@ class Make:
             name="interleaved", order=ORDERS.interleaved
         )
         self.any_order = ORDERS.any_order
+        self.simulate = ORDERS.simulate
 
     @staticmethod
     def work(name: str, seconds: Any, pass_: Any = "F", **more: Any) -> Work:

@@ -185,6 +185,16 @@ def test_gradients_of_later_chunks_are_reduced_while_earlier_ones_run(make: Any)
         assert line(found, "reduce").hidden == 2 * seconds - exposed
 
 
+def test_a_reduction_that_queues_behind_another_has_less_compute_to_hide_under(make: Any) -> None:
+    # Of 5 s, 3 hide under BW1, so the wire is free at 11; BW0 ends at 12, and the rest
+    # of the second 5 s ends at 16 and not at 14.
+    works = [make.work("f", 3.0), make.work("b", 3.0, "B")]
+    reduction = make.once("reduce", 5.0, "drain", resource="link", beside=1.0)
+    found = make.step(*works, reduction, v=2, schedule="interleaved")
+    assert found.step_seconds == 16.0
+    assert line(found, "reduce").exposed == 4.0
+
+
 def test_parameters_of_later_chunks_are_gathered_while_earlier_ones_run(make: Any) -> None:
     works = [make.work("f", 3.0), make.work("b", 3.0, "B")]
     for seconds, exposed in ((2.0, 2.0), (3.0, 3.0), (5.0, 7.0)):

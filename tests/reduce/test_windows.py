@@ -173,6 +173,14 @@ def test_an_empty_window_leaves_to_others_what_keeps_its_resource_busy(make: Any
     assert found.step_seconds == 12.0
 
 
+def test_an_empty_window_counts_what_its_resource_does_while_another_sticks_out(make: Any) -> None:
+    host = make.work("gemm", 10.0, host="w")
+    a = make.work("a", 12.0, window="w", resource="link")
+    b = make.work("b", 15.0, window="w", resource="network")
+    outer = make.work("c", 8.0, window="", resource="network")
+    assert make.step(host, a, b, outer).step_seconds == 23.0  # the network is busy for 23 s
+
+
 def test_an_empty_window_covers_with_what_sticks_out_of_others(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     inner = make.work("reduce", 15.0, window="w", resource="link")
