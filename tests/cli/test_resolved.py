@@ -1,0 +1,77 @@
+"""A resolved spec is a spec, and means what it was made from, to the last bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import parcost
+from parcost.render.resolved import resolved
+
+ROOT = Path(__file__).parents[2]
+SPECS = sorted(
+    [*(ROOT / "specs" / "runs").glob("*.par"), *(ROOT / "specs" / "examples").glob("*.par")]
+)
+STUDIES = [
+    pytest.param(scenario, id=f"{path.stem}-{scenario.name}")
+    for path in SPECS
+    for scenario in parcost.load(path)
+    if not scenario.axes
+]
+GOOD = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+layout   { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 32 sequences, recompute = full }
+"""
+
+
+def outcome(scenario: parcost.Scenario) -> tuple[list[object], object]:
+    found = scenario.evaluate().result.outcome
+    assert found is not None
+    return [(x.name, x.exposed, x.hidden) for x in found.ledger], found.memory_bytes
+
+
+@pytest.mark.parametrize("scenario", STUDIES)
+def test_a_shipped_study_resolved_costs_the_same(scenario: parcost.Scenario) -> None:
+    (again,) = parcost.load_text(resolved(scenario.studies()[0]))
+    assert outcome(again) == outcome(scenario)
+
+
+def test_resolving_twice_changes_nothing_but_where_values_are_from() -> None:
+    once = resolved(STUDIES[0].values[0].studies()[0])
+    twice = resolved(parcost.load_text(once)[0].studies()[0])
+    strip = [[line.partition(" # ")[0].rstrip() for line in t.splitlines()] for t in (once, twice)]
+    assert strip[0] == strip[1]
+
+
+def test_blocks_that_imports_named_alike_are_told_apart(tmp_path: Path) -> None:
+    level = "level node {{ size = 8 devices, bandwidth = {} GB/s per_direction, latency = 1 us }}"
+    site = f"fabric net {{\n  {level.format(300)}\n}}\n"
+    (tmp_path / "site.par").write_text(site, encoding="utf-8")
+    own = f"fabric net {{\n  {level.format(100)}\n}}\n"
+    path = tmp_path / "a.par"
+    path.write_text(
+        'use "site.par" as site\n' + own + "cluster { devices = 8, fabric = site.net }\n" + GOOD,
+        encoding="utf-8",
+    )
+    (scenario,) = parcost.load(path)
+    text = resolved(scenario.studies()[0])
+    assert {"fabric net {", "fabric net_2 {"} <= set(text.splitlines())
+    (again,) = parcost.load_text(text)
+    assert outcome(again) == outcome(scenario)
+
+
+def test_a_measured_curve_stays_a_curve() -> None:
+    fabric = """fabric net {
+  level node {
+    size = 8 devices, latency = 1 us
+    bandwidth = curve([64 KiB, 52 us], [1 MiB, 120 us], [1 GiB, 300 GB/s])
+  }
+}
+"""
+    (scenario,) = parcost.load_text(fabric + "cluster { devices = 8 }\n" + GOOD)
+    (again,) = parcost.load_text(resolved(scenario.studies()[0]))
+    assert outcome(again) == outcome(scenario)
