@@ -406,6 +406,34 @@ def test_a_plugin_that_fails_is_named_and_the_report_says_that_it_is_incomplete(
     assert done.err.count(f"error: {said}\n\n") == 1
 
 
+def test_a_plugin_that_fails_late_counts_as_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sections() -> None:
+        raise RuntimeError("out of coffee")
+
+    fake_plugin(monkeypatch, sections=sections)
+    said = "plugin `mine` failed in `sections`: raised RuntimeError: out of coffee"
+    table = run("eval", "a.par", a=GOOD)
+    assert table.code == 3
+    assert f"incomplete: {said}" in " ".join(table.out.split())
+    assert table.err == f"error: {said}\n\n"
+    data = run("eval", "a.par", "--format", "json")
+    assert data.code == 3
+    (result,) = json.loads(data.out)["reports"][0]["results"]
+    assert not result["complete"]
+    assert [fault["hook"] for fault in result["faults"]] == ["sections"]
+
+
+def test_a_format_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: object) -> Any:
+        yield "some"
+        raise RuntimeError("out of paper")
+
+    fake_plugin(monkeypatch, exporters=lambda: [SimpleNamespace(name="poem", write=write)])
+    done = run("eval", "a.par", "--format", "poem", a=GOOD)
+    assert (done.code, done.out) == (3, "some")
+    assert done.err == "error: plugin `mine` failed to write `poem`: RuntimeError: out of paper\n"
+
+
 def test_an_internal_error_is_one_line_and_loses_no_other_report(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -471,6 +499,24 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
         child.stdout.close()
         said = child.stderr.read()
     assert (child.returncode, said) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
+    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code, "eval", "a.par"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"error: stdout cannot be written: No space left on device\n",
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

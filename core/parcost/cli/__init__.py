@@ -13,7 +13,6 @@ message and an exit code, and never in a traceback:
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -21,7 +20,7 @@ import click
 
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.output import ClosedPipeError, tell
+from parcost.cli.output import ClosedPipeError, forget_stdout, tell
 
 _INTERRUPTED = 130  # as a shell says it: 128 and the number of the signal
 _PIPE_CLOSED = 141
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell("interrupted")
         return _INTERRUPTED
     except (BrokenPipeError, ClosedPipeError):
-        _forget_stdout()
+        forget_stdout()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001  the user never sees a traceback
         return _failed(error)
@@ -89,11 +88,3 @@ def _failed(error: Exception) -> int:
     diagnostic = internal(error)
     tell(f"error: {diagnostic.message}\n  = help: {diagnostic.help}")
     return FAULT
-
-
-def _forget_stdout() -> None:
-    """Point stdout elsewhere, so that Python does not complain about it at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return

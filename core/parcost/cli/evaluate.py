@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +13,12 @@ from parcost.cli.output import Progress, Reporter, one_line, paper, put, tell
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
-    from parcost.plugins import Plugins
+    from parcost.diagnostics import Diagnostic
+    from parcost.plugins import Plugin, Plugins
     from parcost.report import Report
+    from parcost.terms import Exporter
+
+    Entry = Report | Rejected
 
 _CALLED = {
     0: "good",
@@ -57,21 +60,31 @@ def command(
     exporter = _exporter(session.plugins, format_)
     watch = Watch()
     entries = batch.evaluate(paths, session, overrides=values, study=study)
-    for piece in exporter.write(watch(entries), paper()):
+    for piece in _written(*exporter, watch(entries)):
         put(piece)
     if watch.many(paths):
         tell(watch.summary())
     return watch.exit_code
 
 
-def _exporter(plugins: Plugins, name: str) -> Any:
+def _exporter(plugins: Plugins, name: str) -> tuple[Plugin, Exporter]:
     from parcost.diagnostics import did_you_mean
 
     offered = plugins.named("exporters")
     if name not in offered:
         hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
         raise click.UsageError(f"there is no format `{name}`; {hint}")
-    return offered[name][1]
+    return offered[name]
+
+
+def _written(plugin: Plugin, exporter: Exporter, entries: Iterable[Entry]) -> Iterator[str]:
+    from parcost.diagnostics import PluginError
+
+    try:
+        yield from exporter.write(entries, paper())
+    except Exception as error:
+        said = f"plugin {plugin} failed to write `{exporter.name}`"
+        raise PluginError(f"{said}: {type(error).__name__}: {error}") from error
 
 
 class Watch:
@@ -85,29 +98,32 @@ class Watch:
         self._progress = Progress()
         self._report = Reporter()
 
-    def __call__(self, entries: Iterable[Report | Rejected]) -> Iterator[Report | Rejected]:
+    def __call__(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yield *entries* as they are, once their problems have been told."""
         for number, entry in enumerate(entries, start=1):
             self._progress.clear()
-            self._note(entry)
+            self._tell(entry)
             yield entry
+            self._tell_faults(entry)  # some plugins are only asked as the report is written
+            self._counts[entry.exit_code] += 1
+            self.exit_code = max(self.exit_code, entry.exit_code)
             self._progress.show(f"{number} done, last {entry.path}")
         self._progress.clear()
 
-    def _note(self, entry: Report | Rejected) -> None:
-        self.exit_code = max(self.exit_code, entry.exit_code)
-        self._counts[entry.exit_code] += 1
-        sys.stdout.flush()
+    def _tell(self, entry: Entry) -> None:
         failing = errors(entry)
         # What fails at some point of a sweep that is good as a whole stands in its table.
         self._report(d for d in entry.diagnostics if entry.exit_code or d not in failing)
+        if entry.exit_code:
+            self._lines += map(one_line, failing)
+        self._tell_faults(entry)
+
+    def _tell_faults(self, entry: Entry) -> None:
         for fault in faults(entry):
             if fault not in self._faults:
                 self._faults.add(fault)
                 tell(f"error: {fault}\n")
                 self._lines.append(f"error: {fault}")
-        if entry.exit_code:
-            self._lines += map(one_line, failing)
 
     def many(self, paths: Sequence[str]) -> bool:
         """Whether there was more than one file, so that a summary is worth its lines."""
@@ -119,14 +135,14 @@ class Watch:
         return "\n".join([*dict.fromkeys(self._lines), "; ".join(counted)])
 
 
-def errors(entry: Report | Rejected) -> list[Any]:
+def errors(entry: Entry) -> list[Diagnostic]:
     """Return the diagnostics that made the exit code what it is."""
     from parcost.diagnostics import Severity
 
     return [d for d in entry.diagnostics if d.severity is Severity.ERROR]
 
 
-def faults(entry: Report | Rejected) -> list[str]:
+def faults(entry: Entry) -> list[str]:
     """Return the plugins that failed, in words."""
     found = [f for result in getattr(entry, "results", ()) for f in result.faults]
     said = (f"plugin {f.plugin} failed in `{f.hook}`: {f.message}" for f in found)

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
+import click
+
 if TYPE_CHECKING:
     from parcost.diagnostics import Diagnostic
     from parcost.render.page import Item, Paper
@@ -52,6 +54,17 @@ def put(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise ClosedPipeError from error
+    except OSError as error:
+        forget_stdout()
+        raise click.ClickException(f"stdout cannot be written: {error.strerror}") from error
+
+
+def forget_stdout() -> None:
+    """Point stdout elsewhere, so that Python does not complain about it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
 
 
 def show(items: Iterable[Item]) -> None:

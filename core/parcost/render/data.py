@@ -147,6 +147,7 @@ def plain(value: Any) -> Any:
 
 def _result(result: Result) -> dict[str, Any]:
     outcome = result.outcome
+    sections = [_section(p, section) for p, section in result.sections]  # may add a fault
     shown: dict[str, Any] = {
         "at": plain(result.at),
         "feasible": False if outcome is None else plain(outcome.feasible),
@@ -158,7 +159,7 @@ def _result(result: Result) -> dict[str, Any]:
     }
     if outcome is not None:
         shown |= _outcome(outcome)
-        shown["sections"] = [_section(p, section) for p, section in result.sections]
+        shown["sections"] = sections
     return shown
 
 

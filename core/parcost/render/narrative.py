@@ -46,6 +46,7 @@ def tell(report: Report) -> list[Item]:
 
 def tell_result(result: Result) -> Iterator[Item]:
     """Yield what there is to say about a single point."""
+    sections = result.sections  # asked first: a plugin that fails now makes this incomplete too
     yield from verdict(result)
     outcome = result.outcome
     if outcome is not None:
@@ -53,7 +54,7 @@ def tell_result(result: Result) -> Iterator[Item]:
             yield from _figures(result.figures)
             yield from ledger(outcome)
         yield from memory(outcome)
-        for _, section in result.sections:
+        for _, section in sections:
             yield from _section(section)
     if result.expectations and runs(result):
         yield from _expectations(result.expectations)
@@ -96,9 +97,12 @@ def ledger(outcome: Outcome) -> Iterator[Item]:
     step = outcome.step_seconds
     scale = numbers.Column(step, "s")
     groups: dict[str, list[LedgerLine]] = {}
+    small = 0
     for line in outcome.ledger:
         if scale.shows(line.exposed) or scale.shows(line.hidden):
             groups.setdefault(_group(line), []).append(line)
+        else:
+            small += bool(line.exposed or line.hidden)
     rows: list[Row] = []
     for title, lines in groups.items():
         if len(lines) == 1:
@@ -120,6 +124,9 @@ def ledger(outcome: Outcome) -> Iterator[Item]:
         ),
         [*rows, total],
     )
+    if small:
+        terms = "one term is" if small == 1 else f"{small} terms are"
+        yield Line(f"{terms} too short to show in {scale.unit}; json has everything", "faint")
 
 
 def _group(line: LedgerLine) -> str:
