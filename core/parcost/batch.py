@@ -55,7 +55,7 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
         path = Path(name)
         if path.is_dir():
             found = _below(path)
-            yield from (Spec(inner, in_directory=True) for inner in found)
+            yield from (_spec(Spec(inner, in_directory=True)) for inner in found)
             if not found:
                 message = f"there is no `.par` file in `{name}`"
                 yield _rejected(name, "empty-directory", message)
@@ -63,7 +63,7 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
             message = f"`{name}` is no spec: its name does not end in `.par`"
             yield _rejected(name, "not-a-spec", message)
         else:
-            yield Spec(name)
+            yield _spec(Spec(name))
 
 
 def evaluate(
@@ -151,6 +151,15 @@ def internal(error: Exception, place: str = "") -> Diagnostic:
     message = f"internal error: {type(error).__name__}{': ' + said if said else ''}{at}"
     help = "this is a defect of parcost; PARCOST_DEBUG=1 prints where it happened"
     return Diagnostic("internal-error", message, place=place, help=help)
+
+
+def _spec(spec: Spec) -> Spec | Rejected:
+    """Return *spec*, unless reading it might never end."""
+    path = Path(spec.path)
+    if path.exists() and not path.is_file():
+        message = f"`{spec.path}` is no spec: it is no regular file"
+        return _rejected(spec.path, "not-a-spec", message)
+    return spec
 
 
 def _below(folder: Path) -> list[str]:

@@ -148,6 +148,15 @@ def test_what_cannot_be_read_is_said_and_exits_with_2(
     assert said in done.err
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_pipe_with_the_name_of_a_spec_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.par")
+    for argument in (".", "pipe.par"):
+        done = run("eval", argument)
+        assert done.code == 2
+        assert "`pipe.par` is no spec: it is no regular file" in done.err
+
+
 def test_an_unreadable_file_is_said(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "secret.par"
     path.write_text(GOOD, encoding="utf-8")
