@@ -78,10 +78,7 @@ class _Held:
         held = self.plan.held[d]
         alike = tuple(self.kinds[x] for x in held)
         if alike not in self._resident:
-            self._resident[alike] = [
-                total(term.bytes_ * self.times(term, d, moment) for term in self.steady)
-                for moment in MOMENTS
-            ]
+            self._resident[alike] = self._steady(held)
         found = list(self._resident[alike])
         for i, moment in enumerate(_LIVING):
             found[i] = found[i] + self.activations(d, moment) * (1.0 + self.shares)
@@ -102,14 +99,22 @@ class _Held:
             return own
         return own + share * self.activations(d, moment)
 
+    def _steady(self, held: Sequence[int]) -> Sequence[Real]:
+        """Return the bytes at each moment that do not depend on micro-batches alive."""
+        found: dict[Moment, Real] = dict.fromkeys(MOMENTS, 0.0)
+        for term in self.steady:
+            amount = term.bytes_ * _counted(term, held)
+            for moment in term.moments:
+                found[moment] = found[moment] + amount
+        return list(found.values())
+
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return how many of *term* device *d* holds."""
         if moment not in term.moments:
             return 0.0
         held = self.plan.held[d]
         if not term.per_micro_batch:
-            counts = [count(term, x) for x in held]
-            return max(counts) if term.once_per_device else sum(counts)
+            return _counted(term, held)
         if moment not in _LIVING:
             return 0.0
         alive = self.alive(d, moment)
@@ -151,6 +156,11 @@ class _Held:
                 term.bytes_ * count(term, x) for term in self.living if moment in term.moments
             )
         return self._weights[key]
+
+
+def _counted(term: Memory, held: Sequence[int]) -> float:
+    counts = [count(term, x) for x in held]
+    return max(counts) if term.once_per_device else sum(counts)
 
 
 def _named(moment: Real) -> Moment | Sequence[Moment]:

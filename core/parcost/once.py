@@ -205,19 +205,20 @@ def _stage(terms: Sequence[Once], x: int, run: Pipelined) -> _Stage:
 
     What one term covers is covered; the next one on the same resource gets the rest.
     """
-    took: list[Real] = []
-    covered: list[Real] = []
+    took: list[Real] = [0.0] * len(terms)
+    covered: list[Real] = [0.0] * len(terms)
     used: dict[str, Real] = {}
-    for term in terms:
+    for i, term in enumerate(terms):
         times = count(term, x)
-        seconds = term.seconds * times if times else 0.0
+        if not times:
+            continue
+        seconds = term.seconds * times
         room = _room(term, x, run) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         used[term.resource] = used.get(term.resource, 0.0) + hides
-        took.append(seconds)
-        covered.append(hides)
-    seconds = total(took)
-    return _Stage(took=took, covered=covered, seconds=seconds, exposed=seconds - total(covered))
+        took[i], covered[i] = seconds, hides
+    exposed = total(took) - total(covered)
+    return _Stage(took=took, covered=covered, seconds=total(took), exposed=exposed)
 
 
 def _room(term: Once, x: int, run: Pipelined) -> Real:
@@ -231,5 +232,7 @@ def _room(term: Once, x: int, run: Pipelined) -> Real:
     load, resource = run.loads[x], term.resource
     if term.when == "fill":
         return term.beside * load.idle(("F",), resource)
-    fused, alone = load.idle(("R", "B", "W"), resource), load.idle(("W",), resource)
-    return term.beside * where(run.plan.split(x), alone, fused)
+    fused, split = load.idle(("R", "B", "W"), resource), run.plan.split(x)
+    if split is False:
+        return term.beside * fused
+    return term.beside * where(split, load.idle(("W",), resource), fused)

@@ -27,7 +27,7 @@ from parcost.order import OrderError
 from parcost.outcome import Fault, Outcome
 from parcost.replay import Plan
 from parcost.select import largest, total
-from parcost.terms import Edge, Once, Pipeline, Schedule, Times, Work
+from parcost.terms import MOMENTS, Edge, Memory, Once, Pipeline, Schedule, Times, Work
 from parcost.work import PASSES, kinds, load
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def reduce(
 ) -> Outcome:
     """Return what *terms* and *memory*, each with its plugin, amount to.
 
-    A term whose counts are not one per virtual stage is left out and noted in *faults*;
-    without a list to note it in, it is a :class:`PluginError`.
+    A term that makes no sense is left out and noted in *faults*; without a list to note
+    it in, it is a :class:`PluginError`.
     """
     plan = Plan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
@@ -130,15 +130,33 @@ def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
 
 
 def _sound(hook: str, stamped: Stamped, stages: int, faults: list[Fault] | None) -> Stamped:
-    """Return the terms that count virtual stages as there are."""
+    """Return the terms that fit the pipeline and make sense."""
     found: list[tuple[Plugin, Any]] = []
     for plugin, term in stamped:
-        counts = getattr(term, "count", 1.0)
-        if isinstance(counts, (float, int)) or len(counts) == stages:
+        complaint = _complaint(term, stages)
+        if not complaint:
             found.append((plugin, term))
-            continue
-        message = f"`{term.name}` counts {len(counts)} virtual stages, and there are {stages}"
-        if faults is None:
-            raise PluginError(f"plugin {plugin} failed in `{hook}`: {message}")
-        faults.append(Fault(plugin=plugin, hook=hook, message=message))
+        elif faults is None:
+            raise PluginError(f"plugin {plugin} failed in `{hook}`: {complaint}")
+        else:
+            faults.append(Fault(plugin=plugin, hook=hook, message=complaint))
     return found
+
+
+def _complaint(term: Work | Edge | Once | Memory, stages: int) -> str:
+    amount = term.bytes_ if isinstance(term, Memory) else term.seconds
+    if any_of(amount < 0):
+        return f"`{term.name}` is negative"
+    if isinstance(term, Edge):
+        return ""
+    if not isinstance(term.count, (float, int)) and len(term.count) != stages:
+        return f"`{term.name}` counts {len(term.count)} virtual stages, and there are {stages}"
+    if isinstance(term, Work):
+        known: Sequence[str] = PASSES
+        said: Sequence[str] = (term.pass_,)
+    elif isinstance(term, Once):
+        known, said = WHENS, (term.when,)
+    else:
+        known, said = MOMENTS, term.moments
+    wrong = [word for word in said if word not in known]
+    return f"`{term.name}` is in `{wrong[0]}`, and not in {' or '.join(known)}" if wrong else ""

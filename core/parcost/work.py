@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost.numeric import Real, is_array, maximum, minimum
 from parcost.select import total
@@ -44,6 +44,7 @@ class Load:
     covered: list[Real]
     seconds: dict[Pass, Real]
     flops: Real
+    _busy: dict[tuple[Pass, str], Real] = field(factory=dict, repr=False)  # once asked
 
     @property
     def total(self) -> Real:
@@ -53,11 +54,11 @@ class Load:
 
     def busy(self, passes: Iterable[Pass], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has something to do."""
-        found: Real = 0.0
-        for work, time in zip(self.works, self.took, strict=True):
-            if work.resource == resource and work.pass_ in passes:
-                found = found + time
-        return found
+        if not self._busy:
+            for work, time in zip(self.works, self.took, strict=True):
+                key = (work.pass_, work.resource)
+                self._busy[key] = self._busy.get(key, 0.0) + time
+        return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
 
     def idle(self, passes: Iterable[Pass], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has nothing to do."""

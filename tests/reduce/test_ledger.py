@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from parcost import PluginError, SpecError
 from parcost.plugins import Plugin, load
@@ -178,6 +179,33 @@ def test_a_term_that_counts_stages_which_are_not_there_is_a_fault(make: Any) -> 
     ]
     with pytest.raises(PluginError, match="plugin `mine` of mine-dist 2 failed in `terms`"):
         reduce(pipeline, make.schedules["gpipe"], terms, memory)
+
+
+@pytest.mark.parametrize(
+    "kind, changes, complaint",
+    [
+        ("work", {"seconds": -1.0}, "`x` is negative"),
+        ("work", {"seconds": np.array([1.0, -1.0])}, "`x` is negative"),
+        ("work", {"pass_": "forward"}, "`x` is in `forward`, and not in F or R or B or W"),
+        ("once", {"when": "start"}, "`x` is in `start`, and not in fill or drain or end"),
+        (
+            "memory",
+            {"moments": ["forward", "update"]},
+            "`x` is in `update`, and not in forward or backward or optimizer or gather",
+        ),
+    ],
+)
+def test_a_term_that_makes_no_sense_is_a_fault(
+    kind: str, changes: Any, complaint: str, make: Any
+) -> None:
+    term = {
+        "work": make.work("x", 1.0),
+        "once": make.once("x", 1.0, "end"),
+        "memory": make.memory("x", 1.0),
+    }[kind]
+    with pytest.raises(PluginError) as error:
+        make.step(make.work("a", 1.0), evolve(term, **changes))
+    assert str(error.value).endswith(complaint)
 
 
 def study(schedule: str, *more: tuple[str, Any]) -> Any:
