@@ -1,0 +1,98 @@
+"""Replaying op orders: one candidate, and a hundred thousand in arrays.
+
+    python benchmarks/replay.py
+
+Prints microseconds of one replay at p * m * v = 512, per candidate in an array of 10^5,
+and of laying an order out, which happens once. Each also as a multiple of a baseline
+that does no more than add up as many floats in a Python loop (for one candidate), or
+add as many arrays (for many), which steadies the figures between machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from parcost import Pipeline
+from parcost.order import order_of
+from parcost.plugins import load
+from parcost.replay import Plan, run
+from parcost.terms import Times
+
+CANDIDATES = 100_000
+
+
+def best(call: Callable[[], object], times: int, rounds: int = 7) -> float:
+    """Return the least CPU microseconds of a call."""
+    taken = []
+    for _ in range(rounds):
+        start = process_time()
+        for _ in range(times):
+            call()
+        taken.append((process_time() - start) / times)
+    return min(taken) * 1e6
+
+
+def add_floats(count: int) -> float:
+    """Add up *count* floats in a loop: the baseline of one candidate."""
+    sum_ = 0.0
+    for value in [0.5] * count:
+        sum_ = sum_ + value
+    return sum_
+
+
+def add_arrays(block: Any, count: int) -> None:
+    """Add *block* to itself *count* times: the baseline of many."""
+    for _ in range(count):
+        block + block  # noqa: B018
+
+
+class Unknown:
+    """A schedule that the cache has not seen."""
+
+    def __init__(self, schedule: Any) -> None:
+        self.name, self.order = schedule.name, schedule.order
+
+
+def main() -> None:
+    """Measure and print."""
+    schedules = {name: found for name, (_, found) in load().named("schedules").items()}
+    one = "one candidate, us"
+    many = f"{CANDIDATES:,} candidates, us each"
+    print(f"{'schedule':<14}{'p':>4}{'m':>5}{one:>26}{many:>34}{'order, us':>18}")
+    for name in ("gpipe", "one_f_one_b"):
+        for p, m in ((4, 128), (8, 64), (64, 8)):
+            print(row(schedules[name], p, m))
+
+
+def row(schedule: Any, p: int, m: int) -> str:
+    """Return the figures of one schedule."""
+    order = order_of(schedule, p, m, 1)
+    ops = 2 * p * m
+    values = [float(x) for x in range(1, 4 * p + 2)]
+    alone = best(lambda: run(order, values), 50)
+    adding = best(lambda: add_floats(ops), 50)
+
+    plan = Plan(schedule, Pipeline(schedule=schedule.name, stages=p, micro_batches=float(m)))
+    slow = np.linspace(1.0, 2.0, CANDIDATES)
+    times = Times([slow] * p, [slow] * p, [slow] * p)
+    together = best(lambda: replayed(plan, times), 1, 3) / CANDIDATES
+    block = slow[:4096]
+    arrays = best(lambda: add_arrays(block, ops), 3, 3) / block.size
+    laid = best(lambda: order_of(Unknown(schedule), p, m, 1), 3)
+    return (
+        f"{schedule.name:<14}{p:>4}{m:>5}{alone:>15.0f} ({alone / adding:>5.1f} x)"
+        f"{together:>23.2f} ({together / arrays:>5.1f} x){laid:>15.0f} us"
+    )
+
+
+def replayed(plan: Plan, times: Times) -> Any:
+    """Replay with a hop and never by closed form."""
+    return plan.timeline(times, 0.125, [0.0] * len(times.F), spans=False)
+
+
+if __name__ == "__main__":
+    main()
