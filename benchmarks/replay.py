@@ -47,7 +47,7 @@ def add_floats(count: int) -> float:
 def add_arrays(block: Any, count: int) -> None:
     """Add *block* to itself *count* times: the baseline of many."""
     for _ in range(count):
-        block + block  # noqa: B018
+        block + block
 
 
 class Unknown:
