@@ -25,6 +25,7 @@ _VALUE = {"NAME", "NUMBER", "QUANTITY", "STRING", "LPAR", "LSQB", "MINUS", "NOT"
 _BODY = {"NAME", "STRING", "_NL"}
 
 _INSTEAD = {
+    "\r": "lines end with a newline, with or without a carriage return before it",
     ";": "items end with a new line or a comma",
     "'": 'strings are written in double quotes: "..."',
     "“": 'strings are written in straight quotes: "..."',
@@ -110,10 +111,11 @@ def stray(character: str) -> tuple[str, str | None]:
     instead = _INSTEAD.get(character)
     if character.isascii() and character.isprintable():
         return f"`{character}`", instead
-    told = f"U+{ord(character):04X}, {unicodedata.name(character, 'unnamed').lower()}"
+    name = unicodedata.name(character, "a control character").lower()
+    told = f"U+{ord(character):04X}, {name}"
     if instead is None and character.isalpha():
         instead = "names are made of the letters a to z, digits and `_`"
-    elif character.isspace():
+    elif instead is None and character.isspace():
         instead = "write an ordinary blank"
     if character.isprintable() and not character.isspace():
         return f"`{character}` ({told})", instead

@@ -416,6 +416,7 @@ def test_an_error_costs_no_more_than_its_item(
         ("a = 3 ≤ 4", "write `<=`"),
         ("é = 4", "names are made of the letters a to z, digits and `_`"),
         ("a\u00a0= 4", "write an ordinary blank"),
+        ("a = 1\rb = 2", "lines end with a newline, with or without a carriage return before it"),
         ("a = (1+-2)", "`+-` gives a claim its tolerance; the sum with a negative number is `+ -`"),
     ],
 )
