@@ -2,7 +2,7 @@
 
 1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
 2. The schedule's op order is replayed with these times, without and with the time of
-   messages between devices (``order``, ``replay``).
+   messages between devices (``order``, ``program``, ``replay``).
 3. What happens once per step is exposed where neither an idle stage nor the
    micro-batch beside it hides it (``once``).
 4. The ledger is that of the reference device, the busiest: its work, what it idles
@@ -23,8 +23,8 @@ from parcost.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.memory import fullest
 from parcost.numeric import Real, any_of
 from parcost.once import WHENS, Pipelined
-from parcost.order import OrderError
 from parcost.outcome import Fault, Outcome
+from parcost.program import OrderError
 from parcost.replay import Plan
 from parcost.select import largest, total
 from parcost.terms import MOMENTS, Edge, Memory, Once, Pipeline, Schedule, Times, Work

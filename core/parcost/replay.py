@@ -15,7 +15,8 @@ from attrs import field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.numeric import INFINITY, Mask, Real, all_of, is_array, maximum
-from parcost.order import LONGEST, NEVER, Order, OrderError, order_of
+from parcost.order import LONGEST, Order, order_of
+from parcost.program import NEVER, OrderError
 from parcost.select import total
 from parcost.terms import Pipeline, Schedule, Times
 
@@ -168,7 +169,7 @@ class Plan:
 
 def run(order: Order, values: Sequence[Real]) -> Timeline:
     """Replay *order*: F, B, W and releases of every virtual stage, then the hop."""
-    n = len(order.device)
+    n, program = len(order.device), order.program
     hop = values[-1]
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
     for b, w in zip(values[n : 2 * n], values[2 * n : 3 * n], strict=True):
@@ -182,11 +183,11 @@ def run(order: Order, values: Sequence[Real]) -> Timeline:
         ),
         0.0,
     ]
-    state: list[Any] = [0.0] * order.slots
+    state: list[Any] = [0.0] * program.slots
     state[NEVER] = -INFINITY
-    for slot, release in zip(order.releases, values[3 * n : 4 * n], strict=True):
+    for slot, release in zip(program.releases, values[3 * n : 4 * n], strict=True):
         state[slot] = release - hop  # every message takes a hop, and this is not one
-    steps = zip(order.into, order.turn, order.message, order.takes, strict=True)
+    steps = zip(program.into, program.turn, program.message, program.takes, strict=True)
     if is_array(*values):
         import numpy as np
 
@@ -197,12 +198,12 @@ def run(order: Order, values: Sequence[Real]) -> Timeline:
             clock, arrival = state[turn], state[message] + hop
             state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
     seconds: Real = 0.0
-    for slot in order.last:
+    for slot in program.last:
         seconds = maximum(seconds, state[slot])
     return Timeline(
         seconds=seconds,
-        starts=[state[slot] for slot in order.starts],
-        ends=[state[slot] for slot in order.ends],
+        starts=[state[slot] for slot in program.starts],
+        ends=[state[slot] for slot in program.ends],
     )
 
 

@@ -17,12 +17,12 @@ def test_gpipe_keeps_all_and_1f1b_as_many_as_there_are_stages_behind(
     m: int, gpipe: Any, one_f_one_b: Any
 ) -> None:
     p = 8
-    assert order_of(gpipe, p, m, 1).alive == (m,) * p
-    assert order_of(one_f_one_b, p, m, 1).alive == tuple(min(m, p - s) for s in range(p))
+    assert order_of(gpipe, p, m, 1).alive == [m] * p
+    assert order_of(one_f_one_b, p, m, 1).alive == [min(m, p - s) for s in range(p)]
 
 
 def test_zb_h1_keeps_p_on_every_stage(zb_h1: Any) -> None:
-    assert order_of(zb_h1, 8, 32, 1).alive == (8,) * 8
+    assert order_of(zb_h1, 8, 32, 1).alive == [8] * 8
 
 
 @pytest.mark.parametrize("p, v", [(8, 2), (8, 4), (4, 3), (2, 2)])

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Op, Pipeline, SpecError
-from parcost.order import OrderError, order_of
+from parcost.order import order_of
+from parcost.program import OrderError
 from parcost.replay import Plan, lower_bound
 from parcost.terms import Times
 
@@ -218,6 +219,13 @@ def test_chunks_of_one_device_in_the_wrong_order_deadlock() -> None:
         order_of(schedule, 1, 1, 2)
 
 
+def test_an_op_that_is_none_is_refused() -> None:
+    with pytest.raises(OrderError, match="schedule `bad` at p = 1, m = 1, v = 1: unhashable"):
+        order_of(bad([[("F", [0], 0)]]), 1, 1, 1)
+    with pytest.raises(OrderError, match="`order` raised TypeError"):
+        order_of(bad([["F"], [3]]), 2, 1, 1)
+
+
 def test_an_order_that_raises_is_named() -> None:
     def order(*_: int) -> list[list[Op]]:
         raise ZeroDivisionError("oops")
@@ -233,7 +241,7 @@ def test_an_order_that_raises_is_named() -> None:
         (4, 8.5, 1, "`gpipe` does not run at p = 4, m = 8.5, v = 1: that is not a number of micro-batches"),
         (4, 0.0, 1, "`gpipe` does not run at p = 4, m = 0, v = 1: that is not a number of micro-batches"),
         (4, 8.0, 2, "`gpipe` does not run at p = 4, m = 8, v = 2: it has one model chunk per device"),
-        (64, 1e6, 1, "`gpipe` does not run at p = 64, m = 1e+06, v = 1: p m v = 64,000,000, and no order above 262,144 is worked out"),
+        (64, 1e6, 1, "`gpipe` does not run at p = 64, m = 1e+06, v = 1: p m v = 64,000,000, and no order above 131,072 is worked out"),
     ],
 )  # fmt: skip
 def test_a_schedule_that_does_not_exist_there_says_why(
