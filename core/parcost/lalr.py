@@ -25,7 +25,7 @@ None makes the value of the only symbol do; None becomes of symbols that are all
 """
 
 _KEPT, _SPLICED = 1, 2
-_STEEP = 100
+_SHALLOW = 100
 
 
 class Token(Protocol):
@@ -75,7 +75,7 @@ class Machine:
     builder: Any
     states: list[State]
     values: list[Any] = field(factory=list)
-    room: int = _STEEP
+    room: int = _SHALLOW
 
     def run(self, tokens: Sequence[Token], start: int) -> int:
         """Read *tokens* from *start* on; return the index of the first that it cannot take."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from parcost import syntax as s
 from parcost.build import split_quantity
-from parcost.explain import begins_with_digit, stray
 from parcost.lalr import Token
 from parcost.repair import Stop, Written
 from parcost.text import Span
+from parcost.wording import begins_with_digit, stray
 
 _CLOSERS = {"LPAR": ")", "LSQB": "]"}
 _VALUES = {"NUMBER", "QUANTITY", "LPAR", "LSQB", "MINUS", "NOT"}
@@ -188,12 +188,8 @@ def _no_separator(stop: Stop) -> int | None:
         digits, name = split_quantity(quantity[0])
         if quantity.lastgroup != "QUANTITY" or not name.isidentifier():
             return None
-        begin = at - 1
-        tokens[begin:at] = [
-            Written("NUMBER", quantity.start(), digits),
-            Written("NAME", quantity.end() - len(name), name),
-        ]
-        begin = at
+        number = Written("NUMBER", quantity.start(), digits)
+        tokens[at - 1 : at] = [number, Written("NAME", quantity.end() - len(name), name)]
     span = stop.span(tokens[begin])
     stop.report("two items in a row", span, "expected a comma or a new line before this")
     tokens.insert(begin, Written("_COMMA", tokens[begin - 1].end()))

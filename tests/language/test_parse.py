@@ -368,6 +368,16 @@ BRACE_BELOW = (
             ],
             [["level", "b"], "c"],
         ),
+        (
+            'x = "s"y = 3\n8b = 4',
+            [
+                "1:8 two items in a row: y: expected a comma or a new line before this",
+                "2:1 a name cannot begin with a digit: 8b: expected a name",
+            ],
+            ["x", "y", "8b"],
+        ),
+        ("a 400 = 3\nb = 2", ["1:3 unexpected `400`: 400: expected `=` or `{`"], ["b"]),
+        ('"a" <= 3\nb = 1', ['1:1 names stand without quotes: "a": expected a name'], ["b"]),
         ("a = 1 ? 2\nb = 2", ["1:10 unexpected end of line: \n: expected `:`"], ["b"]),
         (
             "a = b = c\nd = 1",
@@ -408,6 +418,7 @@ def test_an_error_costs_no_more_than_its_item(
         ("a = (b and c)", "write `&&` for and"),
         ("a = b & c", "write `&&` for and"),
         ("a = 5 % 3", "`%` is a unit, as in `41 %`, and never the remainder"),
+        ("a = +1", "a number is positive without a sign"),
         ("a = .5", "a number begins with a digit: `0.5`"),
         ("a = 2 ** 3", "there is no power: write a product"),
         ("// c", "comments begin with `#`"),
@@ -464,6 +475,11 @@ def test_a_hundred_levels_are_enough(inner: str, outer: str, close: str) -> None
     tree, found = parse(Source("x.par", f"a = {too_deep}\nb = 1"))
     assert [d.id for d in found] == ["nesting-too-deep"]
     assert outline(tree) == ["b"]
+
+
+def test_depth_is_looked_for_in_every_kind_of_item() -> None:
+    deep = "(" * 99 + "1" + ")" * 99
+    assert not found_in(f"a = {deep} ? [f(-1)] : 2\nm = {deep} +- 2\nn <= 3\nuse b c")
 
 
 def test_blocks_nest_a_hundred_deep() -> None:
