@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import process_time
 
-from lark import Lark
-
 import parcost
-from parcost_grammar import PAR
+from parcost_grammar.generate import lark
 
 DEVICE = """
 device accelerator_{i} @vendor("data sheet {i}") {{
@@ -53,16 +51,7 @@ def main() -> None:
     """Measure and print."""
     spec = text(900)
     session = parcost.Session()
-    from parcost import parse
-
-    bare = Lark(
-        PAR,
-        parser="lalr",
-        lexer="basic",
-        postlex=parse.newlines(),
-        propagate_positions=True,
-        maybe_placeholders=False,
-    )
+    bare = lark()
 
     def bind() -> None:
         session.load_text(spec)[0].studies()
