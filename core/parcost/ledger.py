@@ -59,12 +59,12 @@ def work_lines(
 
 def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
     return Line(
-        name=f"{work.name} slows {work.window}",
+        name=f"slowdown by {work.name}",
         kind="slowdown",
         exposed=m * (work.slowdown * covered),
         hidden=0.0,
         pass_=work.pass_,
-        resource=work.resource,
+        resource="compute",
         formula=Formula(
             text="m kappa t",
             inputs={"m": (m, ""), "kappa": (work.slowdown, ""), "t": (covered, "s")},
@@ -107,7 +107,7 @@ def hop_lines(
     messages = m * device.of(lambda d: float(_sent(plan, d)))
     lines: list[Line] = []
     for i, (plugin, edge) in enumerate(edges):
-        exposed = makespans[i + 1] - makespans[i]
+        exposed = maximum(makespans[i + 1] - makespans[i], 0.0)
         lines.append(
             Line(
                 name=edge.name,

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from attrs import evolve
+
 from parcost.diagnostics import Diagnostic, PluginError, SpecError, did_you_mean
 from parcost.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.memory import fullest
@@ -46,17 +48,20 @@ def evaluate(study: Study) -> Outcome:
         PluginError: The schedule's op order is not one.
     """
     pipeline = study.pipeline
+    where = study.path or study.name
     offered = study.plugins.named("schedules")
     if pipeline.schedule not in offered:
         message = f"no plugin offers the schedule `{pipeline.schedule}`"
         hint = did_you_mean(pipeline.schedule, offered)
-        raise SpecError([Diagnostic("no-schedule", message, help=hint, place=study.name)])
+        raise SpecError([Diagnostic("no-schedule", message, help=hint, place=where)])
     plugin, schedule = offered[pipeline.schedule]
     terms, memory = study.contributions("terms"), study.contributions("memory")
     try:
         return reduce(pipeline, schedule, terms, memory, study.faults)
     except OrderError as error:
         raise PluginError(f"plugin {plugin} failed in `schedules`: {error}") from error
+    except SpecError as error:
+        raise SpecError(evolve(d, place=where) for d in error.diagnostics) from error
 
 
 def reduce(

@@ -134,9 +134,10 @@ class Plan:
 
     def _replayed(self, times: Times, hop: Real, releases: Sequence[Real], spans: bool) -> Timeline:
         n, m = len(times.F), self.pipeline.micro_batches
-        values = [*times.F, *times.B, *times.W, *(releases or [0.0] * n), hop]
+        held_back = releases or [0.0] * n
+        values = [*times.F, *times.B, *times.W, *held_back, hop]
         if not is_array(m, *values):
-            return run(self.orders[0][1], values)
+            return run(self.orders[0][1], times, hop, held_back)
         import numpy as np
 
         shape = np.broadcast_shapes(np.shape(m), *(np.shape(value) for value in values))
@@ -145,7 +146,8 @@ class Plan:
         found = np.empty((rows, int(np.prod(shape))))
         for order, block in self._blocks(shape):
             cut = {key: v[block] if is_array(v) else v for key, v in flat.items()}
-            timeline = run(order, [cut[id(value)] for value in values])
+            *own, back = ([cut[id(v)] for v in column] for column in (*times, held_back))
+            timeline = run(order, Times(*own), cut[id(hop)], back)
             row = [timeline.seconds, *timeline.starts, *timeline.ends]
             for i in range(rows):
                 found[i, block] = row[i]
@@ -167,28 +169,21 @@ class Plan:
                 yield order, own[low : low + _BLOCK]
 
 
-def run(order: Order, values: Sequence[Real]) -> Timeline:
-    """Replay *order*: F, B, W and releases of every virtual stage, then the hop."""
-    n, program = len(order.device), order.program
-    hop = values[-1]
+def run(order: Order, times: Times, hop: Real, releases: Sequence[Real]) -> Timeline:
+    """Replay *order* for one candidate, or for arrays of them that broadcast."""
+    program = order.program
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
-    for b, w in zip(values[n : 2 * n], values[2 * n : 3 * n], strict=True):
+    for b, w in zip(times.B, times.W, strict=True):
         if (id(b), id(w)) not in fused:
             fused[id(b), id(w)] = b + w
-    durations: list[Any] = [
-        *values[: 3 * n],
-        *(
-            fused[id(b), id(w)]
-            for b, w in zip(values[n : 2 * n], values[2 * n : 3 * n], strict=True)
-        ),
-        0.0,
-    ]
+    both = [fused[id(b), id(w)] for b, w in zip(times.B, times.W, strict=True)]
+    durations: list[Any] = [*times.F, *times.B, *times.W, *both, 0.0]
     state: list[Any] = [0.0] * program.slots
     state[NEVER] = -INFINITY
-    for slot, release in zip(program.releases, values[3 * n : 4 * n], strict=True):
+    for slot, release in zip(program.releases, releases, strict=True):
         state[slot] = release - hop  # every message takes a hop, and this is not one
     steps = zip(program.into, program.turn, program.message, program.takes, strict=True)
-    if is_array(*values):
+    if is_array(hop, *releases, *durations):
         import numpy as np
 
         for into, turn, message, takes in steps:

@@ -208,10 +208,11 @@ def test_a_term_that_makes_no_sense_is_a_fault(
     assert str(error.value).endswith(complaint)
 
 
-def study(schedule: str, *more: tuple[str, Any]) -> Any:
-    pipeline = Pipeline(schedule=schedule, stages=2, micro_batches=4.0)
+def study(schedule: str, *more: tuple[str, Any], chunks: int = 1) -> Any:
+    pipeline = Pipeline(schedule=schedule, stages=2, micro_batches=4.0, chunks=chunks)
     return SimpleNamespace(
         name="study",
+        path="study.par",
         pipeline=pipeline,
         plugins=load(*more),
         faults=[],
@@ -225,6 +226,16 @@ def test_a_schedule_that_nobody_offers_is_the_spec_s_mistake() -> None:
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.message == "no plugin offers the schedule `one_f_two_b`"
     assert diagnostic.help == "did you mean `one_f_one_b`?"
+
+
+def test_a_schedule_that_does_not_exist_there_names_the_spec() -> None:
+    with pytest.raises(SpecError) as error:
+        evaluate(study("one_f_one_b", chunks=2))
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.place == "study.par"
+    assert diagnostic.message == (
+        "`one_f_one_b` does not run at p = 2, m = 4, v = 2: it has one model chunk per device"
+    )
 
 
 def test_a_bad_order_is_its_plugin_s_mistake() -> None:

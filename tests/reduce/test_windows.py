@@ -77,7 +77,7 @@ def test_a_hidden_second_slows_its_hosts_down(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     guest = make.work("gather", 12.0, window="w", resource="link", slowdown=0.14)
     found = make.step(host, guest, m=3.0)
-    slow = line(found, "gather slows w")
+    slow = line(found, "slowdown by gather")
     assert slow.kind == "slowdown"
     assert slow.exposed == pytest.approx(3 * 1.4)
     assert found.step_seconds == pytest.approx(3 * (10 + 2 + 1.4))

@@ -22,7 +22,7 @@ def replay(
         schedule,
         Pipeline(schedule=schedule.name, stages=p, micro_batches=float(m), chunks=chunks),
     )
-    return run(plan.orders[0][1], [*F, *B, *W, *([0] * len(F)), hop])
+    return run(plan.orders[0][1], Times(F, B, W), hop, [0] * len(F))
 
 
 def equal(
