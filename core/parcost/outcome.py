@@ -25,9 +25,9 @@ class Line:
     *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
     ``bubble`` fill and drain, ``hop`` point-to-point between stages, ``once`` per step.
     *exposed* seconds count towards the step; *hidden* ones run under something else.
-    *times* is how often the term occurs in the step, so that for the lines of terms
-    ``exposed + hidden`` is its ``seconds`` times *times*. *term* is None for the lines
-    that the reducer makes itself.
+    *times* is how often a term occurs in the step: ``exposed + hidden`` is its
+    ``seconds`` times *times* for ``work`` and ``once``; for ``hop``, *times* are the
+    messages that the device sends. *term* is None for what the reducer adds itself.
     """
 
     name: str
