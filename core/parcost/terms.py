@@ -92,9 +92,10 @@ class Once:
     *when*: ``fill`` before the first forward pass of the stage, ``drain`` after its
     last backward pass, ``end`` after every stage has drained. What a stage idles
     anyway in fill or drain hides it. *beside* is the share of one micro-batch's
-    forward (fill) or backward (drain) on that stage that may cover it as well, less
-    the time that the same resource is busy then; *tail* seconds are never covered by
-    compute (the last bucket).
+    forward (fill) or backward (drain; W alone where the schedule splits it off) on that
+    stage that may cover it as well, less the time that the same resource is busy then;
+    *tail* seconds are never covered by compute (the last bucket). The terms of a stage
+    in one group run one after another, and the group adds its longest stage.
     """
 
     name: str
