@@ -13,7 +13,7 @@ import sys
 from time import perf_counter
 
 import parcost
-from parcost import reduce
+from parcost.evaluation import reduce
 
 SPEC = """
 use catalog.devices.h100_sxm

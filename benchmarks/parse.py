@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable
 from time import process_time
 
-from parcost.format import format_text
-from parcost.parse import parse
-from parcost.text import Source
+from parcost.language.format import format_text
+from parcost.language.parse import parse
+from parcost.language.text import Source
 from parcost_grammar.generate import lark
 
 PIECE = """
@@ -47,7 +47,7 @@ expect {{ mfu = 41 % +- 3 %, memory <= 80 GiB }}
 use catalog.models.llama3_70b as m_{i}
 """
 
-READ_TABLES = "from parcost.parse import tables; tables()"
+READ_TABLES = "from parcost.language.parse import tables; tables()"
 BUILD_TABLES = "from parcost_grammar.generate import lark; lark()"
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from parcost import Pipeline
-from parcost.order import order_of
+from parcost.evaluation.order import order_of
+from parcost.evaluation.replay import Plan, run
 from parcost.plugins import load
-from parcost.replay import Plan, run
 from parcost.terms import Times
 
 CANDIDATES = 100_000

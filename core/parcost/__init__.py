@@ -31,6 +31,42 @@ if TYPE_CHECKING:
         SpecError as SpecError,
     )
     from parcost.hookspecs import hookimpl as hookimpl
+    from parcost.language.units import (
+        BIT_RATE as BIT_RATE,
+    )
+    from parcost.language.units import (
+        BITS as BITS,
+    )
+    from parcost.language.units import (
+        BYTES as BYTES,
+    )
+    from parcost.language.units import (
+        DOLLARS as DOLLARS,
+    )
+    from parcost.language.units import (
+        FLOP as FLOP,
+    )
+    from parcost.language.units import (
+        FLOPS as FLOPS,
+    )
+    from parcost.language.units import (
+        GRAMS as GRAMS,
+    )
+    from parcost.language.units import (
+        JOULES as JOULES,
+    )
+    from parcost.language.units import (
+        ONE as ONE,
+    )
+    from parcost.language.units import (
+        RATE as RATE,
+    )
+    from parcost.language.units import (
+        SECONDS as SECONDS,
+    )
+    from parcost.language.units import (
+        WATTS as WATTS,
+    )
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
     from parcost.outcome import Outcome as Outcome
@@ -66,42 +102,6 @@ if TYPE_CHECKING:
     from parcost.terms import Pipeline as Pipeline
     from parcost.terms import Section as Section
     from parcost.terms import Work as Work
-    from parcost.units import (
-        BIT_RATE as BIT_RATE,
-    )
-    from parcost.units import (
-        BITS as BITS,
-    )
-    from parcost.units import (
-        BYTES as BYTES,
-    )
-    from parcost.units import (
-        DOLLARS as DOLLARS,
-    )
-    from parcost.units import (
-        FLOP as FLOP,
-    )
-    from parcost.units import (
-        FLOPS as FLOPS,
-    )
-    from parcost.units import (
-        GRAMS as GRAMS,
-    )
-    from parcost.units import (
-        JOULES as JOULES,
-    )
-    from parcost.units import (
-        ONE as ONE,
-    )
-    from parcost.units import (
-        RATE as RATE,
-    )
-    from parcost.units import (
-        SECONDS as SECONDS,
-    )
-    from parcost.units import (
-        WATTS as WATTS,
-    )
 
 __version__ = "0.1.0"
 
@@ -142,7 +142,7 @@ _HOMES = {
         "Section",
         "Work",
     ),
-    "units": (
+    "language.units": (
         "BITS",
         "BIT_RATE",
         "BYTES",

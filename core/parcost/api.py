@@ -16,9 +16,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from parcost.defaults import given
+from parcost.binding.defaults import given
+from parcost.binding.document import Loader, Module, label_of
 from parcost.diagnostics import Diagnostic, Severity, SpecError, problem
-from parcost.document import Loader, Module, label_of
 from parcost.plugins import Plugins
 from parcost.plugins import load as load_plugins
 from parcost.report import Report
@@ -141,7 +141,7 @@ def _session(plugins: Plugins | None) -> Session:
 def _check_requirements(module: Module, plugins: Plugins) -> None:
     if not module.requires:
         return
-    from parcost.requirements import check
+    from parcost.binding.requirements import check
 
     problems = [d for statement in module.requires for d in check(statement, plugins)]
     if problems:

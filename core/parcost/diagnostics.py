@@ -19,7 +19,7 @@ from enum import Enum
 
 from attrs import frozen
 
-from parcost.text import Span
+from parcost.language.text import Span
 
 
 class Severity(Enum):

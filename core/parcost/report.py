@@ -115,13 +115,13 @@ class Report:
 
         Figures of a point that cannot run are None.
         """
-        from parcost.points import rows
+        from parcost.evaluation.points import rows
 
         return rows(self)
 
 
 def _good(result: Result) -> bool:
     """Whether a single point is feasible and as expected; a sweep needs one that is."""
-    from parcost.points import good
+    from parcost.evaluation.points import good
 
     return good(result)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from parcost import judge
-from parcost import syntax as s
-from parcost.bind import Binder
-from parcost.defaults import given
+from parcost.binding.bind import Binder
+from parcost.binding.defaults import given
+from parcost.binding.document import Loader, Module
+from parcost.binding.scope import Axis
 from parcost.diagnostics import Diagnostic, Severity, SpecError
-from parcost.document import Loader, Module
+from parcost.evaluation import judge
+from parcost.language import syntax as s
 from parcost.numeric import all_of, any_of
 from parcost.report import Infeasible, Report, Result
-from parcost.scope import Axis
 from parcost.study import Study
 
 if TYPE_CHECKING:

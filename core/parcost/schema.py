@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_trans
 import attrs
 from attrs import frozen
 
-from parcost.units import ONE, Dimension
+from parcost.language.units import ONE, Dimension
 
 if TYPE_CHECKING:
     import numpy as np

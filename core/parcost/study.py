@@ -19,10 +19,10 @@ from parcost.schema import block_type
 from parcost.terms import Collective, Formula, Group, Pipeline
 
 if TYPE_CHECKING:
-    from parcost.document import Origin
+    from parcost.binding.document import Origin
+    from parcost.language.text import Span
     from parcost.outcome import Fault
     from parcost.plugins import Plugin, Plugins
-    from parcost.text import Span
 
 T = TypeVar("T")
 

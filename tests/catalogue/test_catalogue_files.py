@@ -10,7 +10,7 @@ import pytest
 import parcost
 import parcost_specs
 from parcost import Curve, Study
-from parcost.format import format_text
+from parcost.language.format import format_text
 from parcost_plugins.vocabulary import Device, Fabric, Model, Precision
 from parcost_specs import catalogues
 

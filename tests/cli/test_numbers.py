@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parcost.language.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
 from parcost.render.numbers import Column, literal, quantity
-from parcost.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
 
 
 @pytest.mark.parametrize(

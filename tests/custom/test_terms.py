@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Study, Work
-from parcost.judge import diagnose, rules
-from parcost.reduce import evaluate
+from parcost.evaluation.judge import diagnose, rules
+from parcost.evaluation.reduce import evaluate
 
 Bind = Callable[..., Study]
 

@@ -37,8 +37,8 @@ def examples(*languages: str) -> list[Any]:
 
 @pytest.mark.parametrize("text", examples("par"))
 def test_a_fragment_of_a_spec_is_well_formed(text: str) -> None:
-    from parcost.parse import parse
-    from parcost.text import Source
+    from parcost.language.parse import parse
+    from parcost.language.text import Source
 
     _, problems = parse(Source("example.par", text))
     assert not problems

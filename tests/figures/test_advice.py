@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Section, Study, Work
-from parcost.reduce import evaluate
+from parcost.evaluation.reduce import evaluate
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
 
 Bind = Callable[..., Study]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from parcost import Figure, Formula, Study, Work
-from parcost.reduce import evaluate
-from parcost.units import known_units
+from parcost.evaluation.reduce import evaluate
+from parcost.language.units import known_units
 from parcost_plugins.vocabulary import ModelFlops, Parameters
 
 Bind = Callable[..., Study]

@@ -26,10 +26,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from parcost import SpecError
-from parcost.format import format_text
-from parcost.parse import parse, tables
+from parcost.language.format import format_text
+from parcost.language.parse import parse, tables
+from parcost.language.text import Source
 from parcost.render.diagnostics import as_data, render
-from parcost.text import Source
 
 if TYPE_CHECKING:
     from parcost.api import Session

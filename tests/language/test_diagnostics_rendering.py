@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost.diagnostics import Diagnostic, Label, Severity, problem
-from parcost.parse import parse
+from parcost.language.parse import parse
+from parcost.language.text import Source, Span
 from parcost.render.diagnostics import WIDEST, as_data, render, visible
-from parcost.text import Source, Span
 
 
 def shown(text: str) -> str:

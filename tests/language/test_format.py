@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parcost.format import WIDEST, format_text
-from parcost.parse import parse, read_tokens, split_quantity, tables
-from parcost.text import Source
+from parcost.language.format import WIDEST, format_text
+from parcost.language.parse import parse, read_tokens, split_quantity, tables
+from parcost.language.text import Source
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.par"))
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Token, Tree, UnexpectedToken
 
-from parcost import syntax as s
-from parcost.build import Builder
 from parcost.diagnostics import Diagnostic
-from parcost.parse import parse, split_quantity
-from parcost.repair import Written
-from parcost.text import Source, Span
+from parcost.language import syntax as s
+from parcost.language.build import Builder
+from parcost.language.parse import parse, split_quantity
+from parcost.language.repair import Written
+from parcost.language.text import Source, Span
 from parcost_grammar import generate, tables
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.par"))

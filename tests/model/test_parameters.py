@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from parcost import Study
-from parcost.judge import diagnose
+from parcost.evaluation.judge import diagnose
 
 StudyOf = Callable[..., Study]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from parcost import Diagnostic, Edge, Op, Study
-from parcost.judge import diagnose, rules
+from parcost.evaluation.judge import diagnose, rules
 
 Bind = Callable[..., Study]
 

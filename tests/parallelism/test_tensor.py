@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Check, Op, Scenario, Study, Work, hookimpl
-from parcost.judge import diagnose
+from parcost.evaluation.judge import diagnose
 from parcost.plugins import load
 
 # A wire of 1 B/s without latency: seconds are the bytes that a rank sends.

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Edge, Memory, Once, Work
-from parcost.select import total
+from parcost.evaluation.select import total
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)

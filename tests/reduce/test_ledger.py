@@ -10,8 +10,8 @@ import pytest
 from attrs import evolve
 
 from parcost import PluginError, SpecError
+from parcost.evaluation.reduce import evaluate, reduce
 from parcost.plugins import Plugin, load
-from parcost.reduce import evaluate, reduce
 from parcost.terms import Pipeline
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Diagnostic, Study
-from parcost.judge import diagnose, rules
+from parcost.evaluation.judge import diagnose, rules
 
 Bind = Callable[..., Study]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parcost.order import order_of
+from parcost.evaluation.order import order_of
 
 
 @pytest.mark.parametrize("m", [1, 3, 8, 32])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Pipeline
-from parcost.replay import Plan, Timeline, run
+from parcost.evaluation.replay import Plan, Timeline, run
 from parcost.terms import Times
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Op, Pipeline, SpecError
-from parcost.order import order_of
-from parcost.program import OrderError
-from parcost.replay import Plan, lower_bound
+from parcost.evaluation.order import order_of
+from parcost.evaluation.program import OrderError
+from parcost.evaluation.replay import Plan, lower_bound
 from parcost.terms import Times
 
 seconds = st.integers(0, 12)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parcost import Check, Diagnostic, Study
-from parcost.judge import diagnose, rules
+from parcost.evaluation.judge import diagnose, rules
 from parcost.plugins import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import ring

@@ -13,9 +13,9 @@ from parcost.cli import options
 from parcost.cli.output import paper, show, tell
 
 if TYPE_CHECKING:
-    from parcost.document import Loader
+    from parcost.binding.document import Loader
+    from parcost.language.syntax import Block, Provenance
     from parcost.render.page import Item
-    from parcost.syntax import Block, Provenance
     from parcost.terms import Catalogue
 
 
@@ -28,8 +28,8 @@ def command(pattern: str, without: tuple[str, ...]) -> int:
     PATTERN is a part of a name (`h100`), or a name with wildcards (`*.models.llama3*`).
     A single match is shown whole, with where each value is from.
     """
+    from parcost.binding.document import entries
     from parcost.diagnostics import did_you_mean
-    from parcost.document import entries
 
     session = options.session(without)
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
@@ -48,7 +48,7 @@ def command(pattern: str, without: tuple[str, ...]) -> int:
 
 def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> list[Block]:
     """Return the blocks of an entry: those that its name imports."""
-    from parcost.document import label_of
+    from parcost.binding.document import label_of
 
     module = loader.catalogue_file(catalogue, steps)
     return [block for block in module.blocks if label_of(block) == steps[-1]]
@@ -97,9 +97,9 @@ def matches(name: str, pattern: str) -> bool:
 
 def facts(block: Block, inside: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield name, value as written, and provenance of each attribute, nested ones too."""
-    from parcost.document import base_of, label_of
-    from parcost.syntax import Attribute
-    from parcost.syntax import Block as Nested
+    from parcost.binding.document import base_of, label_of
+    from parcost.language.syntax import Attribute
+    from parcost.language.syntax import Block as Nested
 
     common = _sources(block.provenance)
     base = base_of(block)

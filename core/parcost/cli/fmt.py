@@ -34,7 +34,7 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
 
 
 def _stdin(*, check: bool, diff: bool) -> int:
-    from parcost.format import format_text
+    from parcost.language.format import format_text
 
     try:
         text = sys.stdin.buffer.read().decode("utf-8-sig")
@@ -85,8 +85,8 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
 
 
 def _texts(path: str) -> tuple[str, str, str]:
-    from parcost import files
-    from parcost.format import format_text
+    from parcost.binding import files
+    from parcost.language.format import format_text
 
     text = files.read(Path(path), path).text
     return path, text, format_text(text)

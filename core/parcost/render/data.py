@@ -12,9 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost import units
-from parcost.numeric import all_of
-from parcost.units import (
+from parcost.language import units
+from parcost.language.units import (
     BYTES,
     DOLLARS,
     FLOP,
@@ -27,6 +26,7 @@ from parcost.units import (
     WATTS,
     Dimension,
 )
+from parcost.numeric import all_of
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected

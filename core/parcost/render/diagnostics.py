@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost.diagnostics import Diagnostic, Label, Severity
-from parcost.text import Source
+from parcost.language.text import Source
 
 WIDEST = 120  # characters of a line that are shown
 _TAB = "    "

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from parcost.language.units import ONE, Dimension, known_units, unit
 from parcost.numeric import is_array
-from parcost.units import ONE, Dimension, known_units, unit
 
 _DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
@@ -146,7 +146,7 @@ class Column:
 def literal(value: float, dimension: Dimension = ONE) -> str:
     """Return the shortest literal of the language that reads back as exactly *value*.
 
-    >>> from parcost.units import BYTES, RATE, SECONDS
+    >>> from parcost.language.units import BYTES, RATE, SECONDS
     >>> literal(80e9, BYTES), literal(80.0 * 2**30, BYTES), literal(3.4 * 1e-6, SECONDS)
     ('80 GB', '80 GiB', '3.4 us')
     >>> literal(50e9, RATE), literal(16384.0), literal(0.85)

@@ -15,9 +15,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parcost.language.units import (
+    BYTES,
+    DOLLARS,
+    FLOP,
+    FLOPS,
+    GRAMS,
+    JOULES,
+    ONE,
+    RATE,
+    SECONDS,
+    WATTS,
+)
 from parcost.render.numbers import literal
 from parcost.schema import BlockType, Field
-from parcost.units import BYTES, DOLLARS, FLOP, FLOPS, GRAMS, JOULES, ONE, RATE, SECONDS, WATTS
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugins
@@ -54,8 +65,8 @@ def reference(plugins: Plugins) -> str:
 def _assumed(plugins: Plugins) -> Mapping[tuple[str, str], str]:
     """Return what preludes give every study, as written, by block and attribute."""
     from parcost.api import Session
-    from parcost.document import label_of
-    from parcost.syntax import Attribute
+    from parcost.binding.document import label_of
+    from parcost.language.syntax import Attribute
 
     return {
         (block.kind.text, item.name.text): _flow(item.value.span.text)

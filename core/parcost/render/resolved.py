@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from parcost.language.units import BYTES, SECONDS
 from parcost.numeric import is_array
 from parcost.render.diagnostics import visible
 from parcost.render.numbers import literal
 from parcost.schema import BlockType, Curve, Field, block_type
-from parcost.units import BYTES, SECONDS
 
 if TYPE_CHECKING:
-    from parcost.document import Origin
+    from parcost.binding.document import Origin
     from parcost.study import Study
 
 _WIDEST = 32  # a value longer than this does not push the comments of others aside

@@ -76,7 +76,7 @@ def _together(study: Study, changes: Sequence[Change]) -> list[tuple[Real, Real]
 
 def _evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
     """Return what *study* costs with other *values*, and whether every plugin answered."""
-    from parcost.reduce import evaluate
+    from parcost.evaluation.reduce import evaluate
 
     made: dict[int, Any] = {}
     blocks = {

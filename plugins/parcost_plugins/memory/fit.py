@@ -115,8 +115,8 @@ def _changes(study: Study) -> Iterator[tuple[str, Any]]:
 
 def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
     """Return what one more change comes to, or None where the result is not legal."""
-    from parcost.judge import rules
-    from parcost.reduce import evaluate
+    from parcost.evaluation.judge import rules
+    from parcost.evaluation.reduce import evaluate
 
     try:
         changed = base.study.replace({path: value})

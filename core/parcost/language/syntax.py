@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from parcost.text import Span
+from parcost.language.text import Span
 
 
 @frozen

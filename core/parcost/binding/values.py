@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from parcost import syntax as s
 from parcost.diagnostics import SpecError, did_you_mean, problem
+from parcost.language import syntax as s
+from parcost.language.units import BITS, BYTES, ONE, SECONDS, Dimension
 from parcost.schema import Curve
-from parcost.units import BITS, BYTES, ONE, SECONDS, Dimension
 
 if TYPE_CHECKING:
-    from parcost.text import Span
+    from parcost.language.text import Span
 
 LONGEST_LIST = 1_000_000
 NO_AXES: frozenset[int] = frozenset()
@@ -391,7 +391,7 @@ def _divisors(node: s.Call, arguments: list[Value]) -> Value:
 
 
 def _curve(node: s.Call, arguments: list[Value]) -> Value:
-    from parcost.units import BIT_RATE, RATE
+    from parcost.language.units import BIT_RATE, RATE
 
     sizes: list[float] = []
     seconds: list[float] = []

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import field, frozen
 
+from parcost.evaluation.select import total
 from parcost.numeric import Real, is_array, maximum, minimum
-from parcost.select import total
 from parcost.terms import Memory, Once, Pass, Work
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run

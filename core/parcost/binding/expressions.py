@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve
 
-from parcost import syntax as s
-from parcost import values as v
-from parcost.definitions import Definition
+from parcost.binding import values as v
+from parcost.binding.definitions import Definition
+from parcost.binding.scope import Axis, BrokenError, Given, Scope
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language import syntax as s
+from parcost.language.units import ONE, known_units, unit
 from parcost.schema import Curve
-from parcost.scope import Axis, BrokenError, Given, Scope
-from parcost.units import ONE, known_units, unit
 
 if TYPE_CHECKING:
-    from parcost.bind import Binder
+    from parcost.binding.bind import Binder
 
 DEEPEST = 100
 

@@ -80,7 +80,7 @@ def _point(result: Result, i: int) -> dict[str, Any]:
 
 
 def _reasons(result: Result, i: int) -> str:
-    from parcost.judge import message_at
+    from parcost.evaluation.judge import message_at
 
     assert result.outcome is not None
     said = [

@@ -7,10 +7,10 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import syntax as s
 from parcost.diagnostics import Diagnostic, problem
-from parcost.lalr import Token
-from parcost.text import Source, Span
+from parcost.language import syntax as s
+from parcost.language.lalr import Token
+from parcost.language.text import Source, Span
 
 _UNIT = ascii_letters + "/%µμ"
 _COMPOUND = (s.Chain, s.Unary, s.Conditional)

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve
 
 from parcost.diagnostics import Diagnostic, PluginError, SpecError, did_you_mean
-from parcost.ledger import bubble_line, hop_lines, once_lines, work_lines
-from parcost.memory import fullest
+from parcost.evaluation.ledger import bubble_line, hop_lines, once_lines, work_lines
+from parcost.evaluation.memory import fullest
+from parcost.evaluation.once import WHENS, Pipelined
+from parcost.evaluation.program import OrderError
+from parcost.evaluation.replay import Plan
+from parcost.evaluation.select import largest, total
+from parcost.evaluation.work import PASSES, kinds, load
 from parcost.numeric import Real, any_of
-from parcost.once import WHENS, Pipelined
 from parcost.outcome import Fault, Outcome
-from parcost.program import OrderError
-from parcost.replay import Plan
-from parcost.select import largest, total
 from parcost.terms import MOMENTS, Edge, Memory, Once, Pipeline, Schedule, Times, Work
-from parcost.work import PASSES, kinds, load
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from attrs import define, field
 
-from parcost.parse import parse, split_quantity, tables
-from parcost.text import Source
+from parcost.language.parse import parse, split_quantity, tables
+from parcost.language.text import Source
 
 WIDEST = 100
 _BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}

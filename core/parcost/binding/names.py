@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from attrs import Factory, define, evolve
 
-from parcost import syntax as s
-from parcost import values as v
-from parcost.definitions import Definition, find_block
+from parcost.binding import values as v
+from parcost.binding.definitions import Definition, find_block
+from parcost.binding.document import Module, label_of
+from parcost.binding.scope import BrokenError, Scope
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
-from parcost.document import Module, label_of
+from parcost.language import syntax as s
+from parcost.language.text import Span
 from parcost.schema import Field
-from parcost.scope import BrokenError, Scope
-from parcost.text import Span
 
 if TYPE_CHECKING:
-    from parcost.bind import Binder
+    from parcost.binding.bind import Binder
 
 
 @define(eq=False)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from parcost.evaluation.order import Order
+from parcost.evaluation.replay import Plan
+from parcost.evaluation.select import largest, total
+from parcost.evaluation.work import count, kinds
 from parcost.numeric import Real, any_of, is_array, where
-from parcost.order import Order
 from parcost.outcome import MemoryLine
-from parcost.replay import Plan
-from parcost.select import largest, total
 from parcost.terms import MOMENTS, Memory, Moment
-from parcost.work import count, kinds
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin

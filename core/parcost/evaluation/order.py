@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from parcost.program import KINDS, Key, OrderError, Program, lay_out, words
+from parcost.evaluation.program import KINDS, Key, OrderError, Program, lay_out, words
 from parcost.terms import Op, Schedule
 
 #: The longest order that is worked out, in micro-batches times virtual stages.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from parcost.evaluation.once import WHENS, Pipelined, add
+from parcost.evaluation.replay import Plan
+from parcost.evaluation.select import Choice, columns
+from parcost.evaluation.work import Load, count
 from parcost.numeric import Real, any_of, maximum
-from parcost.once import WHENS, Pipelined, add
 from parcost.outcome import Line
-from parcost.replay import Plan
-from parcost.select import Choice, columns
 from parcost.terms import Edge, Formula, Once, Work
-from parcost.work import Load, count
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin

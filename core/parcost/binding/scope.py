@@ -6,11 +6,11 @@ from typing import Any
 
 from attrs import define, frozen
 
-from parcost.definitions import Definition
-from parcost.document import Module, Origin
+from parcost.binding.definitions import Definition
+from parcost.binding.document import Module, Origin
+from parcost.binding.values import Value
+from parcost.language.text import Span
 from parcost.schema import Field
-from parcost.text import Span
-from parcost.values import Value
 
 
 @define(eq=False)

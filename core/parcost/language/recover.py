@@ -1,8 +1,8 @@
 """Reading on after a syntax error.
 
 The parser stops before a token that it cannot take. If that is a mistake that has a
-name, `parcost.mistakes` tells it and often repairs it. Otherwise what is there and
-what could be there is told in the words of `parcost.wording`, and the item is left
+name, `parcost.language.mistakes` tells it and often repairs it. Otherwise what is there and
+what could be there is told in the words of `parcost.language.wording`, and the item is left
 out: the parser goes back to the body that the item began in, and on to where the
 next item begins. So one run reports every syntax error of a file, and the rest of
 the file has a tree.
@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from parcost import syntax as s
-from parcost.build import Builder
 from parcost.diagnostics import problem
-from parcost.lalr import Machine, Token
-from parcost.mistakes import MISTAKES
-from parcost.repair import Stop, Written
-from parcost.text import Span
-from parcost.wording import expected, seen, way_out
+from parcost.language import syntax as s
+from parcost.language.build import Builder
+from parcost.language.lalr import Machine, Token
+from parcost.language.mistakes import MISTAKES
+from parcost.language.repair import Stop, Written
+from parcost.language.text import Span
+from parcost.language.wording import expected, seen, way_out
 
 MOST_ERRORS = 100
 DEEPEST = 100

@@ -16,18 +16,18 @@ from typing import Any
 
 from attrs import Factory, define
 
-from parcost import defaults
-from parcost import syntax as s
-from parcost import values as v
-from parcost.convert import convert
-from parcost.definitions import Definition, Definitions
+from parcost.binding import defaults
+from parcost.binding import values as v
+from parcost.binding.convert import convert
+from parcost.binding.definitions import Definition, Definitions
+from parcost.binding.document import Loader, Module, Origin, add_let
+from parcost.binding.expressions import Expressions
+from parcost.binding.names import Names
+from parcost.binding.scope import Axis, Bound, BrokenError, Scope
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
-from parcost.document import Loader, Module, Origin, add_let
-from parcost.expressions import Expressions
-from parcost.names import Names
+from parcost.language import syntax as s
+from parcost.language.text import Span
 from parcost.schema import BlockType
-from parcost.scope import Axis, Bound, BrokenError, Scope
-from parcost.text import Span
 
 
 @define(eq=False)

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from parcost import syntax as s
-from parcost import values as v
-from parcost.definitions import Definition
+from parcost.binding import values as v
+from parcost.binding.definitions import Definition
+from parcost.binding.document import Origin
+from parcost.binding.scope import Bound, BrokenError, Given, Scope
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
-from parcost.document import Origin
+from parcost.language import syntax as s
+from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
 from parcost.render.numbers import quantity as shown
 from parcost.schema import Curve, Field
-from parcost.scope import Bound, BrokenError, Given, Scope
-from parcost.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
 
 if TYPE_CHECKING:
-    from parcost.bind import Binder
+    from parcost.binding.bind import Binder
 
 
 def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:

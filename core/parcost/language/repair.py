@@ -8,10 +8,10 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost.build import Builder
 from parcost.diagnostics import problem
-from parcost.lalr import Machine, Token
-from parcost.text import Source, Span
+from parcost.language.build import Builder
+from parcost.language.lalr import Machine, Token
+from parcost.language.text import Source, Span
 
 _REACH = 1000  # tokens after an unclosed bracket that get their newlines back
 _WORDS = {"NAME", "_DOT", "STRING"}

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from parcost import syntax as s
+from parcost.binding.values import Quantity, number
 from parcost.diagnostics import Diagnostic, Label, Severity, SpecError, did_you_mean, problem
+from parcost.language import syntax as s
+from parcost.language.units import ONE, unit
 from parcost.numeric import INFINITY, all_of
 from parcost.report import Expectation, Result
 from parcost.terms import Check
-from parcost.units import ONE, unit
-from parcost.values import Quantity, number
 
 if TYPE_CHECKING:
-    from parcost.document import Module
+    from parcost.binding.document import Module
     from parcost.outcome import Outcome
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
@@ -47,7 +47,7 @@ def evaluate(
     scenario: Scenario, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
     """Return the result of a study that may run, of which rules only warn."""
-    from parcost import reduce
+    from parcost.evaluation import reduce
 
     outcome = reduce.evaluate(study)
     asked = study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 
 from attrs import Factory, define, field
 
-from parcost import syntax as s
+from parcost.binding.document import Module, base_of, label_of, unknown_statement
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
-from parcost.document import Module, base_of, label_of, unknown_statement
+from parcost.language import syntax as s
 from parcost.schema import BlockType
 
 Key = tuple[str, str]

@@ -14,12 +14,12 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
-from parcost import files
-from parcost import syntax as s
+from parcost.binding import files
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
-from parcost.parse import parse
+from parcost.language import syntax as s
+from parcost.language.parse import parse
+from parcost.language.text import Source, Span
 from parcost.terms import Catalogue
-from parcost.text import Source, Span
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 200

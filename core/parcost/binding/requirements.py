@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from parcost import __version__
-from parcost import syntax as s
 from parcost.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language import syntax as s
 from parcost.plugins import Plugins
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parcost.diagnostics import Diagnostic, SpecError
-from parcost.text import Source
+from parcost.language.text import Source
 
 LARGEST_FILE_BYTES = 4 * 2**20
 _ROOT_MARKS = (".git", "pyproject.toml")

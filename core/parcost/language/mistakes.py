@@ -7,12 +7,12 @@ with, or None if the mistake is another. They are asked in the order of `MISTAKE
 
 from __future__ import annotations
 
-from parcost import syntax as s
-from parcost.build import split_quantity
-from parcost.lalr import Token
-from parcost.repair import Stop, Written
-from parcost.text import Span
-from parcost.wording import begins_with_digit, stray
+from parcost.language import syntax as s
+from parcost.language.build import split_quantity
+from parcost.language.lalr import Token
+from parcost.language.repair import Stop, Written
+from parcost.language.text import Span
+from parcost.language.wording import begins_with_digit, stray
 
 _CLOSERS = {"LPAR": ")", "LSQB": "]"}
 _VALUES = {"NUMBER", "QUANTITY", "LPAR", "LSQB", "MINUS", "NOT"}

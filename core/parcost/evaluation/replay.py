@@ -1,6 +1,6 @@
 """When everything in a pipeline happens: an op order replayed with times.
 
-The order is sorted and laid out once (``parcost.order``); a replay is then one pass
+The order is sorted and laid out once (``parcost.evaluation.order``); a replay is then one pass
 of ``end = max(clock, arrival + hop) + duration``. Times may be arrays over candidates:
 the same pass serves one candidate and a block of thousands. The loop runs over
 distinct numbers of micro-batches, whose orders differ, and never over candidates.
@@ -14,10 +14,10 @@ from typing import Any
 from attrs import field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError
+from parcost.evaluation.order import LONGEST, Order, order_of
+from parcost.evaluation.program import NEVER, OrderError
+from parcost.evaluation.select import total
 from parcost.numeric import INFINITY, Mask, Real, all_of, is_array, maximum
-from parcost.order import LONGEST, Order, order_of
-from parcost.program import NEVER, OrderError
-from parcost.select import total
 from parcost.terms import Pipeline, Schedule, Times
 
 _BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the cache

@@ -21,11 +21,11 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
+from parcost.evaluation.replay import Plan, Timeline
+from parcost.evaluation.select import Choice, columns, largest, total
+from parcost.evaluation.work import PASSES, Load, count
 from parcost.numeric import Real, all_of, any_of, maximum, minimum, where
-from parcost.replay import Plan, Timeline
-from parcost.select import Choice, columns, largest, total
 from parcost.terms import Once, Times, Work
-from parcost.work import PASSES, Load, count
 
 When = Literal["fill", "drain", "end"]
 WHENS: tuple[When, ...] = ("fill", "drain", "end")

@@ -1,8 +1,8 @@
 """Text to syntax tree.
 
-The grammar is `parcost_grammar`'s, its tables run on `parcost.lalr`, nodes are made
-in `parcost.build`, and what happens where a file does not follow the grammar is in
-`parcost.recover`. Here they meet, and here is said which tokens count and how many
+The grammar is `parcost_grammar`'s, its tables run on `parcost.language.lalr`, nodes are made
+in `parcost.language.build`, and what happens where a file does not follow the grammar is in
+`parcost.language.recover`. Here they meet, and here is said which tokens count and how many
 may be. Reading a file costs time and memory in proportion to its length, whatever it
 holds.
 """
@@ -13,11 +13,11 @@ from functools import cache
 from itertools import islice
 
 import parcost_grammar
-from parcost import syntax as s
-from parcost.build import Builder, split_quantity
 from parcost.diagnostics import Diagnostic, problem
-from parcost.lalr import Machine, Tables, Token
-from parcost.text import Source, Span
+from parcost.language import syntax as s
+from parcost.language.build import Builder, split_quantity
+from parcost.language.lalr import Machine, Tables, Token
+from parcost.language.text import Source, Span
 
 __all__ = ["MOST_TOKENS", "parse", "read_tokens", "split_quantity", "tables"]
 
@@ -39,7 +39,7 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
     machine = Machine(builder, [tables().start])
     at = machine.run(tokens, 0)
     if at < len(tokens):
-        from parcost.recover import recover
+        from parcost.language.recover import recover
 
         recover(machine, tokens, at)
     tree: s.Block = machine.values[0]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import syntax as s
-from parcost import values as v
+from parcost.binding import values as v
+from parcost.binding.document import Origin
+from parcost.binding.scope import Bound, Given
 from parcost.diagnostics import Diagnostic, SpecError
-from parcost.document import Origin
-from parcost.parse import parse
+from parcost.language import syntax as s
+from parcost.language.parse import parse
+from parcost.language.text import Source, Span
 from parcost.schema import BlockType
-from parcost.scope import Bound, Given
-from parcost.text import Source, Span
 
 _EXPRESSIONS: dict[tuple[str, str, str], s.Attribute] = {}
 

@@ -1,0 +1,1 @@
+"""From syntax to studies: files and imports, names, expressions, units, sweeps."""
