@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from parcost.terms import Pass as Pass
     from parcost.terms import Pipeline as Pipeline
     from parcost.terms import Section as Section
+    from parcost.terms import Times as Times
     from parcost.terms import Work as Work
 
 __version__ = "0.1.0"
@@ -140,6 +141,7 @@ _HOMES = {
         "Pass",
         "Pipeline",
         "Section",
+        "Times",
         "Work",
     ),
     "language.units": (

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from parcost import Mask, Op, Real, hookimpl
+from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import floor, maximum, minimum, where
-from parcost.terms import Times
 
 
 class OneFOneB:
