@@ -224,13 +224,21 @@ class Scenario:
         return evolve(result, diagnostics=[*found, *result.diagnostics])
 
 
+_IMPORTS = {"missing-file", "unreadable-file", "unknown-import", "import-escapes"}
+_IMPORTS |= {"circular-import", "not-utf8", "malformed-use"}
+_UNKNOWN = {"unknown-name", "missing-block"}
+_MISSING = {"missing-attribute", "missing-block", "unknown-name"}
+
+
 def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-    """Leave out the names that nobody knows because an import failed."""
-    imports = {"missing-file", "unreadable-file", "unknown-import", "import-escapes"}
-    imports |= {"circular-import", "not-utf8", "malformed-use"}
-    if not any(d.id in imports for d in errors):
-        return errors
-    return [d for d in errors if d.id not in ("unknown-name", "missing-block")]
+    """Leave out what is unknown or missing because an import or a line was lost."""
+    ids = {d.id for d in errors}
+    echoes: set[str] = set()
+    if ids & _IMPORTS:
+        echoes |= _UNKNOWN
+    if "syntax" in ids:
+        echoes |= _MISSING
+    return [d for d in errors if d.id not in echoes]
 
 
 def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:

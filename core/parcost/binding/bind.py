@@ -215,6 +215,8 @@ class Binder:
             return known
         bound: Bound | None = None
         if not self.is_given(definition, name):
+            if name not in definition.type.defaults:
+                raise BrokenError  # reported with its block, as missing
             bound = defaults.plain(definition.type, name)
         if bound is None:
             node, module, origin = self._source_of(definition, name)

@@ -209,7 +209,11 @@ class Loader:
         if module.path is None or root is None:
             message = "a file of a catalogue imports by name, not by path"
             raise SpecError([problem("import-escapes", message, target.span)])
-        path = (module.path.parent / target.value).resolve()
+        try:
+            path = (module.path.parent / target.value).resolve()
+        except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
+            message = f"`{target.value}` is no path of a file"
+            raise SpecError([problem("unreadable-file", message, target.span)]) from None
         if not path.is_relative_to(root.resolve()):
             raise SpecError(
                 [
