@@ -60,6 +60,7 @@ class Plugins:
 
     plugins: tuple[Plugin, ...]
     broken: tuple[Fault, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def _hooks(self) -> dict[str, list[tuple[Plugin, Callable[..., Any], tuple[str, ...]]]]:
@@ -176,7 +177,8 @@ def load(
     for name, module in extra:
         if name not in skipped:
             _register(Plugin(name, module=module), found)
-    return Plugins(tuple(found[name] for name in sorted(found)), tuple(broken))
+    kept = tuple(found[name] for name in sorted(found))
+    return Plugins(kept, tuple(broken), tuple(sorted(skipped)))
 
 
 def _load_one(point: EntryPoint, found: dict[str, Plugin], broken: list[Fault]) -> None:

@@ -85,12 +85,16 @@ class Result:
 
 @frozen(kw_only=True, eq=False)
 class Report:
-    """The results of one scenario. *path* is the file as the user named it."""
+    """The results of one scenario. *path* is the file as the user named it.
+
+    *units* are the base units of the swept values, by axis name; "" for plain numbers.
+    """
 
     name: str
     path: str
     axes: Sequence[tuple[str, Sequence[Any]]]
     results: Sequence[Result]
+    units: Mapping[str, str] = {}
 
     @property
     def result(self) -> Result:

@@ -99,8 +99,11 @@ class Scenario:
         Raises:
             SpecError: The scenario cannot be bound.
         """
-        results = [self._result(at, study, grid) for at, study, grid in self._groups()]
-        return Report(name=self.name, path=self.path, axes=self.axes, results=results)
+        results = [r for group in self._groups() for r in self._results(*group)]
+        units = {axis.name: axis.unit for axis in self._probe[1]}
+        return Report(
+            name=self.name, path=self.path, axes=self.axes, results=results, units=units
+        )
 
     def check(self) -> Sequence[Diagnostic]:
         """Return what the rules say, without evaluating anything."""
@@ -178,25 +181,28 @@ class Scenario:
 
     # --- evaluating ---------------------------------------------------------------------
 
-    def _result(self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]) -> Result:
+    def _results(
+        self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]
+    ) -> Iterator[Result]:
+        """Yield the result of the points that may run; several where they are not alike."""
         rules = judge.rules(study)
         warnings = [check for check in rules.failed if check.severity == "warning"]
-        if all_of(rules.holds):
-            return self._with_warnings(self._evaluated(study, warnings, at))
         if not any_of(rules.holds):
-            return judge.refuse(study, rules.failed, at)
-        import numpy as np
-
-        legal = np.flatnonzero(rules.holds)
-        kept = {k: i if isinstance(i, int) else i[legal] for k, i in points.items()}
-        bound = self._bind(kept)[0]
-        again = [c for c in judge.rules(bound).failed if c.severity == "warning"]
-        result = self._evaluated(bound, again, at)
-        return self._with_warnings(evolve(result, infeasible=self._infeasible(points, rules)))
+            yield judge.refuse(study, rules.failed, at)
+            return
+        if not study.axes:
+            yield self._with_warnings(judge.evaluate(self, study, warnings, at))
+            return
+        infeasible = self._infeasible(points, rules)
+        for part in _alike(study, rules.holds):
+            kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
+            bound = self._bind(kept)[0]
+            again = [c for c in judge.rules(bound).failed if c.severity == "warning"]
+            result = self._evaluated(bound, again, at)
+            yield self._with_warnings(evolve(result, infeasible=infeasible))
+            infeasible = ()
 
     def _evaluated(self, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]) -> Result:
-        if not study.axes:
-            return judge.evaluate(self, study, warnings, at)
         import numpy as np
 
         with np.errstate(all="ignore"):
@@ -239,6 +245,29 @@ def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
     if "syntax" in ids:
         echoes |= _MISSING
     return [d for d in errors if d.id not in echoes]
+
+
+def _alike(study: Study, holds: Any) -> Iterator[Any]:
+    """Yield the indices of the points that may run, by which levels their groups cross.
+
+    A term says by name what it keeps busy, so points are evaluated together only where
+    that is the same: a sweep gives at each point what the point gives alone.
+    """
+    import numpy as np
+
+    legal = np.flatnonzero(np.broadcast_to(holds, (len(study.axes[0][1]),)))
+    with np.errstate(all="ignore"):
+        crossed = [
+            np.broadcast_to(np.asarray(members) > 1, (len(study.axes[0][1]),))
+            for _, group in study.contributions("groups")
+            for members in group.shape
+        ]
+    if not crossed:
+        yield legal
+        return
+    _, kinds = np.unique(np.stack(crossed)[:, legal], axis=1, return_inverse=True)
+    for kind in range(int(kinds.max()) + 1):
+        yield legal[kinds.ravel() == kind]
 
 
 def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:

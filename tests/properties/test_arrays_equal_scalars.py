@@ -111,3 +111,20 @@ def test_a_sweep_equals_its_points_one_by_one(picked: dict[str, list[object]]) -
             continue
         for name, value in figures.items():
             assert row[name] == pytest.approx(value, rel=1e-12, abs=1e-12), (point, name)
+
+
+def test_what_a_group_keeps_busy_is_decided_point_by_point() -> None:
+    """At tp = 16 groups cross the network, at tp = 2 they do not: neither may tell the other."""
+    picked: dict[str, object] = {
+        **{name: values[0] for name, values in CHOICES.items()},
+        "zero": 1,
+        "sp": "on",
+        "sequence": 4096,
+        "overlap": "on",
+    }
+    text = BASE.format(**{**picked, "tp": "[2, 16]"})
+    rows = parcost.load_text(text)[0].evaluate().rows()
+    for row in rows:
+        figures = alone({**picked, "tp": int(row["layout.tp"])})
+        assert figures is not None
+        assert row["step_time"] == pytest.approx(figures["step_time"], rel=1e-12)

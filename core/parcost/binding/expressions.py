@@ -158,7 +158,7 @@ class Expressions:
         axis = self.binder.axes.get(key)
         if axis is None:
             shown = [_axis_value(item) for item in items]
-            axis = self.binder.axes[key] = Axis(key, scope.name, shown, node.span)
+            axis = self.binder.axes[key] = Axis(key, scope.name, shown, node.span, _unit(items[0]))
         first = items[0]
         inner = v.NO_AXES
         for item in items:
@@ -212,6 +212,12 @@ def _axis_value(value: v.Value) -> Any:
     if isinstance(value, v.Items):
         return [_axis_value(item) for item in value.items]
     return value.value
+
+
+def _unit(value: v.Value) -> str:
+    if not isinstance(value, v.Quantity) or value.dimension == ONE:
+        return ""
+    return str(value.dimension)
 
 
 def _flat(items: list[Any]) -> list[Any]:

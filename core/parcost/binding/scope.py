@@ -15,12 +15,13 @@ from parcost.schema import Field
 
 @define(eq=False)
 class Axis:
-    """A sweep: its name, its values, and whether something structural depends on it."""
+    """A sweep: its name, its values with their unit, and whether it is structural."""
 
     key: int
     name: str
     values: list[Any]
     span: Span
+    unit: str = ""
     structural: bool = False
 
 

@@ -20,7 +20,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     devices, step = study[Cluster].devices, outcome.step_seconds
     asked = ratio(tokens(study) * flops_per_token(study), devices * step)
     yield Figure(
-        name="tflops_per_device",
+        name="flops_per_device",
         title="model FLOP/s per device",
         value=asked,
         unit="TFLOPS",
