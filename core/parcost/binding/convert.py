@@ -201,7 +201,8 @@ def _qualified(
                         f"`{name}` must say {choices}",
                         node.value.span,
                         "which one is this?",
-                        help=f"write `{node.value.span.text} {next(iter(field.qualifiers))}`",
+                        help="write "
+                        + " or ".join(f"`{node.value.span.text} {q}`" for q in field.qualifiers),
                     )
                 ]
             )
