@@ -101,9 +101,7 @@ class Scenario:
         """
         results = [r for group in self._groups() for r in self._results(*group)]
         units = {axis.name: axis.unit for axis in self._probe[1]}
-        return Report(
-            name=self.name, path=self.path, axes=self.axes, results=results, units=units
-        )
+        return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
     def check(self) -> Sequence[Diagnostic]:
         """Return what the rules say, without evaluating anything."""
@@ -242,7 +240,7 @@ def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
     echoes: set[str] = set()
     if ids & _IMPORTS:
         echoes |= _UNKNOWN
-    if "syntax" in ids:
+    if ids & {"syntax", "unknown-block"}:
         echoes |= _MISSING
     return [d for d in errors if d.id not in echoes]
 

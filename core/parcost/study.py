@@ -161,9 +161,13 @@ class Study:
             best = minimum(best, time)
         chosen = _names_of_the_fastest([a.name for a in offered], times, best)
         used = next(a for a in offered if a.name == chosen[0])
+        seen = _seen(used, placed)
+        text = f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}"
+        if any(letter.startswith("T") for letter in seen):
+            text += ", with T for alpha + bytes / B of a message where it was measured"
         formula = Formula(
-            text=f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}",
-            inputs={"n": (n, "B"), "P": (placed.ranks, ""), **_seen(used, placed)},
+            text=text,
+            inputs={"n": (n, "B"), "P": (placed.ranks, ""), **seen},
             source=used.source,
         )
         return Call(seconds=best, algorithm=" or ".join(chosen), formula=formula)
@@ -207,15 +211,23 @@ class Study:
         return self.origins.get((id(block), attribute))
 
 
+_MEASURED = "the measured curve, by message size"
+
+
 def _seen(algorithm: Collective, group: Group) -> dict[str, tuple[Any, str]]:
     """Return what alpha, B and g stand for in the formula of *algorithm*."""
     seen = getattr(group, getattr(algorithm, "sees", "links"))
     if not isinstance(seen, tuple):
+        if getattr(seen, "measured", False):
+            return {"T": (_MEASURED, "")}
         return {"alpha": (seen.latency, "s"), "B": (seen.bandwidth, "B/s")}
     inputs: dict[str, tuple[Any, str]] = {}
     for link, members in zip(seen, group.shape, strict=True):
         if any_of(members > 1):
             inputs[f"g[{link.name}]"] = (members, "")
+            if getattr(link, "measured", False):
+                inputs[f"T[{link.name}]"] = (_MEASURED, "")
+                continue
             inputs[f"alpha[{link.name}]"] = (link.latency, "s")
             inputs[f"B[{link.name}]"] = (link.bandwidth, "B/s")
     return inputs

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import parcost
 from parcost import Formula, Section, Study, Work
 from parcost.evaluation.reduce import evaluate
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
@@ -95,6 +96,22 @@ def test_an_answer_rests_on_the_weakest_values_that_move_it(bind: Bind) -> None:
     assert found.notes[-1] == "values with a provenance that matter: 1 assumed"
 
 
-def test_what_nobody_vouches_for_is_a_choice_of_the_spec(bind: Bind) -> None:
+def test_what_nobody_vouches_for_in_the_job_is_a_choice(bind: Bind) -> None:
     found = sections(bind(terms=machine))["What it rests on"]
-    assert list(found.rows) == []  # the device of the plain study has no provenance
+    assert [row[0] for row in found.rows] == ["plain.bf16"]  # of the device, and no other
+
+
+def test_a_number_of_a_device_that_nobody_vouches_for_is_the_weakest() -> None:
+    text = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+device mine extends h100_sxm { matmul_efficiency = 70 % }
+cluster { device = mine, devices = 8 }
+layout { tp = 8, zero = 1, sequence_parallel = on }
+training { sequence = 2048, global_batch = 8 sequences }
+"""
+    result = parcost.load_text(text)[0].evaluate().result
+    (section,) = [s for _, s in result.sections if s.title == "What it rests on"]
+    assert [(row[0], row[2]) for row in section.rows] == [("mine.matmul_efficiency", "unsaid")]

@@ -129,7 +129,7 @@ class Binder:
                         "unknown-attribute",
                         message,
                         place=self.module.source.name,
-                        help=did_you_mean(path, known),
+                        help=did_you_mean(path, known) or _ending_in(path, known),
                     )
                 ]
             )
@@ -282,6 +282,13 @@ class Binder:
     def evaluate(self, node: Any, scope: Scope) -> v.Value:
         """Return the value of an expression."""
         return self.expressions.evaluate(node, scope)
+
+
+def _ending_in(path: str, known: Sequence[str]) -> str | None:
+    """Return a help line naming the attributes that are called so in some block."""
+    last = path.rsplit(".", 1)[-1]
+    found = [f"`{name}`" for name in known if name.rsplit(".", 1)[-1] == last]
+    return f"did you mean {' or '.join(found[:3])}?" if found else None
 
 
 def _closure(module: Module, done: set[int]) -> list[Module]:

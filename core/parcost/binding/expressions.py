@@ -85,18 +85,7 @@ class Expressions:
         except KeyError as error:
             if scope.field is not None and node.unit in scope.field.qualifiers:
                 return v.Quantity(number, ONE, v.NO_AXES, True)
-            part = error.args[0]
-            qualifiers = scope.field.qualifiers if scope.field is not None else ()
-            raise SpecError(
-                [
-                    problem(
-                        "unknown-unit",
-                        f"there is no unit `{part}`",
-                        node.span,
-                        help=did_you_mean(part, [*known_units(), *qualifiers]),
-                    )
-                ]
-            ) from None
+            raise SpecError([_unknown_unit(error.args[0], node, scope)]) from None
         scaled = number * size
         if scaled == float("inf"):
             raise SpecError(
@@ -212,6 +201,16 @@ def _axis_value(value: v.Value) -> Any:
     if isinstance(value, v.Items):
         return [_axis_value(item) for item in value.items]
     return value.value
+
+
+def _unknown_unit(part: str, node: s.Number, scope: Scope) -> Diagnostic:
+    qualifiers = scope.field.qualifiers if scope.field is not None else {}
+    hint = did_you_mean(part, [*known_units(), *qualifiers])
+    if qualifiers and not hint:
+        name = scope.name.rsplit(".", 1)[-1]
+        listed = " or ".join(f"`{qualifier}`" for qualifier in qualifiers)
+        return problem("unknown-qualifier", f"`{name}` is in {listed}", node.span, f"not in {part}")
+    return problem("unknown-unit", f"there is no unit `{part}`", node.span, help=hint)
 
 
 def _unit(value: v.Value) -> str:

@@ -1,8 +1,9 @@
 """What the answer rests on: the weakest values that matter.
 
 A value matters by as much as the step, or the memory, moves when it is 10 % less. Of
-the values that move them, those of the weakest provenance are listed. What nobody
-vouches for is a choice of the spec, and no evidence.
+the values that move them, those of the weakest provenance are listed. A number of a
+device or of a fabric that the spec gives without saying where it is from is the weakest
+of all; elsewhere what nobody vouches for is a choice of the job, and no evidence.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ from typing import Any, NamedTuple
 from parcost import ONE, Outcome, Section, Study, called
 from parcost.schema import block_type
 from parcost_plugins.advice.vary import Change, Effect, effects
-from parcost_plugins.vocabulary import Cluster, KernelChoice, MemoryBudget, Overlap, Training
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Device,
+    KernelChoice,
+    Level,
+    MemoryBudget,
+    Overlap,
+    Training,
+)
 
-_WEAKEST_FIRST = ("assumed", "vendor", "published", "measured")
+_UNSAID = "unsaid"
+_WEAKEST_FIRST = (_UNSAID, "assumed", "vendor", "published", "measured")
 _LEAST = 0.001  # of the step or the memory; what moves them less does not matter
 _MOST = 8  # lines
 
@@ -81,13 +91,15 @@ def _vouched(study: Study) -> Iterator[_Value]:
             for attribute, field in block_type(type(block)).fields.items():
                 origin, value = study.origin(block, attribute), getattr(block, attribute)
                 counted = field.kind == "quantity" and not field.whole
-                if origin is None or origin.kind not in _WEAKEST_FIRST or not counted:
+                if origin is None or not counted:
                     continue
-                if isinstance(value, float) and value:
+                measured = isinstance(block, (Device, Level)) and origin.how != "default"
+                kind = origin.kind or (_UNSAID if measured else "")
+                if kind in _WEAKEST_FIRST and isinstance(value, float) and value:
                     yield _Value(
                         name=f"{called(block)}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
-                        kind=origin.kind,
+                        kind=kind,
                         less=Change(block, attribute, 0.9 * value),
                     )
 

@@ -52,6 +52,11 @@ class Measured:
         object.__setattr__(self, "_seconds", seconds)
 
     @property
+    def measured(self) -> bool:
+        """True: times are read off points."""
+        return True
+
+    @property
     def bandwidth(self) -> Real:
         """The bandwidth of the longest message that was measured."""
         return longest(self.curve) * self.ports
@@ -76,6 +81,11 @@ class Slowest:
     bandwidth: Real
     links: tuple[Link, ...]
     crossed: tuple[Mask, ...]
+
+    @property
+    def measured(self) -> bool:
+        """Whether the times of any of the links are read off points."""
+        return any(isinstance(link, Measured) for link in self.links)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time by the slowest link that is crossed."""
