@@ -282,7 +282,9 @@ class Collective(Protocol):
 class Link(Protocol):
     """What carries messages: a level of the fabric, as one rank of a group sees it.
 
-    *name* is the level; a link that spans several levels is named by the outermost.
+    *name* is the level; a link that spans several levels is named by the outermost. An
+    optional attribute ``measured`` says that times are read off points, which formulas
+    then name in place of alpha and B.
     """
 
     @property
