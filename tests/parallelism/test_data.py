@@ -184,15 +184,30 @@ def test_stages_that_drain_early_reduce_while_the_others_drain(bind: Bind) -> No
 # --- ZeRO 2: every micro-batch ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("overlap", "each"), [({}, 2.0), (OVERLAP, 0.5)])
-def test_zero_2_reduces_in_every_micro_batch(
-    bind: Bind, overlap: dict[str, str], each: float
+@pytest.mark.parametrize(("overlap", "buckets"), [({}, 4), (OVERLAP, 1)])
+def test_zero_2_reduces_in_every_micro_batch_bucket_by_bucket(
+    bind: Bind, overlap: dict[str, str], buckets: int
 ) -> None:
+    # 4 GB leave in four buckets of 1 GB, each half a second and a message's latency; all
+    # are exposed where none may hide, and else the last.
     values = {**TWO, **overlap, "layout.zero": 2, "training.global_batch": 6}
+    values["wire.net.latency"] = 0.25
     study = bind(values, parameters=[held(1e9)], terms=[work("F", 10.0), work("B", 20.0)])
     outcome = evaluate(study)
-    assert exposed(outcome, "last gradient bucket") == pytest.approx(3 * each)
-    assert exposed(outcome, "gradient reduce-scatter") == 0.0
+    assert exposed(outcome, "last gradient bucket") == pytest.approx(3 * 0.75)
+    rest = exposed(outcome, "gradient reduce-scatter")
+    assert rest == pytest.approx(3 * 0.75 * (buckets - 1))
+
+
+@pytest.mark.parametrize(("zero", "messages"), [(0, 2), (1, 1)])
+def test_whole_gradients_that_may_not_hide_leave_in_one_message(
+    bind: Bind, zero: int, messages: int
+) -> None:
+    values = {**TWO, "layout.zero": zero, "overlap.bucket": 1e8, "wire.net.latency": 0.25}
+    study = bind(values, parameters=[held(1e9)])
+    name = ["gradient all-reduce", "gradient reduce-scatter"][zero]
+    # a ring of two: a reduce-scatter is one round of 2 GB, an all-reduce two
+    assert once(study, name).seconds == pytest.approx(messages * 2.25)
 
 
 # --- ZeRO 3: every layer ------------------------------------------------------------------

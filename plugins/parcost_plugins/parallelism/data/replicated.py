@@ -7,6 +7,10 @@ in reverse order of the layers. N equal buckets of tau seconds each leave
 
 exposed: the last bucket fills when backward ends, and before the first one fills there
 is nothing to send. Under gradient accumulation only the last micro-batch can hide them.
+
+Whoever holds the gradients whole anyway (ZeRO 0 and 1) gains nothing by buckets that may
+not hide, and sends one message. ZeRO 2 has room for one bucket and no more, so it cuts
+whether or not the buckets hide.
 """
 
 from __future__ import annotations
@@ -72,6 +76,7 @@ def _once(
             resource=dp.resource,
             beside=1.0 - 1.0 / buckets,
             tail=call.seconds,
+            slowdown=dp.slowdown,
             bytes_=n,
         )
 
@@ -81,17 +86,16 @@ def _every_micro_batch(study: Study) -> Iterator[Work]:
     dp, overlap = wire(study), study[Overlap].gradients
     for kind in alike(study):
         n = kind.elements * study[Training].precision.reduction
-        call, buckets = dp.bucketed("reduce_scatter", n, overlap)
+        call, buckets = dp.bucketed("reduce_scatter", n)
         yield dp.work(
             kind.named("last gradient bucket"), call, "W", count=kind.count, bytes_=n / buckets
         )
-        if overlap:
-            yield dp.work(
-                kind.named("gradient reduce-scatter"),
-                call,
-                "W",
-                count=kind.count,
-                bytes_=n / buckets,
-                repeat=buckets - 1.0,
-                share=1.0 - 1.0 / buckets,
-            )
+        yield dp.work(
+            kind.named("gradient reduce-scatter"),
+            call,
+            "W",
+            count=kind.count,
+            bytes_=n / buckets,
+            repeat=buckets - 1.0,
+            share=1.0 - 1.0 / buckets if overlap else None,
+        )

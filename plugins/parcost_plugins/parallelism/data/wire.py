@@ -30,12 +30,9 @@ class Wire:
         """Price one collective over *n* bytes."""
         return self.study.collective(operation, n, "dp", self.algorithm)
 
-    def bucketed(self, operation: str, n: Real, overlap: bool) -> tuple[Call, Real]:
-        """Price one of the equal buckets that *n* bytes leave in, and say how many.
-
-        Nothing is gained by buckets that may not overlap: then it is one.
-        """
-        buckets = maximum(ceil_div(n, self.bucket), 1.0) if overlap else 1.0
+    def bucketed(self, operation: str, n: Real, cut: bool = True) -> tuple[Call, Real]:
+        """Price one of the equal buckets that *n* bytes are *cut* into, and say how many."""
+        buckets = maximum(ceil_div(n, self.bucket), 1.0) if cut else 1.0
         return self.call(operation, n / buckets), buckets
 
     def work(
