@@ -85,7 +85,36 @@ def test_zero_3_holds_two_gathered_layers_the_head_and_one_layers_gradients(bind
     assert found["gathered ends"] == 3e8 * 2
     assert found["unsharded gradients"] == 1e9 * 4
     alone = bind({"layout.zero": 3, "cluster.devices": 1}, parameters=[held(1e9, (8.0,))])
-    assert not {"gathered layers", "unsharded gradients"} & set(lines(alone))
+    assert not {"gathered layers", "gathered ends", "unsharded gradients"} & set(lines(alone))
+
+
+@pytest.mark.parametrize(
+    ("before", "depth", "after", "gathered", "gradients"),
+    [
+        # two layers of 1e9 and the head; the head's gradients are the largest
+        (3e9, 8, 4e9, 2e9 + 4e9, 4e9),
+        # the embedding and the first layer, 4e9, are more than two layers, or two and the head
+        (3e9, 8, 0.0, 4e9, 3e9),
+        (3e9, 8, 5e8, 4e9, 3e9),
+        # an embedding that is smaller than a layer only takes the place of one
+        (5e8, 8, 0.0, 2e9, 1e9),
+        # one layer, with one end beside it
+        (3e9, 1, 0.0, 4e9, 3e9),
+        (0.0, 1, 2e9, 3e9, 2e9),
+    ],
+)
+def test_zero_3_holds_the_ends_while_they_are_gathered_and_the_largest_gradient(
+    bind: Bind, before: float, depth: int, after: float, gathered: float, gradients: float
+) -> None:
+    ends = [held(n, place=place) for n, place in ((before, "before"), (after, "after")) if n]
+    study = bind(
+        {"layout.zero": 3, "small.layers": depth},
+        parameters=[held(1e9, (float(depth),)), *ends],
+    )
+    found = lines(study)
+    whole = found["gathered layers"] + found.get("gathered ends", 0.0)
+    assert whole == pytest.approx(2 * gathered)  # bytes of the gather
+    assert found["unsharded gradients"] == pytest.approx(4 * gradients)  # of the reduction
 
 
 def test_zero_2_holds_a_bucket_of_whole_gradients(bind: Bind) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Formula, Memory, Study, hookimpl
-from parcost.numeric import minimum, where
+from parcost.numeric import maximum, minimum, where
 from parcost.terms import Moment
 from parcost_plugins.vocabulary import Layout, Overlap, Training
 from parcost_plugins.vocabulary.held import Alike, alike
@@ -75,25 +75,46 @@ def _bucket(kind: Alike, study: Study) -> Memory:
 def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     """Yield what is whole of a stage for a while: of one stage at a time on a device.
 
-    That is the layer that computes and the next one, which is gathered meanwhile; what
-    stands behind the last layer, which stays gathered; and one layer's gradients.
+    That is the layer that computes and the next one, which is gathered meanwhile, and
+    what stands behind the last layer, which stays gathered. What stands before the first
+    is gathered beside that one layer only: it takes the place of the second, and counts
+    by what it exceeds that and the end that is not there then. On the way back, the
+    gradients of one of all these are whole, of the largest at the worst.
     """
     precision, dp = study[Training].precision, study[Layout].dp
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
-    layers, gather = min(kind.layers, 2), precision.gather
-    for name, parts, elements, bytes_, moments in (
-        ("gathered layers", layers, kind.layer, gather, passes),
-        ("gathered ends", 1, kind.after, gather, passes),
-        ("unsharded gradients", min(layers, 1), kind.layer, precision.reduction, passes[1:2]),
+    layers, one, gather = min(kind.layers, 2), min(kind.layers, 1), precision.gather
+    before, layer, after = kind.before, kind.layer, kind.after
+    ends = maximum(after, before - (layers - one) * layer)
+    largest = maximum(maximum(before, after), one * layer)
+    sizes = {"psi": (layer, ""), "b": (before, ""), "a": (after, "")}
+    for name, elements, text, inputs, bytes_, moments in (
+        ("gathered layers", layers * layer, "l psi e", {"l": (layers, "")}, gather, passes),
+        (
+            "gathered ends",
+            ends,
+            "max(a, b - k psi) e, b before the layers and a behind them",
+            {"k": (layers - one, "")},
+            gather,
+            passes,
+        ),
+        (
+            "unsharded gradients",
+            largest,
+            "max(b, psi, a) e",
+            {},
+            precision.reduction,
+            passes[1:2],
+        ),
     ):
         yield Memory(
             name=kind.named(name),
-            bytes_=where(dp > 1, parts * elements * bytes_, 0.0),
+            bytes_=where(dp > 1, elements * bytes_, 0.0),
             count=kind.count,
             once_per_device=True,
             formula=Formula(
-                text="l psi e",
-                inputs={"l": (parts, ""), "psi": (elements, ""), "e": (bytes_, "B")},
+                text=text,
+                inputs={**inputs, **sizes, "e": (bytes_, "B")},
                 source="PyTorch FSDP gathers one layer ahead",
             ),
             moments=moments,
