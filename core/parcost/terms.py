@@ -94,8 +94,9 @@ class Once:
     anyway in fill or drain hides it. *beside* is the share of one micro-batch's
     forward (fill) or backward (drain; W alone where the schedule splits it off) on that
     stage that may cover it as well, less the time that the same resource is busy then;
-    *tail* seconds are never covered by compute (the last bucket). The terms of a stage
-    in one group run one after another, and the group adds its longest stage.
+    *tail* seconds are never covered by compute (the last bucket). *slowdown* is what one
+    second under compute adds to that stage. The terms of a stage in one group run one
+    after another, and the group adds its longest stage.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Once:
     resource: str = "compute"
     beside: Real = 0.0
     tail: Real = 0.0
+    slowdown: Real = 0.0
     bytes_: Real = 0.0
 
 

@@ -59,6 +59,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
             resource=draw(st.sampled_from(RESOURCES)),
             beside=draw(st.sampled_from([0.0, 0.5, 1.0])),
             tail=draw(st.integers(0, 3).map(float)),
+            slowdown=draw(st.sampled_from([0.0, 0.25, 0.5])),
         )
 
     def memory(i: int) -> Memory:
@@ -125,9 +126,9 @@ def own(step: Any) -> list[list[int]]:
 def test_the_ledger_adds_up_to_the_step(step: Any) -> None:
     found = add_up(step)
     assert found.step_seconds == total(x.exposed for x in found.ledger)
-    once = total(x.exposed for x in found.ledger if x.kind == "once")
+    once = total(x.exposed for x in found.ledger if x.pass_ in ("fill", "drain", "end"))
     assert found.step_seconds == pytest.approx(found.makespan_seconds + once)
-    busy = total(x.exposed for x in found.ledger if x.kind in ("work", "slowdown"))
+    busy = total(x.exposed for x in found.ledger if x.pass_ in ("F", "R", "B", "W"))
     assert found.ideal_seconds == pytest.approx(busy)
     for x in found.ledger:
         assert x.exposed >= -1e-9
@@ -192,8 +193,7 @@ def test_no_step_is_longer_than_everything_one_after_another(step: Any) -> None:
             everything += 2 * step.m * step.p * step.v * term.seconds
             continue
         each = term.seconds * sum(times(term, x) for x in range(step.p * step.v))
-        work = isinstance(term, Work)
-        everything += each * (step.m * (1 + term.slowdown) if work else 1)
+        everything += each * (1 + term.slowdown) * (step.m if isinstance(term, Work) else 1)
     assert add_up(step).step_seconds <= everything + 1e-9
 
 
@@ -261,7 +261,7 @@ def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any)
     ]
     arrays = [
         evolve(term, slowdown=data.draw(slower))
-        if isinstance(term, Work) and data.draw(st.booleans())
+        if isinstance(term, (Work, Once)) and data.draw(st.booleans())
         else term
         for term in arrays
     ]
@@ -279,7 +279,7 @@ def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any)
 
 def at(term: Any, i: int) -> Any:
     changes: dict[str, Any] = {"seconds": pick(term.seconds, i)}
-    if isinstance(term, Work):
+    if isinstance(term, (Work, Once)):
         changes["slowdown"] = pick(term.slowdown, i)
     return evolve(term, **changes)
 

@@ -81,6 +81,53 @@ def test_terms_of_a_stage_run_one_after_another_and_share_their_cover(make: Any)
     assert [line(found, n).exposed for n in "abc"] == [0.0, 3.0, 7.0]
 
 
+# --- compute that is slowed down ----------------------------------------------------------
+
+
+def test_each_second_under_compute_slows_it_down(make: Any) -> None:
+    # 8 s, of which 0.75 x 4 = 3 s run under backward; each takes 0.25 s from it.
+    reduction = make.once(
+        "reduce", 8.0, "drain", resource="link", beside=0.75, tail=2.0, slowdown=0.25
+    )
+    found = make.step(make.work("b", 4.0, "B"), reduction)
+    assert line(found, "reduce").exposed == 5.0
+    slowdown = line(found, "slowdown by reduce")
+    assert (slowdown.kind, slowdown.pass_, slowdown.resource) == ("slowdown", "drain", "compute")
+    assert slowdown.exposed == 0.75
+    assert slowdown.formula.inputs == {"kappa": (0.25, ""), "t": (3.0, "s")}
+    assert found.step_seconds == 4.0 + 5.0 + 0.75
+
+
+def test_what_an_idle_stage_hides_slows_nothing_down(make: Any) -> None:
+    # Stage 1 ends 3 s before the step does, which hides its reduction without compute.
+    reduction = make.once("reduce", 3.0, "drain", count=(0, 1), resource="link", slowdown=0.5)
+    found = make.step(*stages(make), reduction, p=2, m=4.0)
+    assert found.step_seconds == found.makespan_seconds
+    assert not [x for x in found.ledger if x.kind == "slowdown"]
+
+
+def test_idling_makes_up_for_slower_compute_last(make: Any) -> None:
+    # Stage 1 idles 2 s at the end. Of its reduction 2 s hide under backward, which takes
+    # 1 s longer by it; the rest comes first to meet the 2 s.
+    for seconds, reduced, slower in ((3.0, 0, 0), (3.5, 0, 0.5), (4.0, 0, 1), (5.0, 1, 1)):
+        reduction = make.once(
+            "reduce", seconds, "drain", count=(0, 1, 0), resource="link",
+            beside=1.0, tail=seconds - 2.0, slowdown=0.5,
+        )  # fmt: skip
+        found = make.step(*stages(make, 1, 2, 0), reduction, p=3, m=4.0)
+        exposed = {x.name: x.exposed for x in found.ledger}
+        assert found.step_seconds - found.makespan_seconds == reduced + slower
+        assert exposed["reduce"] == reduced
+        assert exposed["slowdown by reduce"] == slower
+        assert line(found, "slowdown by reduce").hidden == 1.0 - slower
+
+
+def test_a_gather_slows_the_first_forward_pass(make: Any) -> None:
+    gather = make.once("gather", 8.0, "fill", resource="link", beside=0.5, slowdown=0.25)
+    found = make.step(make.work("f", 4.0), gather, m=3.0)
+    assert found.step_seconds == 3 * 4.0 + (8.0 - 2.0) + 2.0 * 0.25
+
+
 # --- slack ------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from parcost.evaluation.once import WHENS, Pipelined, add
+from parcost.evaluation.once import WHENS, Added, Pipelined, add
 from parcost.evaluation.replay import Plan
 from parcost.evaluation.select import Choice, columns
 from parcost.evaluation.work import Load, count
@@ -146,24 +146,47 @@ def _sent(plan: Plan, d: int) -> int:
 
 
 def once_lines(onces: Sequence[tuple[Plugin, Once]], run: Pipelined) -> list[Line]:
-    """Return what happens once per step, on the device where it takes longest."""
+    """Return what happens once per step, and how it slows compute down.
+
+    Each group is listed on the device where it takes longest.
+    """
     grouped = {when: [pair for pair in onces if pair[1].when == when] for when in WHENS}
     added = add({when: [term for _, term in pairs] for when, pairs in grouped.items()}, run)
-    return [
-        Line(
-            name=term.name,
-            kind="once",
-            exposed=exposed,
-            hidden=hidden,
-            pass_=when,
-            resource=term.resource,
-            formula=term.formula,
-            times=times,
-            plugin=plugin,
-            term=term,
-        )
-        for when, pairs in grouped.items()
-        for (plugin, term), exposed, hidden, times in zip(
-            pairs, added[when].exposed, added[when].hidden, added[when].times, strict=True
-        )
-    ]
+    lines: list[Line] = []
+    for when, pairs in grouped.items():
+        found = added[when]
+        for i, (plugin, term) in enumerate(pairs):
+            lines.append(
+                Line(
+                    name=term.name,
+                    kind="once",
+                    exposed=found.exposed[i],
+                    hidden=found.hidden[i],
+                    pass_=when,
+                    resource=term.resource,
+                    formula=term.formula,
+                    times=found.times[i],
+                    plugin=plugin,
+                    term=term,
+                )
+            )
+            if any_of(term.slowdown != 0):
+                lines.append(_slowdown_once(term, found, i, plugin))
+    return lines
+
+
+def _slowdown_once(term: Once, found: Added, i: int, plugin: Plugin) -> Line:
+    return Line(
+        name=f"slowdown by {term.name}",
+        kind="slowdown",
+        exposed=found.slowdown[i],
+        hidden=found.made_up[i],
+        pass_=term.when,
+        resource="compute",
+        formula=Formula(
+            text="kappa t",
+            inputs={"kappa": (term.slowdown, ""), "t": (found.under[i], "s")},
+            source="t runs beside compute; each second of it takes kappa from it",
+        ),
+        plugin=plugin,
+    )

@@ -8,6 +8,9 @@ and a transfer may run beside the micro-batch next to it. What is left over is e
 - drain: a stage is done when its terms are, and the step when its last stage is;
 - end: the terms of the longest stage, once every stage has drained.
 
+A stage takes longer by the slow-down of the compute that covers its terms, which an idle
+stage makes up for like all else.
+
 The terms of one stage in one group run one after another, on whichever resource. A
 device with several virtual stages serves the first one first in fill, and the last one
 first in drain, as their parameters are needed and their gradients are ready. Time is
@@ -45,14 +48,21 @@ class Pipelined:
 
 @frozen(kw_only=True, eq=False)
 class Added:
-    """What a group adds to the step: seconds of each term, on the longest device."""
+    """What a group adds to the step: seconds of each term, on the longest device.
+
+    Of the seconds *under* compute each takes *slowdown* from it, and idling makes up for
+    *made_up* seconds of that.
+    """
 
     exposed: Sequence[Real]
     hidden: Sequence[Real]
     times: Sequence[Real]  # that each occurs there
+    under: Sequence[Real]
+    slowdown: Sequence[Real]
+    made_up: Sequence[Real]
 
 
-NOTHING = Added(exposed=(), hidden=(), times=())
+NOTHING = Added(exposed=(), hidden=(), times=(), under=(), slowdown=(), made_up=())
 
 
 @frozen(kw_only=True, eq=False)
@@ -62,7 +72,7 @@ class _Stage:
     took: Sequence[Real]
     covered: Sequence[Real]
     seconds: Real  # of all terms
-    exposed: Real  # less what is under compute
+    exposed: Real  # less what is under compute, which takes longer by the slow-down
 
 
 def occurrences(term: Work | Once, held: Sequence[Sequence[int]], device: Choice) -> Real:
@@ -89,7 +99,7 @@ class _Group:
 
         Where nothing is exposed, the device with the most seconds to hide is listed.
         What hides under compute hides, and then the terms that run first: they meet
-        what the device idles anyway.
+        what the device idles anyway. What it idles longer makes up for slower compute.
         """
         held = self.run.plan.held
         hidden = [total(self.stages[x].seconds for x in xs) for xs in held]
@@ -98,18 +108,26 @@ class _Group:
         )
         took = device.row(lambda d: columns([self.stages[x].took for x in held[d]]))
         covered = device.row(lambda d: columns([self.stages[x].covered for x in held[d]]))
-        sticks_out = total(took) - total(covered)
+        slowed = [term.slowdown * c for term, c in zip(self.terms, covered, strict=True)]
+        sticks_out = total(took) - total(covered) + total(slowed)
         idle = maximum(sticks_out - exposed, 0.0)
         queued = maximum(exposed - sticks_out, 0.0)  # behind another stage of the device
         parts: list[Real] = []
+        made_up: list[Real] = []
         for t, c in zip(took, covered, strict=True):
             hides, waits = minimum(t - c, idle), minimum(c, queued)
             idle, queued = idle - hides, queued - waits
             parts.append(t - c - hides + waits)
+        for slow in slowed:
+            made_up.append(minimum(slow, idle))
+            idle = idle - made_up[-1]
         return Added(
             exposed=parts,
             hidden=[t - e for t, e in zip(took, parts, strict=True)],
             times=[occurrences(term, held, device) for term in self.terms],
+            under=covered,
+            slowdown=[s - made for s, made in zip(slowed, made_up, strict=True)],
+            made_up=made_up,
         )
 
 
@@ -208,6 +226,7 @@ def _stage(terms: Sequence[Once], x: int, run: Pipelined) -> _Stage:
     took: list[Real] = [0.0] * len(terms)
     covered: list[Real] = [0.0] * len(terms)
     used: dict[str, Real] = {}
+    slowed: Real = 0.0
     for i, term in enumerate(terms):
         times = count(term, x)
         if not times:
@@ -217,7 +236,8 @@ def _stage(terms: Sequence[Once], x: int, run: Pipelined) -> _Stage:
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         used[term.resource] = used.get(term.resource, 0.0) + hides
         took[i], covered[i] = seconds, hides
-    exposed = total(took) - total(covered)
+        slowed = slowed + term.slowdown * hides
+    exposed = total(took) - total(covered) + slowed
     return _Stage(took=took, covered=covered, seconds=total(took), exposed=exposed)
 
 
