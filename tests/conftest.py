@@ -41,7 +41,7 @@ device plain {
 fabric wire { level net { bandwidth = 1 GB/s per_direction, latency = 0 s } }
 precision mixed {
   compute = bf16, weights = 2 B, gradients = 4 B, optimizer = 12 B, activation = 2 B
-  update_traffic = 30 B
+  update_traffic = 30 B, norm_traffic = 0 B
 }
 model small { layers = 8, hidden = 1024, heads = 8, vocabulary = 1000, qkv_biases = off }
 cluster { devices = 8 }

@@ -32,6 +32,12 @@ class Precision:
     update_traffic: Real = quantity(
         BYTES, doc="memory traffic of the optimizer's update, per parameter that it updates"
     )
+    norm_traffic: Real = quantity(
+        BYTES,
+        default="3 * gradients",
+        doc="memory traffic of the gradient norm (a read) and of clipping (a read and a "
+        "write), per parameter that is updated; 0 without",
+    )
 
 
 @block("training", label="none")
@@ -92,6 +98,9 @@ class KernelChoice:
     launch: Real = quantity(SECONDS, doc="exposed per kernel")
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
+    )
+    fused_accumulation: bool = switch(
+        doc="weight-gradient products add to the gradients of earlier micro-batches themselves"
     )
 
 

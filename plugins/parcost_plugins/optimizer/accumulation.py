@@ -1,0 +1,35 @@
+"""Gradients of one micro-batch, added to the sum of those before.
+
+A weight-gradient product that is fused with the addition leaves its result in the sum,
+at no cost but the product's own. Without the fusion it writes the type of activations,
+and a kernel for each tensor reads that, and reads and writes the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Pass, Study
+from parcost_plugins.vocabulary import KernelChoice, Layout, Stream, Training
+
+BESIDE: Pass = "W"  # the gradient that is added is the one that has just been computed
+
+
+def accumulation(study: Study) -> Iterator[Stream]:
+    """Yield an addition for each tensor, of what a rank keeps of it.
+
+    From ZeRO 2 on that is the share that its reduce-scatter has left.
+    """
+    if study[KernelChoice].fused_accumulation:
+        return
+    layout, precision = study[Layout], study[Training].precision
+    shards = layout.dp if layout.zero >= 2 else 1.0
+    traffic = 2.0 * precision.gradients + precision.activation
+    for held in study.parameters:
+        yield Stream(
+            name=f"gradient accumulation, {held.name}",
+            bytes_=traffic * held.elements / shards,
+            pass_=BESIDE,
+            count=held.count,
+            source="reads the gradient, reads and writes the sum",
+        )

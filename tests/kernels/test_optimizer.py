@@ -1,0 +1,87 @@
+"""What streams over gradients and optimizer state: accumulation, norm, clipping, update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import Once, Study
+from parcost_plugins.vocabulary import Parameters
+
+Bind = Callable[..., Study]
+StudyWith = Callable[..., Study]
+
+H100 = {"plain.memory_bandwidth": 3.35e12, "plain.memory_efficiency": 0.85}
+LLAMA3_8B = 8_030_261_248
+
+
+def one_billion(study: Study) -> list[Parameters]:  # noqa: ARG001
+    return [Parameters(name="matrix", elements=1e9, total=1e9, count=(1.0,))]
+
+
+def once(study: Study, name: str) -> Once:
+    (term,) = [term for _, term in study.contributions("terms") if term.name == name]
+    assert isinstance(term, Once)
+    return term
+
+
+def test_adam_updates_a_billion_parameters_on_an_h100_in_10_54_ms(bind: Bind) -> None:
+    # 30e9 B / (3.35e12 B/s x 0.85)
+    term = once(bind(H100, parameters=one_billion), "optimizer update")
+    assert term.seconds == pytest.approx(10.54e-3, abs=5e-6)
+    assert (term.when, term.resource) == ("end", "hbm")
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("name", ["optimizer update", "gradient norm and clipping"])
+def test_under_zero_a_rank_streams_over_its_share(bind: Bind, name: str, zero: int) -> None:
+    values = {"mixed.norm_traffic": 12}
+    whole = once(bind(values, parameters=one_billion), name)
+    shared = once(bind({**values, "layout.zero": zero}, parameters=one_billion), name)
+    assert whole.seconds == pytest.approx(8 * shared.seconds)  # 8 replicas
+    assert whole.bytes_ == pytest.approx(8 * shared.bytes_)
+
+
+def test_clipping_reads_fp32_gradients_twice_and_writes_them_once(study_with: StudyWith) -> None:
+    term = once(study_with("memory_efficiency = 50 %"), "gradient norm and clipping")
+    assert term.bytes_ == 12 * LLAMA3_8B
+    assert term.seconds == pytest.approx(12 * LLAMA3_8B / (3.35e12 * 0.5))
+    assert (term.when, term.resource) == ("end", "hbm")
+
+
+def test_no_clipping_costs_nothing(bind: Bind) -> None:
+    values = {"mixed.norm_traffic": 0}
+    assert once(bind(values, parameters=one_billion), "gradient norm and clipping").seconds == 0
+
+
+def accumulation(study: Study) -> list[Any]:
+    found = [term for _, term in study.contributions("terms")]
+    return [term for term in found if term.name.startswith("gradient accumulation")]
+
+
+def test_a_fused_product_accumulates_for_nothing(study_with: StudyWith) -> None:
+    assert not accumulation(study_with("fused_accumulation = on"))
+    assert not accumulation(study_with())
+
+
+def test_else_each_micro_batch_reads_both_gradients_and_writes_the_sum(
+    study_with: StudyWith,
+) -> None:
+    # 2 read in bf16, 4 read and 4 written in fp32
+    off = "model = constant, fused_accumulation = off, memory_efficiency = 50 %"
+    found = accumulation(study_with(off))
+    assert {(term.pass_, term.resource) for term in found} == {("W", "hbm")}
+    bytes_ = sum(term.bytes_ * sum(term.count) for term in found)
+    assert bytes_ == pytest.approx(10 * LLAMA3_8B)
+    seconds = sum(term.seconds * sum(term.count) for term in found)
+    assert seconds == pytest.approx(10 * LLAMA3_8B / (3.35e12 * 0.5))
+
+
+@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 1), (2, 8), (3, 8)])
+def test_a_rank_accumulates_the_gradients_that_it_keeps(bind: Bind, zero: int, shards: int) -> None:
+    study = bind({"layout.zero": zero, "kernels.fused_accumulation": "off"}, parameters=one_billion)
+    (operator,) = study.operators
+    assert operator.name == "gradient accumulation, matrix"
+    assert operator.bytes_ == pytest.approx(10e9 / shards)
