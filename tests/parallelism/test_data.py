@@ -285,14 +285,18 @@ def test_compute_is_slower_while_traffic_hides_under_it(bind: Bind) -> None:
 # --- an embedding that the head shares ----------------------------------------------------
 
 
-def test_a_shared_embedding_is_added_up_by_both_ends(bind: Bind) -> None:
+@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 1), (2, 2), (3, 2)])
+def test_a_shared_embedding_is_added_up_by_both_ends(bind: Bind, zero: int, shards: int) -> None:
+    # two replicas of four stages: from ZeRO 2 on each replica keeps half of the gradients
     parameters = [
         held(1e6, (2.0, 2.0, 2.0, 2.0)),
         held(1e9, (1.0, 0.0, 0.0, 0.0), "before"),
         held(1e9, (0.0, 0.0, 0.0, 1.0), "after", total=0.0),
     ]
-    term = once(bind({"layout.pp": 4}, parameters=parameters), "shared embedding all-reduce")
-    assert term.seconds == pytest.approx(2 * 0.5 * 4e9 / 1e9)
+    study = bind({"layout.pp": 4, "layout.zero": zero}, parameters=parameters)
+    term = once(study, "shared embedding all-reduce")
+    assert term.bytes_ == pytest.approx(4e9 / shards)
+    assert term.seconds == pytest.approx(2 * 0.5 * 4e9 / shards / 1e9)
     assert list(term.count) == [1.0, 0.0, 0.0, 1.0]  # type: ignore[arg-type]
     assert term.when == "end"
 

@@ -1,7 +1,8 @@
 """An embedding that the head shares, on the two ends of a pipeline.
 
 The last stage holds a copy. Each end computes a part of the gradient, and the parts are
-added before the update, by the two devices alone.
+added before the update, by the two devices alone. From ZeRO 2 on a device keeps no more
+than its share of them by then, and sends that to its peer, which keeps the same share.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training, on_fi
 
 def reduction(study: Study) -> Iterator[Once]:
     """Add the two gradients of what is held twice, once every stage has drained."""
-    if study[Layout].pp == 1:
+    layout = study[Layout]
+    if layout.pp == 1:
         return
     copied: Real = 0.0
     for held in study.parameters:
@@ -25,7 +27,8 @@ def reduction(study: Study) -> Iterator[Once]:
         return
     pipeline = study.group("pp")
     ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
-    n = copied * study[Training].precision.reduction
+    shards = layout.dp if layout.zero >= 2 else 1.0
+    n = copied * study[Training].precision.reduction / shards
     call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
     yield Once(
         name="shared embedding all-reduce",
