@@ -152,7 +152,18 @@ def test_every_utilisation_says_its_convention(bind: Bind) -> None:
     assert found["mfu"].note == (
         "of the dense bf16 peak; attention counted causal, recomputation left out"
     )
-    assert "dense bf16 peak" in found["hfu"].note
+    assert found["hfu"].note == (
+        "of the dense bf16 peak; attention counted causal, all that is executed, "
+        "on the average device"
+    )
+
+
+def test_unfused_attention_executes_its_masked_half_and_the_model_never_asks_for_it(
+    bind: Bind,
+) -> None:
+    found = figures(bind({"training.flash_attention": "off"}, terms=[work("f", "F", 1.0)]))
+    assert "attention counted causal" in found["mfu"].note
+    assert "attention counted with its masked half" in found["hfu"].note
 
 
 def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(bind: Bind) -> None:

@@ -38,15 +38,17 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     peak = getattr(study[Cluster].device, compute)
     if peak is None:  # a rule has said so
         return
-    convention = f"of the dense {compute} peak; attention counted causal"
+    of_peak = f"of the dense {compute} peak; attention counted"
     yield Figure(
         name="mfu",
         title="model FLOPs utilisation (MFU)",
         value=asked / peak,
         unit="%",
         formula=_share(asked, peak),
-        note=f"{convention}, recomputation left out",
+        note=f"{of_peak} causal, recomputation left out",
     )
+    # Kernels that write the scores compute all of them, and mask half afterwards.
+    executed = "causal" if study[Training].flash_attention else "with its masked half"
     done = ratio(_executed(study, outcome), step)
     yield Figure(
         name="hfu",
@@ -54,7 +56,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=done / peak,
         unit="%",
         formula=_share(done, peak),
-        note=f"{convention}, all that is executed, on the average device",
+        note=f"{of_peak} {executed}, all that is executed, on the average device",
     )
 
 
