@@ -77,6 +77,32 @@ def test_an_all_to_all_direct_and_in_two_levels() -> None:
     assert Hierarchical().seconds("all_to_all", 64e6, group) == pytest.approx(1.2444e-3, rel=1e-4)
 
 
+def test_the_network_bytes_of_an_exchange_do_not_cross_the_node() -> None:
+    # 7 of 64 blocks of 1 MB over 450 GB/s; what leaves the node does not delay them
+    group = two_levels(8.0, 8.0, 450e9, 1e30)
+    assert Pairwise().seconds("all_to_all", 64e6, group) == pytest.approx(15.6e-6, rel=5e-3)
+    # a rank starts all of its 63 messages, and the network's bytes take longest
+    near = AlphaBeta(name="node", latency=1e-6, bandwidth=450e9)
+    far = AlphaBeta(name="network", latency=3e-6, bandwidth=50e9)
+    group = Group(name="g", ranks=64.0, shape=(8.0, 8.0), links=(near, far))
+    expected = 7 * 1e-6 + 56 * 3e-6 + 56 * 1e6 / 50e9
+    assert Pairwise().seconds("all_to_all", 64e6, group) == pytest.approx(expected)
+
+
+def test_each_level_of_a_network_carries_all_that_leaves_the_level_below() -> None:
+    # four ranks in a node, two nodes in a rack, two racks: 3 blocks stay in the node, 12
+    # leave it, of which 8 leave the rack too
+    links = [
+        AlphaBeta(name=name, latency=0.0, bandwidth=b)
+        for name, b in (("node", 100.0), ("rack", 10.0), ("row", 8.0))
+    ]
+    group = Group(name="g", ranks=16.0, shape=(4.0, 2.0, 2.0), links=tuple(links))
+    assert Pairwise().seconds("all_to_all", 16.0, group) == pytest.approx(12 / 10)
+    links[2] = AlphaBeta(name="row", latency=0.0, bandwidth=4.0)
+    group = Group(name="g", ranks=16.0, shape=(4.0, 2.0, 2.0), links=tuple(links))
+    assert Pairwise().seconds("all_to_all", 16.0, group) == pytest.approx(8 / 4)
+
+
 def test_the_hierarchy_sends_seven_messages_where_the_exchange_sends_56_to_other_nodes() -> None:
     near = AlphaBeta(name="node", latency=0.0, bandwidth=1e30)
     far = AlphaBeta(name="network", latency=1.0, bandwidth=1e30)

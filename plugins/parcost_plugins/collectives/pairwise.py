@@ -1,8 +1,12 @@
 """Pairwise exchange: an all-to-all in which every block goes straight to its rank.
 
-Messages to near and to far ranks are under way at the same time, so the slowest level
-decides. What leaves a unit crosses every level on its way out: a level carries the
-blocks of all ranks outside the unit below.
+The bytes of near and of far messages are under way at the same time, so the slowest
+level decides. The innermost level carries the blocks of the ranks that it joins: what
+leaves the unit has a port of its own. Beyond, levels follow one another on the way out,
+and each carries the blocks of all ranks outside the unit below.
+
+A rank starts its messages one after another, so it pays the latency of every one,
+whichever level decides.
 """
 
 from __future__ import annotations
@@ -22,18 +26,24 @@ class Pairwise:
     def seconds(self, operation: str, n: Real, group: Group) -> Real:  # noqa: ARG002
         """Return the time of an all-to-all in which a rank sends *n* bytes."""
         P = group.ranks
-        inside: Real = 1.0
-        slowest: Real = 0.0
-        for g, least, link in zip(group.shape, group.fewest, group.links, strict=True):
+        inner, near = group.links[0], group.shape[0] - 1.0
+        inside: Real = group.fewest[0]
+        far: Real = 0.0  # seconds on the slowest of the levels further out
+        waits: Real = 0.0  # for the messages that leave the innermost unit to start
+        levels = zip(group.shape[1:], group.fewest[1:], group.links[1:], strict=True)
+        for g, least, link in levels:
             outside = P - inside
-            seconds = link.seconds(outside, outside * n / P)
-            slowest = maximum(slowest, where(g > 1, seconds, 0.0))
+            far = maximum(far, where(g > 1, link.seconds(outside, outside * n / P), 0.0))
+            waits = maximum(waits, where(g > 1, outside * link.latency, 0.0))
             inside = inside * least
-        return slowest
+        return maximum(inner.seconds(near, near * n / P) + waits, far + near * inner.latency)
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""
-        return "largest over levels of (P - G) (alpha + n / P / B)"
+        return (
+            "sum of alpha over P - 1 messages + largest over levels of M n / P / B, "
+            "M = g - 1 on the innermost level, P - G further out"
+        )
 
 
 @hookimpl
