@@ -76,6 +76,14 @@ def test_two_trees_beat_a_ring_of_a_thousand_ranks_up_to_two_gib(tree: Any) -> N
     assert (np.diff(ring_wins.astype(int)) >= 0).all()
 
 
+def test_the_ring_overtakes_two_trees_at_about_three_gigabytes(tree: Any) -> None:
+    # With x = n/B: 2046 alpha + 2046/1024 x = 2 (x + 20 alpha + sqrt(80 alpha x)) at x = 61.4 ms
+    group = one_level(1024.0, 5e-6, 50e9)
+    for n, trees_win in ((3.0e9, True), (3.15e9, False)):
+        ring = Ring().seconds("all_reduce", n, group)
+        assert (tree.seconds("all_reduce", n, group) < ring) is trees_win
+
+
 def test_a_long_broadcast_costs_what_the_closed_form_says(tree: Any) -> None:
     # d = 10: n/B = 20 ms, 2 d alpha = 0.1 ms, sqrt(8 d alpha n/B) = sqrt(80 * 5e-6 * 0.02)
     seconds = tree.seconds("broadcast", 1e9, one_level(1024.0, 5e-6, 50e9))
