@@ -279,7 +279,42 @@ def test_a_sweep_shows_a_row_for_each_point_and_why_some_cannot_run(run: Run) ->
     costs, _, refused = done.out.partition("What cannot run, and why")
     assert re.findall(r"^ +([124])  +[\d.]+ s ", costs, re.MULTILINE) == ["1", "2", "4"]
     assert re.search(r"^ +3  .*divide", refused, re.MULTILINE)
-    assert done.err == ""
+    assert "error" not in done.err
+
+
+BUCKETS = SWEPT + "overlap { bucket = [25 MB, 100 MB] }\n"
+
+
+def test_swept_values_carry_their_unit_in_every_format(run: Run) -> None:
+    assert re.search(r"^ +25 MB +1 ", run("eval", "a.par", a=BUCKETS).out, re.MULTILINE)
+    assert "overlap.bucket_bytes" in run("eval", "a.par", "--format", "csv").out
+    (report,) = json.loads(run("eval", "a.par", "--format", "json").out)["reports"]
+    assert report["axes"]["overlap.bucket_bytes"] == [25e6, 100e6]
+    assert report["points"][0]["overlap.bucket_bytes"] == 25e6
+
+
+def test_a_sweep_shows_first_what_everybody_asks_for(run: Run) -> None:
+    out = run("eval", "a.par", a=SWEPT).out
+    assert re.search(r"^ +tp +step time +mfu +memory +tokens/s ", out, re.MULTILINE)
+
+
+def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
+    out = run("eval", "a.par", a=SWEPT + "expect {\n mfu <= 99 %\n mfu >= 99 %\n}\n").out
+    assert re.search(r"pass +mfu <= 99 % +at 3 of 3 points$", out, re.MULTILINE)
+    assert re.search(r"FAIL +mfu >= 99 % +at 0 of 3 points; not at tp = 1: ", out)
+
+
+@pytest.mark.parametrize("spec, head", [(GOOD, "It runs, and it fits"), (SWEPT, "run and fit")])
+def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: str) -> None:
+    left_out = ["--without", "memory_fit", "--without", "advice"]
+    table, md, csv_, json_ = (
+        run("eval", "a.par", "--format", name, *left_out, a=spec).out
+        for name in ("table", "md", "csv", "json")
+    )
+    assert f"{head}; without: advice, memory_fit." in table
+    assert "without: advice, memory" in md.replace("\\", "")
+    assert next(csv.DictReader(io.StringIO(csv_)))["without"] == "advice memory_fit"
+    assert json.loads(json_)["reports"][0]["without"] == ["advice", "memory_fit"]
 
 
 def test_each_point_of_a_sweep_is_a_line_of_csv(run: Run) -> None:
@@ -300,8 +335,7 @@ def test_a_sweep_in_json_has_its_points(run: Run) -> None:
     (report,) = json.loads(run("eval", "a.par", "--format", "json", a=SWEPT).out)["reports"]
     assert report["axes"] == {"layout.tp": [1, 2, 3, 4]}
     assert [point["feasible"] for point in report["points"]] == [True, True, False, True]
-    (result,) = report["results"]
-    assert len(result["step_seconds"]) == 3
+    assert sum(len(result["step_seconds"]) for result in report["results"]) == 3
 
 
 # --- formats ----------------------------------------------------------------------------
@@ -656,6 +690,21 @@ def test_fmt_passes_stdin_to_stdout(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert run("fmt", "-").code == 2
 
 
+@pytest.mark.parametrize("options, shown", [([], "layout { tp = = 4 }\n"), (["--check"], "")])
+def test_fmt_tells_mistakes_and_changes_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], shown: str
+) -> None:
+    wrong = "layout { tp = = 4 }\n"
+    done = run("fmt", *options, "a.par", a=wrong)
+    assert (done.code, done.out) == (2, "")
+    assert "a.par:1:15" in done.err
+    assert (tmp_path / "a.par").read_text(encoding="utf-8") == wrong
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(wrong.encode())))
+    done = run("fmt", *options, "-")
+    assert (done.code, done.out) == (2, shown)
+    assert "<stdin>:1:15" in done.err
+
+
 def test_fmt_says_what_it_cannot_read_and_goes_on(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.par").write_bytes(b"\xff")
     done = run("fmt", "bad.par", "a.par", a=UNTIDY)
@@ -726,6 +775,27 @@ def test_explain_suggests_the_nearest_name(run: Run) -> None:
     done = run("explain", "a.par", "step_tme", a=GOOD)
     assert (done.code, done.out) == (2, "")
     assert "did you mean `step_time`?" in done.err
+
+
+@pytest.mark.parametrize("term", ["mfu", "optimizer update", "optimizer state"])
+def test_explain_of_a_sweep_says_how_to_pick_a_point(run: Run, term: str) -> None:
+    done = run("explain", "a.par", term, a=BUCKETS)
+    assert (done.code, done.out) == (2, "")
+    assert "`layout.tp`" in done.err
+    assert "--set 'overlap.bucket=25 MB'" in done.err
+    picked = ["--set", "overlap.bucket=25 MB", "--set", "layout.tp=1"]
+    assert run("explain", "a.par", term, *picked).code == 0
+
+
+def test_explain_of_work_beside_a_whole_pass_says_so() -> None:
+    from parcost.render.explanation import _hiding
+    from parcost.terms import Formula, Work
+
+    work = Work(
+        name="w", pass_="R", seconds=1.0, resource="net", window="", formula=Formula(text="x")
+    )
+    line: Any = SimpleNamespace(term=work, pass_="R")
+    assert "all serial work of the whole backward pass" in _hiding(line)
 
 
 def test_explain_of_what_cannot_run_says_why(run: Run) -> None:

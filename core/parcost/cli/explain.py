@@ -26,7 +26,8 @@ def command(
 
     TERM is the name of a line of the ledger, of a line of memory, or of a figure. What
     is printed: its formula, in letters and with the numbers filled in, its source, who
-    contributed it, where it stands in the step and what it may hide under.
+    contributed it, where it stands in the step and what it may hide under. Of a sweep
+    `--set` picks the point.
     """
     from parcost import batch
 
@@ -38,12 +39,30 @@ def command(
         if isinstance(entry, batch.Rejected):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
+        elif entry.axes:
+            _several(entry)
+            worst = max(worst, 2)
         else:
             reports.append(entry)
     if not reports:
         return worst
     found = [_explained(report, term) for report in reports]
     return worst if any(found) else max(worst, _unknown(reports, term))
+
+
+def _several(report: Report) -> None:
+    """Say that a sweep has no single answer, and how to ask for one of its points."""
+    from parcost.render.explanation import settings
+
+    swept = " and ".join(f"`{name}`" for name, _ in report.axes)
+    tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point")
+    tell(f"  = help: pick one, such as {' '.join(map(_option, settings(report)))}")
+
+
+def _option(setting: str) -> str:
+    import shlex
+
+    return f"--set {shlex.quote(setting)}"
 
 
 def _explained(report: Report, term: str) -> bool:

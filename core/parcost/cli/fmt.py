@@ -9,11 +9,15 @@ from collections.abc import Iterable
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from parcost.cli import options
 from parcost.cli.output import Reporter, put, tell
+
+if TYPE_CHECKING:
+    from parcost.language.text import Source
 
 
 @click.command("fmt")
@@ -23,8 +27,8 @@ from parcost.cli.output import Reporter, put, tell
 def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
     """Lay specs out in one canonical form; comments are kept.
 
-    A file that does not parse is laid out as far as it goes. `-` reads stdin and writes
-    stdout.
+    A file that does not parse is left as it is, and its mistakes are told. `-` reads
+    stdin and writes stdout.
     """
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` stands alone")
@@ -34,14 +38,21 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
 
 
 def _stdin(*, check: bool, diff: bool) -> int:
-    from parcost.language.format import format_text
+    from parcost.diagnostics import SpecError
+    from parcost.language.text import Source
 
     try:
         text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         tell(f"error: stdin is not UTF-8: {error.reason} at byte {error.start}")
         return 2
-    formatted = format_text(text)
+    try:
+        formatted = _formatted(Source("<stdin>", text))
+    except SpecError as error:
+        Reporter()(error.diagnostics)
+        if not (check or diff):
+            put(text)  # an editor that takes what is written loses nothing
+        return 2
     if diff:
         put(_difference("<stdin>", text, formatted))
     elif not check:
@@ -86,10 +97,25 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
 
 def _texts(path: str) -> tuple[str, str, str]:
     from parcost.binding import files
-    from parcost.language.format import format_text
 
-    text = files.read(Path(path), path).text
-    return path, text, format_text(text)
+    source = files.read(Path(path), path)
+    return path, source.text, _formatted(source)
+
+
+def _formatted(source: Source) -> str:
+    """Return the text of *source*, laid out.
+
+    Raises:
+        SpecError: It does not parse, so that there is no telling what was meant.
+    """
+    from parcost.diagnostics import SpecError
+    from parcost.language.format import format_text
+    from parcost.language.parse import parse
+
+    mistakes = parse(source)[1]
+    if mistakes:
+        raise SpecError(mistakes)
+    return format_text(source.text)
 
 
 def _difference(path: str, before: str, after: str) -> str:

@@ -26,7 +26,6 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
-from parcost.numeric import all_of
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
@@ -81,11 +80,15 @@ def report(told: Report) -> dict[str, Any]:
         "name": told.name,
         "path": told.path,
         "exit_code": told.exit_code,
-        "axes": {name: plain(list(values)) for name, values in told.axes},
-        "results": [_result(result) for result in told.results],
+        "without": list(told.results[0].study.plugins.left_out) if told.results else [],
+        "axes": {
+            key(name, told.units.get(name, "")): plain(list(values)) for name, values in told.axes
+        },
+        "results": [_result(result, told.units) for result in told.results],
     }
     if told.axes:
         units = {f.name: f.unit for result in told.results for _, f in result.figures}
+        units |= told.units
         shown["points"] = [
             {key(n, units.get(n, "")): plain(v) for n, v in row.items()} for row in told.rows()
         ]
@@ -145,11 +148,11 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: Result, units: Mapping[str, str]) -> dict[str, Any]:
     outcome = result.outcome
     sections = [_section(p, section) for p, section in result.sections]  # may add a fault
     shown: dict[str, Any] = {
-        "at": plain(result.at),
+        "at": {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()},
         "feasible": False if outcome is None else plain(outcome.feasible),
         "complete": not result.faults,
         "figures": {key(f.name, f.unit): _figure(p, f) for p, f in result.figures},
@@ -224,7 +227,7 @@ def _expectation(expectation: Expectation) -> dict[str, Any]:
         "claim": expectation.text,
         "figure": key(figure.name, figure.unit),
         "predicted": plain(figure.value),
-        "holds": all_of(expectation.holds),
+        "holds": plain(expectation.holds),
     }
 
 

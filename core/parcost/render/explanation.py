@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parcost.language import units
 from parcost.render.formulas import filled
 from parcost.render.narrative import PASSES
-from parcost.render.numbers import quantity, significant
+from parcost.render.numbers import literal, quantity, significant
 from parcost.render.page import Column, Heading, Item, Row, Table
-from parcost.render.words import share
+from parcost.render.resolved import qualifier
+from parcost.render.words import cell, share
+from parcost.schema import block_type
 from parcost.terms import Edge, Memory, Once, Work
 
 if TYPE_CHECKING:
     from parcost.outcome import Line, MemoryLine, Outcome
     from parcost.plugins import Plugin
-    from parcost.report import Result
+    from parcost.report import Report, Result
     from parcost.terms import Figure, Formula
 
 _WHEN = {
@@ -30,6 +33,9 @@ _ADDED = {
 }
 
 
+_WHOLE = {"F": "forward", "R": "backward", "B": "backward", "W": "backward"}
+
+
 def names(result: Result) -> list[str]:
     """Return what can be explained, in the order of the report."""
     found = [figure.name for _, figure in result.figures]
@@ -37,6 +43,28 @@ def names(result: Result) -> list[str]:
         found += [line.name for line in result.outcome.ledger]
         found += [line.name for line in result.outcome.memory_lines]
     return list(dict.fromkeys(found))
+
+
+def settings(report: Report) -> list[str]:
+    """Return what sets a swept scenario to one of its points: the first that may run."""
+    points = report.rows()
+    point = next((p for p in points if p["feasible"]), points[0])
+    return [f"{name}={_setting(report, name, point[name])}" for name, _ in report.axes]
+
+
+def _setting(report: Report, name: str, value: Any) -> str:
+    """Return the value of an axis as the language spells it, with the word that it needs."""
+    if isinstance(value, (bool, str, list)) or value is None:
+        return cell(value)
+    unit = report.units.get(name, "")
+    text = literal(float(value), units.unit(unit)[1] if unit else units.ONE)
+    for blocks in report.results[0].study.blocks.values():
+        for block in blocks:
+            type_ = block_type(type(block))
+            owner, _, attribute = name.rpartition(".")
+            if owner in (block.label, type_.kind) and attribute in type_.fields:
+                return text + qualifier(type_.fields[attribute])
+    return text
 
 
 def explain(result: Result, term: str) -> Iterator[Item]:
@@ -148,7 +176,10 @@ def _hiding(line: Line) -> str:
         case Work(window=None):
             return "nowhere: it is serial"
         case Work(window=window, share=part, slowdown=slower):
-            said = f"under `{window}` of the same pass, at most {quantity(part, '%')} of it"
+            under = f"`{window}` of the same pass"
+            if not window:
+                under = f"all serial work of the whole {_WHOLE[line.pass_]} pass"
+            said = f"under {under}, at most {quantity(part, '%')} of it"
             drag = not (isinstance(slower, (float, int)) and slower == 0)
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):

@@ -116,10 +116,10 @@ def _attribute(
 def _written(
     value: Any, field: Field, labels: Mapping[int, str], origin: Origin | None, swept: Any
 ) -> str:
-    qualifier = _qualifier(field)
+    word = qualifier(field)
     if swept is not None:
         values = dict.fromkeys(float(v) for v in swept)
-        return f"[{', '.join(literal(v, field.dimension) for v in values)}]{qualifier}"
+        return f"[{', '.join(literal(v, field.dimension) for v in values)}]{word}"
     match value:
         case bool():
             return "on" if value else "off"
@@ -135,10 +135,10 @@ def _written(
             return labels[id(value)]
         case _ if is_array(value):
             return origin.expression if origin and origin.expression else _said(origin)
-    return literal(float(value), field.dimension) + qualifier
+    return literal(float(value), field.dimension) + word
 
 
-def _qualifier(field: Field) -> str:
+def qualifier(field: Field) -> str:
     """Return the word that must follow, the one that leaves the number as it is."""
     if not field.must_qualify:
         return ""

@@ -1,19 +1,26 @@
-"""A sweep, told: one row for each point, and why points cannot run."""
+"""A sweep, told: one row for each point, where claims hold, and why points cannot run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parcost.evaluation.points import at
 from parcost.render import numbers
-from parcost.render.page import Column, Heading, Item, Line, Row, Table
-from parcost.render.words import cell, incomplete
+from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.render.words import incomplete, swept, without
 
 if TYPE_CHECKING:
-    from parcost.report import Report
+    from parcost.report import Expectation, Report
     from parcost.terms import Figure
 
 Point = Mapping[str, Any]
+Key = tuple[str, ...]  # the swept values of a point
+
+_FIRST = ("step_time", "mfu", "memory", "tokens_per_second")  # what nearly everybody asks for
+_PASS: tuple[str, Style] = ("pass", "good")
+_PART: tuple[str, Style] = ("part", "warning")
+_FAIL: tuple[str, Style] = ("FAIL", "bad")
 
 
 def tell(report: Report) -> Iterator[Item]:
@@ -23,49 +30,98 @@ def tell(report: Report) -> Iterator[Item]:
     figures = {f.name: f for result in report.results for _, f in result.figures}
     run = [point for point in points if point["feasible"]]
     yield Heading(report.name, 1, aside=report.path)
-    yield Line(f"{len(run):,} of {len(points):,} points run and fit.", "good" if run else "bad")
+    lacking = without(report.results[0].study.plugins)
+    counted = f"{len(run):,} of {len(points):,} points run and fit{lacking}."
+    yield Line(counted, "good" if run else "bad")
     faults = {text for result in report.results for text in incomplete(result)}
     yield from (Line(text, "bad") for text in sorted(faults))
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
     if run:
         yield Heading("What each point costs")
-        yield _costs(run, axes, varying)
+        yield _costs(report, run, varying)
     if constant:
         yield Heading("What every point has in common")
         shared = [(figures[name], run[0][name]) for name in constant]
         rows = [Row((f.title, numbers.quantity(value, f.unit), f.note)) for f, value in shared]
         yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+    if run and any(result.expectations for result in report.results):
+        yield Heading("What was expected")
+        yield _expected(report, run)
     if len(run) < len(points):
         yield Heading("What cannot run, and why")
         refused = [p for p in points if not p["feasible"]]
-        rows = [Row([*(cell(p[n]) for n in axes), p.get("reason") or ""]) for p in refused]
+        rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
         yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
 
 
-def _axes(names: Sequence[str]) -> list[Column]:
-    """Return a column for each axis, headed by the last part of its name if that tells."""
+def _heads(names: Sequence[str]) -> list[str]:
+    """Return what to call each axis: the last part of its name if that tells."""
     last = [name.rpartition(".")[2] for name in names]
-    heads = [s if last.count(s) == 1 else name for s, name in zip(last, names, strict=True)]
-    return [Column(head, "right") for head in heads]
+    return [s if last.count(s) == 1 else name for s, name in zip(last, names, strict=True)]
 
 
-def _costs(points: Sequence[Point], axes: Sequence[str], figures: Sequence[Figure]) -> Table:
-    """Return one row for each point; what there is no room for is what tells least.
+def _axes(names: Sequence[str]) -> list[Column]:
+    return [Column(head, "right") for head in _heads(names)]
 
-    The first figure in each unit (the step time, the MFU, the memory) tells most.
-    """
-    first = {figure.unit: figure for figure in reversed(figures)}
-    figures = sorted(figures, key=lambda figure: first[figure.unit] is not figure)
-    columns = _axes(axes)
-    columns += [Column(f.name.replace("_", " "), "right", optional=True) for f in figures]
+
+def _where(report: Report, point: Point) -> list[str]:
+    return [swept(report, name, point[name]) for name, _ in report.axes]
+
+
+def _head(figure: Figure) -> str:
+    """Return the head of a column: short, and breaking at most once or twice."""
+    return figure.name.replace("_per_second", "/s").replace("_per_", " /").replace("_", " ")
+
+
+def _costs(report: Report, points: Sequence[Point], figures: Sequence[Figure]) -> Table:
+    """Return one row for each point; what there is no room for is what tells least."""
+    ranks = {name: rank for rank, name in enumerate(_FIRST)}
+    figures = sorted(figures, key=lambda figure: ranks.get(figure.name, len(ranks)))
+    columns = _axes([name for name, _ in report.axes])
+    columns += [Column(_head(f), "right", optional=True) for f in figures]
     rows = [
         Row(
             [
-                *(cell(point[name]) for name in axes),
+                *_where(report, point),
                 *(numbers.quantity(point[f.name], f.unit) for f in figures),
             ]
         )
         for point in points
     ]
     return Table(columns, rows)
+
+
+def _expected(report: Report, points: Sequence[Point]) -> Table:
+    """Return for each claim at how many points it holds, and the first where it does not."""
+    names = [name for name, _ in report.axes]
+    judged = _judged(report)
+    rows = []
+    for position, (claim, _) in enumerate(judged[_key(points[0], names)]):
+        fails = [p for p in points if not judged[_key(p, names)][position][1]]
+        held = len(points) - len(fails)
+        said = f"at {held:,} of {len(points):,} points"
+        word, style = _PASS if not fails else _PART if held else _FAIL
+        if fails:
+            values = zip(_heads(names), _where(report, fails[0]), strict=True)
+            got = numbers.quantity(fails[0][claim.figure.name], claim.figure.unit)
+            said += f"; not at {', '.join(map(' = '.join, values))}: {got}"
+        rows.append(Row((word, claim.text, said), style))
+    return Table((Column(), Column("claim", flexible=True), Column("holds", flexible=True)), rows)
+
+
+def _judged(report: Report) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
+    """Return every claim at every point that was priced, and whether it holds there."""
+    names = [name for name, _ in report.axes]
+    judged = {}
+    for result in report.results:
+        axes = result.study.axes
+        for i in range(len(axes[0][1]) if axes else 1):
+            point = {**result.at, **{name: at(values, i) for name, values in axes}}
+            claims = [(claim, bool(at(claim.holds, i))) for claim in result.expectations]
+            judged[_key(point, names)] = claims
+    return judged
+
+
+def _key(point: Point, names: Sequence[str]) -> Key:
+    return tuple(str(point[name]) for name in names)

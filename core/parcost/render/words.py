@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from parcost.render.numbers import quantity
 
 if TYPE_CHECKING:
-    from parcost.report import Result
+    from parcost.plugins import Plugins
+    from parcost.report import Report, Result
 
 
 def cell(value: Any) -> str:
@@ -35,6 +36,17 @@ def share(part: Any, whole: Any) -> str:
     if not whole:
         return "-"
     return "100" if part == whole else f"{100 * part / whole:.1f}"
+
+
+def swept(report: Report, name: str, value: Any) -> str:
+    """Return the value of the axis *name* at a point, with its unit."""
+    unit = report.units.get(name, "")
+    return quantity(value, unit) if unit else cell(value)
+
+
+def without(plugins: Plugins) -> str:
+    """Return, to stand behind a verdict, which plugins were left out; nothing if none."""
+    return f"; without: {', '.join(plugins.left_out)}" if plugins.left_out else ""
 
 
 def incomplete(result: Result) -> list[str]:

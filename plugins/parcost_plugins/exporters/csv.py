@@ -1,8 +1,9 @@
 """Reports as comma-separated values: ``--format csv``.
 
 One line for each point: the file, the study, the swept values, every figure in base
-units (which its column names), whether the point runs and fits, and if not, why. A
-column that a point knows nothing about is empty.
+units (which its column names), whether the point runs and fits, and if not, why; and the
+plugins that were left out, where any were. A column that a point knows nothing about
+is empty.
 """
 
 from __future__ import annotations
@@ -49,12 +50,15 @@ def _points(entry: Report | Rejected) -> Iterator[Mapping[str, Any]]:
         yield {"path": entry.path, "feasible": "no", "reason": reason}
         return
     units = {f.name: f.unit for result in entry.results for _, f in result.figures}
+    units |= entry.units
+    without = entry.results[0].study.plugins.left_out if entry.results else ()
     for row in entry.rows():
         said = {n: v for n, v in row.items() if n not in _LAST}
         yield {
             "path": entry.path,
             "name": entry.name,
             **{key(n, units[n]) if n in units else n: _text(v) for n, v in said.items()},
+            **({"without": " ".join(without)} if without else {}),
             "feasible": "yes" if row["feasible"] else "no",
             "reason": row.get("reason") or "",
         }
