@@ -131,3 +131,10 @@ def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
     assert owners["mine"].name == "mine"
     built_in = next(p for name, p in owners.items() if name != "mine")
     assert (built_in.distribution, built_in.version) == ("parcost", parcost.__version__)
+
+
+def test_a_step_that_is_faster_than_the_peak_is_not_believed() -> None:
+    session = parcost.Session(load(without=["kernel_pricing", "tensor_parallel"]))
+    report = session.load_text(SPEC)[0].evaluate()
+    assert "faster-than-peak" in [d.id for d in report.diagnostics]
+    assert report.exit_code == 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Outcome, Study, hookimpl
-from parcost_plugins.figures import memory, model, time
+from parcost import Check, Figure, Outcome, Study, hookimpl
+from parcost_plugins.figures import memory, model, plausible, time
 
 
 @hookimpl
@@ -20,3 +20,9 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield from time.losses(study, outcome)
     yield from memory.room(study, outcome)
     yield from model.size(study)
+
+
+@hookimpl
+def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+    """Return the rules that any believable outcome meets."""
+    yield from plausible.rules(study, outcome)
