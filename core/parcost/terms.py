@@ -12,7 +12,7 @@ number per virtual stage, or one number for all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from attrs import Factory, field, frozen
@@ -76,13 +76,18 @@ class Work:
 
 @frozen(kw_only=True, eq=False)
 class Edge:
-    """One hop of a micro-batch between neighbouring virtual stages on different devices."""
+    """One hop of a micro-batch between neighbouring virtual stages on different devices.
+
+    *seconds* is the hop over any boundary. Where boundaries differ it is the slowest, and
+    *boundaries* has the seconds of each: of virtual stages 0 and 1, of 1 and 2, and so on.
+    """
 
     name: str
     seconds: Real
     formula: Formula
     resource: str = ""
     bytes_: Real = 0.0
+    boundaries: Sequence[Real] = ()
 
 
 @frozen(kw_only=True, eq=False)
@@ -224,6 +229,9 @@ class Schedule(Protocol):
     Optional methods that the core looks for, all of plain integers ``stages`` and
     ``chunks``, and of ``micro_batches`` that may be an array:
 
+    *hop* is one number for all boundaries; where boundaries differ, the core replays. A
+    schedule with a true attribute ``hop_by_boundary`` is given a tuple of them then.
+
     ``limits(stages, micro_batches, chunks) -> str | None``
         why the schedule does not exist there, in words, or None. Asked about one
         integer at a time, and always before ``order``.
@@ -333,6 +341,9 @@ class Group:
     *hop*
         joins neighbours in the group, which cross a boundary one at a time: the
         slowest boundary, shared only with the other groups of the unit below.
+    ``hop_after(i)``
+        is the same between ranks i and i + 1 alone: the default is *hop*. Equal
+        boundaries share one object.
     """
 
     name: str
@@ -343,6 +354,9 @@ class Group:
     pairs: tuple[Link, ...] = field(default=Factory(lambda self: self.links, takes_self=True))
     pair: Link = field(default=Factory(lambda self: self.pairs[-1], takes_self=True))
     hop: Link = field(default=Factory(lambda self: self.pair, takes_self=True))
+    hop_after: Callable[[int], Link] = field(
+        default=Factory(lambda self: lambda _: self.hop, takes_self=True)
+    )
     fewest: tuple[Real, ...] = field(default=Factory(lambda self: self.shape, takes_self=True))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from parcost import Diagnostic, Edge, Op, Study
+from parcost import Diagnostic, Edge, Op, Study, load_text
 from parcost.evaluation.judge import diagnose, rules
 
 Bind = Callable[..., Study]
@@ -58,6 +58,40 @@ def test_the_hop_of_the_worked_example_takes_0_39283_ms(bind: Bind) -> None:
         )
     )
     assert edge.seconds == pytest.approx(0.39283e-3, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "machine, inside, across",
+    [
+        # 16 stages in a row, eight to a node. Inside: 81 % of 150 GB/s, 82 % of 450 GB/s.
+        # Only boundary 7 to 8 leaves: 90 % of half of 12.5 GB/s, or of 50 GB/s.
+        ("v100_sxm2_32g dgx_v100 fp16", 3.4e-6 + 2**24 / 121.5e9, 14e-6 + 2**24 / 11.25e9),
+        ("h100_sxm hgx_h100 bf16", 3.4e-6 + 2**24 / 369e9, 14e-6 + 2**24 / 45e9),
+    ],
+)
+def test_only_the_hop_that_leaves_the_node_is_slow(
+    machine: str, inside: float, across: float
+) -> None:
+    device, fabric, precision = machine.split()
+    (scenario,) = load_text(
+        f"""
+        use catalog.devices.{device}
+        use catalog.fabrics.{fabric}
+        use catalog.models.llama3_8b
+        use catalog.precisions.{precision}
+        cluster {{ devices = 64 }}
+        layout {{ pp = 16, tp = 4, order = "pp-tp-dp", sequence_parallel = on }}
+        training {{ sequence = 8192, micro_batch = 1, global_batch = 16 sequences }}
+        """
+    )
+    (edge,) = hops(scenario.studies()[0])
+    assert edge.boundaries == pytest.approx([inside] * 7 + [across] + [inside] * 7, rel=0.01)
+    assert edge.seconds == max(edge.boundaries)
+    # The head makes the last stage the slowest by far, so one round trip is exposed.
+    (result,) = scenario.evaluate().results
+    (line,) = [line for line in result.outcome.ledger if line.kind == "hop"]
+    assert line.exposed == pytest.approx(2 * (14 * inside + across), rel=0.01)
+    assert line.exposed == pytest.approx({"h": 2.14e-3, "v": 6.97e-3}[device[0]], rel=0.01)
 
 
 def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(

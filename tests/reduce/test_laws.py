@@ -216,9 +216,12 @@ def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
     column = st.lists(st.integers(0, 9).map(float), min_size=n, max_size=n)
     F, B, W, gather, reduction = (data.draw(column) for _ in range(5))
     hop = data.draw(seconds)
+    hops = data.draw(st.lists(seconds, min_size=n - 1, max_size=n - 1))
+    uneven = [hop + each for each in hops]
     terms = [
         *(MAKE.work("pass", 1.0, k, count=c) for k, c in zip("FBW", (F, B, W), strict=True)),
-        MAKE.edge(hop),
+        MAKE.edge(hop, "even"),
+        MAKE.edge(max(hops, default=0.0), "uneven", boundaries=hops),
         MAKE.once("gather", 1.0, "fill", count=gather, resource="link"),
         MAKE.once("reduce", 1.0, "drain", count=reduction, resource="link"),
     ]
@@ -227,7 +230,7 @@ def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
     for held in own(step):
         for i, x in enumerate(held):
             releases[x] = sum(gather[y] for y in held[: i + 1])
-    piped = MAKE.simulate(lists, {"F": F, "B": B, "W": W}, hop, releases)
+    piped = MAKE.simulate(lists, {"F": F, "B": B, "W": W}, uneven, releases)
     done = piped.seconds
     for held in own(step):
         free = 0.0

@@ -142,6 +142,39 @@ def test_the_reference_device_may_differ_between_candidates(make: Any) -> None:
     assert list(line(found, "head").times) == [0.0, 0.0, 8.0]
 
 
+# --- boundaries that differ -----------------------------------------------------------------
+
+
+def test_each_message_takes_the_hop_of_its_boundary(make: Any) -> None:
+    # The last stage sets the pace, so that only the first and the last micro-batch wait
+    # for messages: both ways over boundaries of 1, 5 and 1 s.
+    works = [
+        make.work("f", 10.0, count=(1, 1, 1, 3)),
+        make.work("b", 20.0, "B", count=(1, 1, 1, 3)),
+    ]
+    edge = make.edge(5.0, boundaries=(1.0, 5.0, 1.0))
+    found = make.step(*works, edge, p=4, m=16.0)
+    assert line(found, "hop").exposed == 2 * (1.0 + 5.0 + 1.0)
+    assert line(found, "hop").hidden == 16 * 1.0 - 14.0  # the last stage only sends back
+    assert line(found, "hop").formula.inputs["c"] == (5.0, "s")
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "one_f_one_b", "zb_h1"])
+def test_equal_boundaries_are_one_hop(schedule: str, make: Any) -> None:
+    works = [make.work(k, 10.0, k) for k in "FBW"]
+    one = make.step(*works, make.edge(3.0), p=4, m=8.0, schedule=schedule)
+    each = make.step(*works, make.edge(3.0, boundaries=[3.0] * 3), p=4, m=8.0, schedule=schedule)
+    assert each.step_seconds == one.step_seconds
+    assert [x.exposed for x in each.ledger] == [x.exposed for x in one.ledger]
+
+
+def test_an_edge_for_boundaries_that_are_not_there_is_refused(make: Any) -> None:
+    with pytest.raises(PluginError, match="`hop` is for 2 boundaries, and there are 3"):
+        make.step(make.work("f", 1.0), make.edge(1.0, boundaries=(1.0, 1.0)), p=4, m=4.0)
+    with pytest.raises(PluginError, match="`hop` is negative"):
+        make.step(make.work("f", 1.0), make.edge(1.0, boundaries=(-1.0,)), p=2, m=4.0)
+
+
 # --- the worked example ---------------------------------------------------------------------
 
 

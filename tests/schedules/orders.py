@@ -106,8 +106,12 @@ def simulate(
     hop: Any = 0,
     releases: Sequence[Any] | None = None,
 ) -> Any:
-    """Simulate in the words of the model: sweep over devices until nothing is left."""
+    """Simulate in the words of the model: sweep over devices until nothing is left.
+
+    *hop* is one number, or one for each boundary of neighbouring stages.
+    """
     virtual = len(times["F"])
+    hops = hop if isinstance(hop, (list, tuple)) else [hop] * (virtual - 1)
     device = {op.stage: d for d, ops in enumerate(lists) for op in ops}
     end: dict[tuple[str, int, int], Any] = {}
     when: dict[Op, tuple[Any, Any]] = {}
@@ -119,7 +123,8 @@ def simulate(
             while ops and needs(ops[0], virtual) <= end.keys():
                 op = ops.pop(0)
                 arrivals = [
-                    end[key] + (hop if device[key[2]] != d else 0) for key in needs(op, virtual)
+                    end[key] + (hops[min(key[2], op.stage)] if device[key[2]] != d else 0)
+                    for key in needs(op, virtual)
                 ]
                 release = releases[op.stage] if releases and op.kind == "F" else 0
                 start = max([clock[d], release, *arrivals])

@@ -59,6 +59,49 @@ def test_a_replay_is_what_a_simulator_says(
     assert list(found.ends) == expected.ends
 
 
+@given(case=cases(), data=st.data(), held_back=st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_boundaries_with_hops_of_their_own_are_replayed_as_a_simulator_says(
+    case: Any, data: Any, held_back: bool, any_order: Any, gpipe: Any, one_f_one_b: Any,
+    simulate: Any,
+) -> None:  # fmt: skip
+    own = [any_order(case.seed)] + ([gpipe, one_f_one_b] if case.v == 1 else [])
+    n = case.p * case.v
+    hops = tuple(data.draw(st.lists(seconds, min_size=n - 1, max_size=n - 1)))
+    for schedule in own:
+        releases = case.releases if held_back else [0] * n
+        expected = simulate(
+            schedule.order(case.p, case.m, case.v),
+            {"F": case.F, "B": case.B, "W": case.W},
+            hops,
+            releases,
+        )
+        found = plan(schedule, case.p, float(case.m), case.v).timeline(
+            Times(case.F, case.B, case.W), hops, releases if held_back else ()
+        )
+        assert found.seconds == expected.seconds
+        assert list(found.starts) == expected.starts
+        assert list(found.ends) == expected.ends
+
+
+@given(case=cases(), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_arrays_of_hops_over_each_boundary_give_what_each_gives_alone(
+    case: Any, data: Any, any_order: Any
+) -> None:
+    schedule, n, k = any_order(case.seed), case.p * case.v, 3
+    column = st.lists(st.floats(0, 9), min_size=k, max_size=k).map(np.array)
+    hops = tuple(data.draw(column) for _ in range(n - 1))
+    times = Times(case.F, case.B, case.W)
+    found = plan(schedule, case.p, float(case.m), case.v)
+    many = found.timeline(times, hops, case.releases)
+    for i in range(k if hops else 0):
+        alone = found.timeline(times, tuple(float(hop[i]) for hop in hops), case.releases)
+        assert many.seconds[i] == alone.seconds
+        assert [many.starts[x][i] for x in range(n)] == list(alone.starts)
+        assert [many.ends[x][i] for x in range(n)] == list(alone.ends)
+
+
 @given(case=cases(), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_arrays_of_candidates_give_what_each_gives_alone(

@@ -102,6 +102,43 @@ def test_placement_is_what_looking_at_every_rank_finds(
             assert ours == theirs or theirs is None
 
 
+@pytest.mark.parametrize("capacities", FABRICS, ids=str)
+@pytest.mark.parametrize("tp, dp, pp", DEGREES)
+@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp", "pp-dp-tp"])
+def test_a_hop_is_over_the_outermost_level_where_neighbours_part(
+    tp: int, dp: int, pp: int, order: str, capacities: list[int]
+) -> None:
+    sizes = [cap // below for below, cap in itertools.pairwise([1, *capacities])]
+    plain = {"bandwidth": 1.0, "ports": 1.0}
+    levels = [{**plain, "latency": 10.0 * i, "size": float(s)} for i, s in enumerate(sizes)]
+    levels.append({**plain, "latency": 10.0 * len(sizes)})
+    degrees = {"tp": tp, "dp": dp, "pp": pp}
+    group = study(*levels, tp=float(tp), dp=float(dp), pp=pp, order=order).group("pp")
+    groups = list(members(degrees, order, "pp"))
+    aligned = group.shape == group.fewest and all(part == int(part) for part in group.shape)
+    for rank in range(pp - 1):
+        parted = {
+            max([0, *(i + 1 for i, cap in enumerate(capacities) if a // cap != b // cap)])
+            for a, b in (ranks[rank : rank + 2] for ranks in groups)
+        }
+        outermost = 10.0 * max(parted)
+        latency = group.hop_after(rank).latency
+        assert outermost <= latency <= group.hop.latency
+        if aligned:
+            assert {outermost} == {latency} == {10.0 * level for level in parted}
+
+
+def test_hops_of_an_array_of_layouts_are_those_of_each_of_them() -> None:
+    tp = np.array([1.0, 2.0, 3.0, 4.0, 8.0])
+    levels = (NVLINK, {**NICS, "size": 2.0}, {**NICS, "latency": 20e-6})
+    together = study(*levels, tp=tp, pp=16).group("pp")
+    for i, t in enumerate(tp):
+        alone = study(*levels, tp=float(t), pp=16).group("pp")
+        for rank in range(15):
+            ours = together.hop_after(rank).seconds(1.0, 1e6)
+            assert np.broadcast_to(ours, tp.shape)[i] == alone.hop_after(rank).seconds(1.0, 1e6)
+
+
 @given(
     capacities=st.lists(st.integers(1, 12), min_size=1, max_size=3),
     stride=st.integers(1, 12),

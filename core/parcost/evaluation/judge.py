@@ -57,7 +57,8 @@ def evaluate(
     figures = tuple(study.plugins.ask("figures", study.faults, study=study, outcome=outcome))
     claims = expectations(scenario, figures)
     found = [diagnose(check, study) for check in failed]
-    found += [claim.diagnostic for claim in claims if not all_of(claim.holds)]
+    if not study.axes:  # a sweep tells at which points a claim holds
+        found += [claim.diagnostic for claim in claims if not claim.holds]
     return Result(
         study=study,
         outcome=evolve(outcome, faults=(*study.plugins.broken, *study.faults)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from parcost.evaluation.once import WHENS, Added, Pipelined, add
 from parcost.evaluation.replay import Plan
-from parcost.evaluation.select import Choice, columns
+from parcost.evaluation.select import Choice, columns, total
 from parcost.evaluation.work import Load, count
 from parcost.numeric import Real, any_of, maximum
 from parcost.outcome import Line
@@ -104,20 +104,21 @@ def hop_lines(
 ) -> list[Line]:
     """Return what messages make the pipeline longer; makespans as one by one is added."""
     m = plan.pipeline.micro_batches
-    messages = m * device.of(lambda d: float(_sent(plan, d)))
+    messages = m * device.of(lambda d: float(len(_crossed(plan, d))))
     lines: list[Line] = []
     for i, (plugin, edge) in enumerate(edges):
         exposed = maximum(makespans[i + 1] - makespans[i], 0.0)
+        slowest = " of the slowest boundary" if edge.boundaries else ""
         lines.append(
             Line(
                 name=edge.name,
                 kind="hop",
                 exposed=exposed,
-                hidden=maximum(messages * edge.seconds - exposed, 0.0),
+                hidden=maximum(_spent(edge, plan, device, messages) - exposed, 0.0),
                 pass_="",
                 resource=edge.resource,
                 formula=Formula(
-                    text=f"T(c) - T(0), c = {edge.formula.text}",
+                    text=f"T(c) - T(0), c{slowest} = {edge.formula.text}",
                     inputs={
                         "T(c)": (makespans[i + 1], "s"),
                         "T(0)": (makespans[i], "s"),
@@ -134,15 +135,24 @@ def hop_lines(
     return lines
 
 
-def _sent(plan: Plan, d: int) -> int:
-    """Return the messages that device *d* sends for one micro-batch, both ways."""
+def _spent(edge: Edge, plan: Plan, device: Choice, messages: Real) -> Real:
+    """Return the seconds of *messages* messages of the device."""
+    each = edge.boundaries
+    if not each:
+        return messages * edge.seconds
+    m = plan.pipeline.micro_batches
+    return m * device.of(lambda d: total(each[x] for x in _crossed(plan, d)))
+
+
+def _crossed(plan: Plan, d: int) -> Sequence[int]:
+    """Return the boundary of each message that device *d* sends for one micro-batch."""
     device = plan.device
-    return sum(
-        device[x] == d and device[to] != d
+    return [
+        min(x, to)
         for x in range(len(device))
         for to in (x - 1, x + 1)
-        if 0 <= to < len(device)
-    )
+        if 0 <= to < len(device) and device[x] == d and device[to] != d
+    ]
 
 
 def once_lines(onces: Sequence[tuple[Plugin, Once]], run: Pipelined) -> list[Line]:

@@ -24,7 +24,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from parcost.evaluation.replay import Plan, Timeline
+from parcost.evaluation.replay import Hop, Plan, Timeline
 from parcost.evaluation.select import Choice, columns, largest, total
 from parcost.evaluation.work import PASSES, Load, count
 from parcost.numeric import Real, all_of, any_of, maximum, minimum, where
@@ -42,7 +42,7 @@ class Pipelined:
     loads: Sequence[Load]
     kinds: Sequence[int]
     times: Times
-    hop: Real
+    hop: Hop
     timeline: Timeline
 
 

@@ -31,12 +31,14 @@ class Program:
     """Step i is ``state[into[i]] = max(state[turn[i]], state[message[i]] + hop) + takes[i]``.
 
     *takes* are numbers of durations: F, then B, W and BW of every virtual stage, then
-    nothing. The other fields are slots that hold something when all is done.
+    nothing. The hop is over boundary ``over[i]``, behind virtual stage ``over[i]``, or
+    over none, which is -1. The other fields are slots that hold something when all is done.
     """
 
     into: Sequence[int]
     turn: Sequence[int]
     message: Sequence[int]
+    over: Sequence[int]
     takes: Sequence[int]
     slots: int
     releases: Sequence[int]  # by virtual stage: what holds back its first forward pass
@@ -53,6 +55,7 @@ def lay_out(lists: Sequence[Sequence[Op]], device: Sequence[int]) -> Program:
     """
     virtual = len(device)
     steps: list[tuple[int, int, int]] = []  # turn, message, takes
+    over: list[int] = []
     first = RELEASES + virtual  # values are numbered: slots that are given, then steps
     done: dict[Key, int] = {}
     clock = [START] * len(lists)
@@ -61,12 +64,15 @@ def lay_out(lists: Sequence[Sequence[Op]], device: Sequence[int]) -> Program:
     nothing = len(KINDS) * virtual
     for d, (kind, j, x), needed in _sorted(lists, virtual):
         message = NEVER if needed is None or device[needed[2]] == d else done[needed]
+        boundary = -1 if needed is None else min(x, needed[2])
         if starts[x] < 0:  # the first forward pass also waits for its release
             steps += ((clock[d], RELEASES + x, nothing), (first + len(steps), message, nothing))
             starts[x] = clock[d] = first + len(steps) - 1
-            message = NEVER
+            over += (-1, boundary)
+            message, boundary = NEVER, -1
         value = first + len(steps)
         steps.append((clock[d], message, offset[kind] + x))
+        over.append(boundary)
         clock[d] = value
         if kind == "F":
             done["F", j, x] = value
@@ -80,6 +86,7 @@ def lay_out(lists: Sequence[Sequence[Op]], device: Sequence[int]) -> Program:
         into=tuple(slot_of[first:]),
         turn=tuple(slot_of[value] for value in turns),
         message=tuple(slot_of[value] for value in messages),
+        over=tuple(over),
         takes=takes,
         slots=1 + max(slot_of),
         releases=range(RELEASES, first),

@@ -25,7 +25,7 @@ from parcost.evaluation.ledger import bubble_line, hop_lines, once_lines, work_l
 from parcost.evaluation.memory import fullest
 from parcost.evaluation.once import WHENS, Pipelined
 from parcost.evaluation.program import OrderError
-from parcost.evaluation.replay import Plan
+from parcost.evaluation.replay import Hop, Plan, slower
 from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import PASSES, kinds, load
 from parcost.numeric import Real, any_of
@@ -90,9 +90,9 @@ def reduce(
     device = largest([total(loads[x].total for x in held) for held in plan.held])[1]
     passes = {x: (t["F"], t["R"] + t["B"], t["W"]) for x, t in seconds.items()}
     times = Times(*zip(*(passes[x] for x in alike), strict=True))
-    hops: list[Real] = [0.0]  # as one kind of message after another is added
+    hops: list[Hop] = [0.0]  # as one kind of message after another is added
     for _, edge in edges:
-        hops.append(hops[-1] + edge.seconds)
+        hops.append(slower(hops[-1], tuple(edge.boundaries) or edge.seconds))
     spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
     timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
     whole = Pipelined(
@@ -150,10 +150,13 @@ def _sound(hook: str, stamped: Stamped, stages: int, faults: list[Fault] | None)
 
 def _complaint(term: Work | Edge | Once | Memory, stages: int) -> str:
     amount = term.bytes_ if isinstance(term, Memory) else term.seconds
-    if any_of(amount < 0):
+    each = term.boundaries if isinstance(term, Edge) else ()
+    if any(any_of(value < 0) for value in (amount, *each)):
         return f"`{term.name}` is negative"
     if isinstance(term, Edge):
-        return ""
+        fits = not each or len(each) == stages - 1
+        counted = f"`{term.name}` is for {len(each)} boundaries, and there are {stages - 1}"
+        return "" if fits else counted
     if not isinstance(term.count, (float, int)) and len(term.count) != stages:
         return f"`{term.name}` counts {len(term.count)} virtual stages, and there are {stages}"
     if isinstance(term, Work):

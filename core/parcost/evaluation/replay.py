@@ -9,7 +9,9 @@ distinct numbers of micro-batches, whose orders differ, and never over candidate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import reduce
+from itertools import repeat
+from typing import Any, TypeAlias
 
 from attrs import field, frozen
 
@@ -17,10 +19,13 @@ from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.order import LONGEST, Order, order_of
 from parcost.evaluation.program import NEVER, OrderError
 from parcost.evaluation.select import total
-from parcost.numeric import INFINITY, Mask, Real, all_of, is_array, maximum
+from parcost.numeric import INFINITY, Mask, Real, all_of, is_array, maximum, minimum
 from parcost.terms import Pipeline, Schedule, Times
 
 _BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the cache
+
+#: Seconds of a message between devices: of any, or over each boundary of virtual stages.
+Hop: TypeAlias = "Real | tuple[Real, ...]"
 
 
 @frozen(kw_only=True, eq=False)
@@ -108,7 +113,7 @@ class Plan:
     # --- timing -------------------------------------------------------------------------
 
     def timeline(
-        self, times: Times, hop: Real, releases: Sequence[Real] = (), *, spans: bool = True
+        self, times: Times, hop: Hop, releases: Sequence[Real] = (), *, spans: bool = True
     ) -> Timeline:
         """Return when things happen; in closed form where the schedule has one.
 
@@ -120,10 +125,12 @@ class Plan:
             return found
         return self._replayed(times, hop, releases, spans)
 
-    def _closed(self, times: Times, hop: Real, spans: bool) -> Timeline | None:
+    def _closed(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
         closed = getattr(self.schedule, "closed_form", None)
         spanned = getattr(self.schedule, "spans", None)
         if closed is None or (spans and spanned is None):
+            return None
+        if isinstance(hop, tuple) and not getattr(self.schedule, "hop_by_boundary", False):
             return None
         p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
         seconds, mask = closed(times, hop, p, m, v)
@@ -132,10 +139,11 @@ class Plan:
         starts, ends = spanned(times, hop, p, m, v) if spanned and spans else ((), ())
         return Timeline(seconds=seconds, starts=starts, ends=ends)
 
-    def _replayed(self, times: Times, hop: Real, releases: Sequence[Real], spans: bool) -> Timeline:
+    def _replayed(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
         n, m = len(times.F), self.pipeline.micro_batches
         held_back = releases or [0.0] * n
-        values = [*times.F, *times.B, *times.W, *held_back, hop]
+        hops = hop if isinstance(hop, tuple) else (hop,)
+        values = [*times.F, *times.B, *times.W, *held_back, *hops]
         if not is_array(m, *values):
             return run(self.orders[0][1], times, hop, held_back)
         import numpy as np
@@ -146,8 +154,10 @@ class Plan:
         found = np.empty((rows, int(np.prod(shape))))
         for order, block in self._blocks(shape):
             cut = {key: v[block] if is_array(v) else v for key, v in flat.items()}
-            *own, back = ([cut[id(v)] for v in column] for column in (*times, held_back))
-            timeline = run(order, Times(*own), cut[id(hop)], back)
+            columns = (*times, held_back, hops)
+            *own, back, across = ([cut[id(v)] for v in column] for column in columns)
+            over = tuple(across) if isinstance(hop, tuple) else across[0]
+            timeline = run(order, Times(*own), over, back)
             row = [timeline.seconds, *timeline.starts, *timeline.ends]
             for i in range(rows):
                 found[i, block] = row[i]
@@ -169,7 +179,7 @@ class Plan:
                 yield order, own[low : low + _BLOCK]
 
 
-def run(order: Order, times: Times, hop: Real, releases: Sequence[Real]) -> Timeline:
+def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timeline:
     """Replay *order* for one candidate, or for arrays of them that broadcast."""
     program = order.program
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
@@ -180,17 +190,19 @@ def run(order: Order, times: Times, hop: Real, releases: Sequence[Real]) -> Time
     durations: list[Any] = [*times.F, *times.B, *times.W, *both, 0.0]
     state: list[Any] = [0.0] * program.slots
     state[NEVER] = -INFINITY
+    hops: tuple[Real, ...] = (*hop, 0.0) if isinstance(hop, tuple) else (hop,)
+    across = map(hops.__getitem__, program.over) if isinstance(hop, tuple) else repeat(hop)
     for slot, release in zip(program.releases, releases, strict=True):
-        state[slot] = release - hop  # every message takes a hop, and this is not one
-    steps = zip(program.into, program.turn, program.message, program.takes, strict=True)
-    if is_array(hop, *releases, *durations):
+        state[slot] = release - hops[-1]  # every message takes a hop, and this is not one
+    steps = zip(program.into, program.turn, program.message, program.takes, across, strict=False)
+    if is_array(*hops, *releases, *durations):
         import numpy as np
 
-        for into, turn, message, takes in steps:
-            state[into] = np.maximum(state[turn], state[message] + hop) + durations[takes]
+        for into, turn, message, takes, over in steps:
+            state[into] = np.maximum(state[turn], state[message] + over) + durations[takes]
     else:  # the same, where calling `max` would take twice as long as all the rest
-        for into, turn, message, takes in steps:
-            clock, arrival = state[turn], state[message] + hop
+        for into, turn, message, takes, over in steps:
+            clock, arrival = state[turn], state[message] + over
             state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
     seconds: Real = 0.0
     for slot in program.last:
@@ -210,11 +222,41 @@ def _flat(value: Real, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(value, shape).reshape(-1)
 
 
-def lower_bound(plan: Plan, times: Times, hop: Real) -> Real:
+def even(hop: Hop) -> Hop:
+    """Return one number for a hop that takes as long over every boundary.
+
+    >>> even((2.0, 2.0)), even((2.0, 3.0))
+    (2.0, (2.0, 3.0))
+    """
+    if not isinstance(hop, tuple):
+        return hop
+    first, *rest = hop or (0.0,)
+    alike = all(each is first or all_of(each == first) for each in rest)
+    return first if alike else hop
+
+
+def slower(hop: Hop, more: Hop) -> Hop:
+    """Return *hop* with another message behind each.
+
+    >>> slower((1.0, 2.0), 1.0), slower(1.0, (2.0, 3.0))
+    ((2.0, 3.0), (3.0, 4.0))
+    """
+    if isinstance(hop, tuple):
+        both = (hop, more if isinstance(more, tuple) else (more,) * len(hop))
+    elif isinstance(more, tuple):
+        both = ((hop,) * len(more), more)
+    else:
+        return hop + more
+    return even(tuple(a + b for a, b in zip(*both, strict=True)))
+
+
+def lower_bound(plan: Plan, times: Times, hop: Hop) -> Real:
     """Return seconds that the makespan is never below: the busiest device, or better."""
     better = getattr(plan.schedule, "lower_bound", None)
     p, m, v = plan.pipeline.stages, plan.pipeline.micro_batches, plan.pipeline.chunks
     if better is not None:
+        if isinstance(hop, tuple):
+            hop = reduce(minimum, hop)
         return better(times, hop, p, m, v)  # type: ignore[no-any-return]
     busiest: Real = 0.0
     for stages in plan.held:

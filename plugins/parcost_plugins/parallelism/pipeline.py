@@ -6,9 +6,11 @@ that order finds what the bubble and the hops add.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from parcost import Check, Edge, Formula, Pipeline, Real, Study, hookimpl
+from attrs import evolve
+
+from parcost import Call, Check, Edge, Formula, Pipeline, Real, Study, hookimpl
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -50,7 +52,8 @@ def terms(study: Study) -> list[Edge]:
         "e": training.precision.activation,
     }
     bytes_ = sizes["s"] * sizes["b"] * sizes["h"] * sizes["e"] / shards
-    call = study.collective("point_to_point", bytes_, "pp", study[CollectiveChoice].pipeline)
+    group, algorithm = study.group("pp"), study[CollectiveChoice].pipeline
+    call = study.collective("point_to_point", bytes_, group, algorithm)
     formula = Formula(
         text=f"{call.formula.text}, n = s b h e / t",
         inputs={
@@ -65,10 +68,33 @@ def terms(study: Study) -> list[Edge]:
             name="activation hop",
             seconds=call.seconds,
             formula=formula,
-            resource=study.group("pp").hop.name,
+            resource=group.hop.name,
             bytes_=bytes_,
+            boundaries=_boundaries(study, call, bytes_),
         )
     ]
+
+
+def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
+    """Return the seconds of a hop over each boundary, or nothing where they are alike.
+
+    With several chunks the schedule says which device holds which virtual stage, so any
+    boundary may be the slowest.
+    """
+    group, cut = study.group("pp"), study.pipeline
+    if cut.chunks > 1:
+        return ()
+    links = [group.hop_after(rank) for rank in range(cut.stages - 1)]
+    algorithm = study[CollectiveChoice].pipeline
+    priced: dict[int, Real] = {id(group.hop): slowest.seconds}
+    for link in links:
+        if id(link) not in priced:
+            between = evolve(group, hop=link)
+            call = study.collective("point_to_point", bytes_, between, algorithm)
+            priced[id(link)] = call.seconds
+    if all(link is group.hop for link in links):
+        return ()
+    return tuple(priced[id(link)] for link in links)
 
 
 @hookimpl

@@ -2,7 +2,8 @@
 
 Each phase is a line of stages that a train of equal micro-batches moves through: the
 first takes the sum of the stages, the rest follow at the pace of the slowest. Messages
-only put the stages further apart. So the closed form is exact for any stages and hop.
+only put the stages further apart. So the closed form is exact for any stages and hops,
+equal or not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class GPipe:
     """The simplest schedule, with every micro-batch alive on every stage."""
 
     name = "gpipe"
+    hop_by_boundary = True
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
         """Return why there is no such schedule, if there is none."""
@@ -34,29 +36,29 @@ class GPipe:
     def closed_form(
         self,
         times: Times,
-        hop: Real,
+        hop: Real | tuple[Real, ...],
         stages: int,  # noqa: ARG002
         micro_batches: Real,
         chunks: int,  # noqa: ARG002
     ) -> tuple[Real, Mask]:
         """Return the makespan."""
-        return _passed(times.F, hop, micro_batches) + _passed(
-            _both(times), hop, micro_batches
-        ), True
+        hops = _hops(hop, times)
+        turn = _passed(times.F, hops, micro_batches)
+        return turn + _passed(_both(times), hops, micro_batches), True
 
     def spans(
         self,
         times: Times,
-        hop: Real,
+        hop: Real | tuple[Real, ...],
         stages: int,
         micro_batches: Real,
         chunks: int,  # noqa: ARG002
     ) -> tuple[Sequence[Real], Sequence[Real]]:
         """Return when each stage starts its first forward and ends its last backward pass."""
-        turn = _passed(times.F, hop, micro_batches)
-        backward = _both(times)
-        starts = [0.0, *accumulate(f + hop for f in times.F[:-1])]
-        ends = [turn + _passed(backward[s:], hop, micro_batches) for s in range(stages)]
+        hops, backward = _hops(hop, times), _both(times)
+        turn = _passed(times.F, hops, micro_batches)
+        starts = [0.0, *accumulate(f + c for f, c in zip(times.F[:-1], hops, strict=True))]
+        ends = [turn + _passed(backward[s:], hops[s:], micro_batches) for s in range(stages)]
         return starts, ends
 
 
@@ -64,10 +66,14 @@ def _both(times: Times) -> Sequence[Real]:
     return [b + w for b, w in zip(times.B, times.W, strict=True)]
 
 
-def _passed(stages: Sequence[Real], hop: Real, micro_batches: Real) -> Real:
-    """Return when the last micro-batch has passed a line of *stages*."""
+def _hops(hop: Real | tuple[Real, ...], times: Times) -> Sequence[Real]:
+    return hop if isinstance(hop, tuple) else (hop,) * (len(times.F) - 1)
+
+
+def _passed(stages: Sequence[Real], hops: Sequence[Real], micro_batches: Real) -> Real:
+    """Return when the last micro-batch has passed a line of *stages*, *hops* apart."""
     first, slowest = stages[0], stages[0]
-    for time in stages[1:]:
+    for time, hop in zip(stages[1:], hops, strict=True):
         first, slowest = first + hop + time, maximum(slowest, time)
     return first + (micro_batches - 1) * slowest
 

@@ -36,23 +36,32 @@ def occupancy(
     >>> occupancy([8.0], 1.0, 6.0, 48.0)  # six ranks in a row may straddle: 4 + 2
     ((6.0, 2.0), (2.0, 1.0))
     """
-    aligned: Mask = True
+    even: Mask = True
     within: list[Real] = []
     for cap in capacities:
         within.append(minimum(maximum(floor(cap / stride), 1.0), size))
-        aligned = aligned & _aligned(cap, stride, size, devices)
+        even = even & aligned(cap, stride, size, devices)
     inner = [1.0, *within]
     shape = tuple(outer / below for outer, below in zip([*within, size], inner, strict=True))
-    if all_of(aligned):
+    if all_of(even):
         return shape, shape
-    return _uneven(aligned, shape, (*capacities, stride, size, devices))
+    return _uneven(even, shape, (*capacities, stride, size, devices))
 
 
-def _aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
+def aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
     """Say where every unit that a group touches holds the same number of its members."""
     span = stride * size
     whole = _divides(span, cap) | _divides(cap, span)
     return (stride >= cap) | (cap >= devices) | (_divides(stride, cap) & whole)
+
+
+def crossed(cap: Real, stride: Real, rank: int) -> Mask:
+    """Say where *rank* of a group that lines up is in another unit than the rank before.
+
+    >>> [crossed(8.0, 2.0, rank) for rank in range(1, 6)]  # four in each node
+    [False, False, False, True, False]
+    """
+    return (stride >= cap) | _divides(cap, rank * stride)
 
 
 def _divides(a: Real, b: Real) -> Mask:

@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost import Curve, Diagnostic, Group, Link, Mask, Real, SpecError
 from parcost.numeric import INFINITY, any_of, maximum, minimum, where
 from parcost_plugins.topology.links import AlphaBeta, Measured, Slowest, longest
-from parcost_plugins.topology.occupancy import occupancy
+from parcost_plugins.topology.occupancy import aligned, crossed, occupancy
 from parcost_plugins.vocabulary import Cluster, Level
 
 
@@ -114,6 +114,10 @@ def place(name: str, *, stride: Real, size: Real, levels: Sequence[Tier], device
         hops.append(minimum(maximum(tier.ports, 1.0), share * members))
         members = members * least
     crossing = _Crossing.of(levels, shape)
+    hop = crossing.slowest(hops)
+    boundaries = _Boundaries(
+        crossing=crossing, hop=hop, ports=hops, stride=stride, size=size, devices=devices
+    )
     return Group(
         name=name,
         ranks=size,
@@ -122,7 +126,8 @@ def place(name: str, *, stride: Real, size: Real, levels: Sequence[Tier], device
         pairs=tuple(tier.link(ports) for tier, ports in zip(levels, pairs, strict=True)),
         flat=crossing.slowest(rings),
         pair=crossing.slowest(pairs),
-        hop=crossing.slowest(hops),
+        hop=hop,
+        hop_after=boundaries.after,
         fewest=fewest,
     )
 
@@ -147,7 +152,13 @@ class _Crossing:
         further: Mask = False
         for most in shape[1:]:
             further = further | (most > 1)
-        crossed = ((shape[0] > 1) | (further ^ True), *(most > 1 for most in shape[1:]))
+        return cls.where(
+            levels, ((shape[0] > 1) | (further ^ True), *(most > 1 for most in shape[1:]))
+        )
+
+    @classmethod
+    def where(cls, levels: Sequence[Tier], crossed: tuple[Mask, ...]) -> _Crossing:
+        """Return the *levels* that are *crossed*."""
         latency: Real = 0.0
         name = ""
         for tier, crosses in zip(levels, crossed, strict=True):
@@ -175,3 +186,43 @@ class _Crossing:
             links=tuple(tier.link(own) for tier, own in zip(self.levels, ports, strict=True)),
             crossed=self.crossed,
         )
+
+
+@frozen(kw_only=True, eq=False)
+class _Boundaries:
+    """The boundaries between neighbours in a group, of which few may leave a unit.
+
+    A message goes out at the outermost level where the two part. Groups that do not line
+    up with the units part elsewhere in each; *hop* is then the time of every boundary.
+    """
+
+    crossing: _Crossing
+    hop: Link
+    ports: Sequence[Real]
+    stride: Real
+    size: Real
+    devices: Real
+    _links: dict[tuple[bool | bytes, ...], Link] = field(factory=dict, repr=False)
+
+    def after(self, rank: int) -> Link:
+        """Return the link between *rank* and the next."""
+        if sum(any_of(crosses) for crosses in self.crossing.crossed) == 1:
+            return self.hop
+        levels = self.crossing.levels
+        outermost: list[Mask] = []
+        even: Mask = True
+        further: Mask = False
+        for tier in reversed(levels[:-1]):
+            even = even & aligned(tier.capacity, self.stride, self.size, self.devices)
+            parts = crossed(tier.capacity, self.stride, rank + 1)
+            outermost.insert(0, parts & (further ^ True))
+            further = further | parts
+        outermost.insert(0, further ^ True)
+        masks = tuple(
+            (even & own) | ((even ^ True) & any_)
+            for own, any_ in zip(outermost, self.crossing.crossed, strict=True)
+        )
+        key = tuple(mask if isinstance(mask, bool) else mask.tobytes() for mask in masks)
+        if key not in self._links:
+            self._links[key] = _Crossing.where(levels, masks).slowest(self.ports)
+        return self._links[key]
