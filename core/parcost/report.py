@@ -109,10 +109,14 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 good; 1 a rule or an expectation failed or nothing fits; 3 a plugin failed."""
+        """0 good; 1 a rule or an expectation failed or nothing fits; 3 a plugin failed.
+
+        A sweep is good where one of its points is.
+        """
         if any(result.faults for result in self.results):
             return 3
-        return int(any(not _good(result) for result in self.results))
+        some = any if self.axes else all
+        return int(not some(_good(result) for result in self.results))
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per point: axis values, figures, ``feasible``, ``reason``.

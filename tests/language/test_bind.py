@@ -147,6 +147,13 @@ def test_a_batch_in_tokens_is_divided_by_the_sequence(study: Any) -> None:
     assert study("box { batch = 32 sequences }")[Box].batch == 32
 
 
+def test_a_qualifier_may_stand_in_a_sweep_or_behind_it(plugins: Plugins) -> None:
+    for spelled in ("[32 sequences, 64 sequences]", "[32, 64] sequences"):
+        (scenario,) = parcost.load_text(f"box {{ batch = {spelled} }}", plugins=plugins)
+        assert np.array_equal(scenario.studies()[0][Box].batch, [32, 64])
+    assert ids("box { batch = [32 sequences, 64 tokens] }", plugins) == ["duplicate"]
+
+
 def test_a_qualifier_may_not_be_left_out_nor_doubled(plugins: Plugins) -> None:
     assert ids("box { link = 450 GB/s }", plugins) == ["ambiguous-quantity"]
     assert ids("box { batch = 32 }", plugins) == ["ambiguous-quantity"]

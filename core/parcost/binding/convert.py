@@ -179,15 +179,16 @@ def _qualified(
     for qualifier in node.qualifiers:
         if qualifier.text not in field.qualifiers:
             raise SpecError([_unknown_qualifier(name, qualifier, field)])
-    if isinstance(node.value, s.Number) and node.value.unit not in known_units():
-        said += [node.value.unit] if node.value.unit in field.qualifiers else []
+    items = node.value.items if isinstance(node.value, s.List) else (node.value,)
+    units = {item.unit if isinstance(item, s.Number) else "" for item in items}
+    said += [unit for unit in sorted(units) if unit in field.qualifiers]
     if len(said) > 1:
         raise SpecError(
             [
                 problem(
                     "duplicate",
                     f"`{name}` cannot be both {said[0]} and {said[1]}",
-                    node.qualifiers[-1].span,
+                    node.qualifiers[-1].span if node.qualifiers else node.value.span,
                 )
             ]
         )

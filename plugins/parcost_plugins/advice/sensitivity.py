@@ -25,8 +25,13 @@ def section(study: Study, outcome: Outcome) -> Section:
         title="What would help",
         columns=("with", "step", "change"),
         rows=sorted(rows, key=lambda row: row[1][0]),
-        notes=[f"{small} other changes move the step by less than 0.1 %"] if small else [],
+        notes=[_others(small)] if small else [],
     )
+
+
+def _others(small: int) -> str:
+    changes = "1 other change moves" if small == 1 else f"{small} other changes move"
+    return f"{changes} the step by less than 0.1 %"
 
 
 def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
