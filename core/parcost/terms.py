@@ -55,7 +55,8 @@ class Work:
 
     *window* None is serial. Otherwise it names the group of Work that this may hide
     under, in the same pass: all serial Work whose *host* has that name. An empty name
-    is all serial Work of the forward pass, or of the whole backward pass (R, B and W).
+    is all serial Work of the forward pass, or of the whole backward pass: R, B and W, or
+    without W where the schedule runs it apart.
     At most *share* of the hosts' seconds can cover it. *slowdown* is what one hidden
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
     """

@@ -186,3 +186,29 @@ def test_an_empty_window_covers_with_what_sticks_out_of_others(make: Any) -> Non
     inner = make.work("reduce", 15.0, window="w", resource="link")
     outer = make.work("gather", 14.0, window="", resource="network")
     assert make.step(host, inner, outer).step_seconds == 15.0
+
+
+def test_work_of_one_op_hides_under_no_other_op(make: Any) -> None:
+    """Where W runs apart from B, more of it must not hide what delays the stage before."""
+
+    def seconds(stray: float) -> float:
+        return make.step(
+            make.work("gradient", 1.0, "B"),
+            make.work("gather", 2.0, "B", window="", resource="link"),
+            make.work("stray", stray, "W", window="nobody"),
+            p=3,
+            schedule="zb_h1",
+        ).step_seconds
+
+    assert seconds(0.0) == 3 * 2.0  # the gather sticks out by 1 s on each stage
+    assert seconds(1.0) >= seconds(0.0)
+    assert seconds(1.0) == 3 * 2.0 + 1.0
+
+
+def test_where_both_are_one_op_work_hides_under_all_of_it(make: Any) -> None:
+    found = make.step(
+        make.work("gradient", 1.0, "B"),
+        make.work("gather", 2.0, "B", window="", resource="link"),
+        make.work("product", 1.0, "W"),
+    )
+    assert found.step_seconds == 2.0

@@ -84,7 +84,8 @@ def reduce(
     onces = sorted(_of(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
     alike = kinds([*(work for _, work in works), *(once for _, once in onces)], stages)
     alone = [term for _, term in works]
-    by_kind = {x: load(alone, x) for x in dict.fromkeys(alike)}
+    split = any(any(order.split) for _, order in plan.orders)
+    by_kind = {x: load(alone, x, split=split) for x in dict.fromkeys(alike)}
     loads = [by_kind[x] for x in alike]
     seconds = {x: by_kind[x].seconds for x in by_kind}
     device = largest([total(loads[x].total for x in held) for held in plan.held])[1]

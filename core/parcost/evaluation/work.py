@@ -9,7 +9,7 @@ the serial work that names the window, on another resource:
 - work that slows its hosts more hides first, then the order is by name. So more work
   of any kind never shortens a pass, whatever it displaces;
 - an empty window is all serial work of the forward pass, or of the backward pass with
-  all its parts. It comes last: what sticks out of other windows is time for it too, and
+  all its parts (less W, where the schedule runs that apart). It comes last: what sticks out of other windows is time for it too, and
   what they keep its own resource busy is not.
 
 Stages with equal counts cost the same and are added up once.
@@ -27,6 +27,7 @@ from parcost.terms import Memory, Once, Pass, Work
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
 _WHOLE: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "B"}
+_APART: Mapping[Pass, Pass] = {**_WHOLE, "W": "W"}  # where W is an op of its own
 
 
 @frozen(kw_only=True, eq=False)
@@ -86,8 +87,12 @@ def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
     return [first.setdefault(key, x) for x, key in enumerate(zip(*columns, strict=True))]
 
 
-def load(works: Sequence[Work], stage: int) -> Load:
-    """Return what *works*, sorted by name, cost one micro-batch on a virtual stage."""
+def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
+    """Return what *works*, sorted by name, cost one micro-batch on a virtual stage.
+
+    *split*: the schedule runs W apart from B, so that neither hides work of the other.
+    """
+    whole_pass = _APART if split else _WHOLE
     counts = [count(work, stage) for work in works]
     took: list[Real] = [  # infinity, no times, is nothing
         work.seconds * times if times else 0.0 for work, times in zip(works, counts, strict=True)
@@ -107,7 +112,7 @@ def load(works: Sequence[Work], stage: int) -> Load:
             if work.host:
                 hosts.setdefault((work.pass_, work.host), []).append(i)
         else:
-            key = (work.pass_ if work.window else _WHOLE[work.pass_], work.window)
+            key = (work.pass_ if work.window else whole_pass[work.pass_], work.window)
             guests.setdefault(key, []).append(i)
     load = Load(
         works=works,
@@ -126,7 +131,7 @@ def load(works: Sequence[Work], stage: int) -> Load:
         whole = [
             i
             for i, work in enumerate(works)
-            if counts[i] and work.window != "" and _WHOLE[work.pass_] == pass_
+            if counts[i] and work.window != "" and whole_pass[work.pass_] == pass_
         ]
         under = _sums(works, exposed, whole)
         under[""] = total(works[i].slowdown * covered[i] for i in whole)
