@@ -27,8 +27,8 @@ from parcost.evaluation.once import WHENS, Pipelined
 from parcost.evaluation.program import OrderError
 from parcost.evaluation.replay import Hop, Plan, slower
 from parcost.evaluation.select import largest, total
-from parcost.evaluation.work import PASSES, kinds, load
-from parcost.numeric import Real, any_of
+from parcost.evaluation.work import PASSES, kinds, load_where
+from parcost.numeric import Mask, Real, any_of
 from parcost.outcome import Fault, Outcome
 from parcost.terms import MOMENTS, Edge, Memory, Once, Pipeline, Schedule, Times, Work
 
@@ -84,8 +84,8 @@ def reduce(
     onces = sorted(_of(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
     alike = kinds([*(work for _, work in works), *(once for _, once in onces)], stages)
     alone = [term for _, term in works]
-    split = any(any(order.split) for _, order in plan.orders)
-    by_kind = {x: load(alone, x, split=split) for x in dict.fromkeys(alike)}
+    split = _split(plan)
+    by_kind = {x: load_where(split, alone, x) for x in dict.fromkeys(alike)}
     loads = [by_kind[x] for x in alike]
     seconds = {x: by_kind[x].seconds for x in by_kind}
     device = largest([total(loads[x].total for x in held) for held in plan.held])[1]
@@ -125,6 +125,12 @@ def reduce(
         device_memory=full.devices,
         alive=[_alive(plan, x) for x in range(stages)],
     )
+
+
+def _split(plan: Plan) -> Mask:
+    """Say where the order runs W apart from B, which may depend on the micro-batches."""
+    found = {any(order.split) for _, order in plan.orders}
+    return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
 
 
 def _alive(plan: Plan, x: int) -> Real:

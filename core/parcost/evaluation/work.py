@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import field, frozen
 
 from parcost.evaluation.select import total
-from parcost.numeric import Real, is_array, maximum, minimum
+from parcost.numeric import Mask, Real, is_array, maximum, minimum, where
 from parcost.terms import Memory, Once, Pass, Work
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
@@ -137,6 +137,26 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         under[""] = total(works[i].slowdown * covered[i] for i in whole)
         _hide(load, guests[key], under, _sums(works, hidden, whole))
     return load
+
+
+def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:
+    """Return the load of each candidate, by whether its schedule runs W apart."""
+    if isinstance(split, bool):
+        return load(works, stage, split=split)
+    apart, fused = load(works, stage, split=True), load(works, stage)
+
+    def chosen(a: Sequence[Real], b: Sequence[Real]) -> list[Real]:
+        return [where(split, x, y) for x, y in zip(a, b, strict=True)]
+
+    return Load(
+        works=works,
+        took=apart.took,
+        exposed=chosen(apart.exposed, fused.exposed),
+        hidden=chosen(apart.hidden, fused.hidden),
+        covered=chosen(apart.covered, fused.covered),
+        seconds={p: where(split, apart.seconds[p], fused.seconds[p]) for p in PASSES},
+        flops=apart.flops,
+    )
 
 
 def _sums(
