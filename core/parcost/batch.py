@@ -53,6 +53,11 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
     """
     for name in named:
         path = Path(name)
+        try:
+            path.exists()
+        except OSError as error:
+            yield _rejected(name, "unreadable-file", f"`{name}` cannot be read: {error.strerror}")
+            continue
         if path.is_dir():
             found = _below(path)
             yield from (_spec(Spec(inner, in_directory=True)) for inner in found)

@@ -67,7 +67,14 @@ class Plugins:
         manager = pluggy.PluginManager(GROUP)
         manager.add_hookspecs(hookspecs)
         for plugin in self.plugins:
-            manager.register(plugin.module, name=plugin.name)
+            try:
+                manager.register(plugin.module, name=plugin.name)
+                manager.check_pending()
+            except pluggy.PluginValidationError as error:
+                said = str(error).splitlines()[-1]
+                raise PluginError(
+                    f"plugin {plugin} has a hook that does not fit: {said}"
+                ) from error
         by_name = {plugin.name: plugin for plugin in self.plugins}
         return {
             name: [
@@ -93,8 +100,8 @@ class Plugins:
                 answers = list(function(*(arguments[a] for a in argnames)) or ())
             except SpecError:
                 raise
-            except Exception as error:  # noqa: BLE001  a plugin may fail in any way
-                _fault(faults, plugin, hook, f"raised {type(error).__name__}: {error}", error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin may fail in any way
+                _fault(faults, plugin, hook, f"raised {_spelled(error)}", error)
                 continue
             for answer in answers:
                 complaint = _complaint(hook, answer, seen)
@@ -187,8 +194,8 @@ def _load_one(point: EntryPoint, found: dict[str, Plugin], broken: list[Fault]) 
     plugin = Plugin(point.name, distribution, version)
     try:
         module = point.load()
-    except Exception as error:  # noqa: BLE001  importing runs foreign code
-        message = f"cannot be imported: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # noqa: BLE001  importing runs foreign code
+        message = f"cannot be imported: {_spelled(error)}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
         return
     _register(Plugin(point.name, distribution, version, module), found)
@@ -205,7 +212,7 @@ def _fault(
     plugin: Plugin,
     hook: str,
     message: str,
-    cause: Exception | None = None,
+    cause: BaseException | None = None,
 ) -> None:
     if faults is None or isinstance(cause, ParcostError):
         raise PluginError(f"plugin {plugin} failed in `{hook}`: {message}") from cause
@@ -228,9 +235,12 @@ def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
     return ""
 
 
+_NUMBERS = ("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops", "of_activations")
+
+
 def _bad_number(term: Any) -> str:
-    """Return what is wrong with the seconds or bytes of a term, if anything."""
-    for name in ("seconds", "bytes_"):
+    """Return what is wrong with the numbers of a term, if anything."""
+    for name in _NUMBERS:
         value = getattr(term, name, 0.0)
         try:
             good = value >= 0
@@ -240,6 +250,14 @@ def _bad_number(term: Any) -> str:
         if not good:
             return f"gave the term `{term.name}` {name} = {value!r}, which no time or size is"
     return ""
+
+
+def _spelled(error: BaseException) -> str:
+    """Return the kind of an error and what it says, even where saying it fails."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  the error itself is foreign code
+        return type(error).__name__
 
 
 def _key(answer: Any) -> tuple[str, str]:

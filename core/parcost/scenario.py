@@ -6,6 +6,7 @@ meet every rule, so that an illegal point is never priced.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from parcost.terms import Check
 
 MOST_POINTS = 10_000_000
+MOST_ERRORS = 100
 
 
 @frozen(eq=False, slots=False)
@@ -129,7 +131,7 @@ class Scenario:
         blocks = binder.bind()
         errors = [d for d in binder.found if d.severity is Severity.ERROR]
         if errors:
-            raise SpecError(_without_echoes(errors))
+            raise SpecError(self._most(_without_echoes(errors)))
         swept = {k: index for k, index in points.items() if not isinstance(index, int)}
         study = Study(
             self.name,
@@ -142,6 +144,13 @@ class Scenario:
             replace=self._replacer(points),
         )
         return study, binder
+
+    def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+        """Return the first errors: nobody reads a thousand."""
+        if len(errors) <= MOST_ERRORS:
+            return errors
+        message = f"{len(errors) - MOST_ERRORS} more errors are not told"
+        return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
 
     def _replacer(self, points: Mapping[int, Any]) -> Any:
         def replace(values: Mapping[str, Any]) -> Study:
@@ -189,7 +198,7 @@ class Scenario:
             yield judge.refuse(study, rules.failed, at)
             return
         if not study.axes:
-            yield self._with_warnings(judge.evaluate(self, study, warnings, at))
+            yield self._with_warnings(self._evaluated(study, warnings, at))
             return
         infeasible = self._infeasible(points, rules)
         for part in _alike(study, rules.holds):
@@ -201,6 +210,8 @@ class Scenario:
             infeasible = ()
 
     def _evaluated(self, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]) -> Result:
+        if "numpy" not in sys.modules:  # plain floats, which warn of nothing
+            return judge.evaluate(self, study, warnings, at)
         import numpy as np
 
         with np.errstate(all="ignore"):

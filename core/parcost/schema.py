@@ -122,9 +122,15 @@ def quantity(
     )
 
 
-def fraction(*, doc: str, default: Any = REQUIRED, maximum: float | None = 1.0) -> Any:
-    """Declare a share, written as a plain number or in percent."""
-    return quantity(ONE, doc=doc, default=default, maximum=maximum)
+def fraction(
+    *,
+    doc: str,
+    default: Any = REQUIRED,
+    maximum: float | None = 1.0,
+    positive: bool = False,
+) -> Any:
+    """Declare a share, written as a plain number or in percent; *positive* is not 0."""
+    return quantity(ONE, doc=doc, default=default, maximum=maximum, positive=positive)
 
 
 def integer(

@@ -18,6 +18,7 @@ from parcost.language import syntax as s
 from parcost.schema import BlockType
 
 Key = tuple[str, str]
+DEEPEST_EXTENSION = 20
 
 
 @define(eq=False)
@@ -127,6 +128,10 @@ class Definitions:
                 problem("circular", f"`{definition.called}` extends itself", block.kind.span)
             )
             return
+        if len(self._opening) > DEEPEST_EXTENSION:
+            message = f"blocks extend one another more than {DEEPEST_EXTENSION} deep"
+            self.found.append(problem("nesting-too-deep", message, block.kind.span))
+            return
         self._opening.append(block)
         try:
             base = base_of(block)
@@ -146,6 +151,8 @@ class Definitions:
             known = [label_of(b) for b in module.blocks if b.kind.text == kind]
             known += [name for _, b, name in module.picked if b.kind.text == kind]
             what = f"there is no `{kind}` called `{base.text}`"
+            if found is not None:
+                what = f"`{base.text}` is a `{found[1].kind.text}`, not a `{kind}`"
             raise SpecError(
                 [
                     problem(
@@ -268,10 +275,11 @@ def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
         other = module.aliases.get(first)
         if other is None or len(rest) != 1:
             return None
-        return next(((other, b) for b in other.blocks if label_of(b) == rest[0]), None)
-    for block in module.blocks:
-        if label_of(block) == first:
-            return module, block
+        named = other.labelled(rest[0])
+        return (other, named) if named is not None else None
+    own = module.labelled(first)
+    if own is not None:
+        return module, own
     for other, block, name in module.picked:
         if name == first:
             return other, block

@@ -57,6 +57,14 @@ class Module:
     aliases: dict[str, Module] = Factory(dict)  # imported with one
     picked: list[tuple[Module, s.Block, str]] = Factory(list)  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
+    _labelled: dict[str, s.Block] = Factory(dict)
+
+    def labelled(self, label: str) -> s.Block | None:
+        """Return the first block of the file that carries *label*."""
+        if len(self._labelled) == 0:
+            for block in reversed(self.blocks):
+                self._labelled[label_of(block)] = block
+        return self._labelled.get(label) if label else None
 
 
 @define(eq=False)
@@ -74,7 +82,11 @@ class Loader:
         Raises:
             SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
         """
-        key = str(path.resolve())
+        try:
+            key = str(path.resolve())
+        except (OSError, ValueError, RuntimeError):  # too long, or links in a circle
+            message = f"`{name}` cannot be read: its path leads nowhere"
+            raise SpecError([Diagnostic("unreadable-file", message, place=name)]) from None
         stamp = _stamp(path)
         if key in self._modules and self._stamps.get(key) == stamp and self._fresh(key):
             return self._modules[key]
@@ -397,6 +409,6 @@ def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
 def _stamp(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         return (0, 0)
     return (status.st_mtime_ns, status.st_size)

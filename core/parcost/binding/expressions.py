@@ -136,8 +136,12 @@ class Expressions:
         field = scope.field
         items = tuple(self.evaluate(item, scope) for item in node.items)
         nested = any(isinstance(item, s.List) for item in node.items)
-        if field is not None and field.kind == "integers" and not nested:
-            return v.Items(items)
+        if field is not None and field.kind == "integers":
+            if not nested:
+                return v.Items(items)
+        elif nested:
+            message = "a sweep holds values, not lists of them"
+            raise SpecError([problem("wrong-kind", message, node.span)])
         return self._sweep(items, node, scope)
 
     def _sweep(self, items: tuple[v.Value, ...], node: Any, scope: Scope) -> v.Value:

@@ -22,15 +22,17 @@ def read(path: Path, name: str | None = None) -> Source:
     shown = name or str(path)
     try:
         size = path.stat().st_size
-        data = b"" if path.is_dir() else _read_some(path)
+        regular = path.is_file()
+        data = _read_some(path) if regular else b""
     except FileNotFoundError:
         raise _failure("missing-file", f"there is no file `{shown}`", shown) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         message = f"`{shown}` cannot be read: {reason}"
         raise _failure("unreadable-file", message, shown) from None
-    if path.is_dir():
-        raise _failure("unreadable-file", f"`{shown}` is a directory, not a file", shown)
+    if not regular:
+        what = "a directory, not a file" if path.is_dir() else "no regular file"
+        raise _failure("unreadable-file", f"`{shown}` is {what}", shown)
     return _decode(data, max(size, len(data)), shown)
 
 

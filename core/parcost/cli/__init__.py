@@ -13,8 +13,10 @@ message and an exit code, and never in a traceback:
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -39,6 +41,11 @@ def parcost() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
+    if sys.stderr is None:  # the shell closed it
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
+    if sys.stdout is None:
+        tell("error: stdout is closed: there is nowhere to write to")
+        return 2
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # never fail to print a name

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from parcost.render.page import Item, Paper
 
 _PIPED_WIDTH = 80
+_WIDEST = 1000
 _MOMENT_SECONDS = 2.0
 
 
@@ -139,4 +140,4 @@ def one_line(diagnostic: Diagnostic) -> str:
 
 def _columns() -> int:
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() and int(columns) > 0 else _PIPED_WIDTH
+    return min(int(columns), _WIDEST) if columns.isdigit() and columns != "0" else _PIPED_WIDTH

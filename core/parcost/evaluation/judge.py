@@ -15,7 +15,7 @@ from parcost.binding.values import Quantity, number
 from parcost.diagnostics import Diagnostic, Label, Severity, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
 from parcost.language.units import ONE, unit
-from parcost.numeric import INFINITY, all_of
+from parcost.numeric import all_of
 from parcost.report import Expectation, Result
 from parcost.terms import Check
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from parcost.scenario import Scenario
     from parcost.study import Study
     from parcost.terms import Figure
+
+LONGEST_SECONDS = 1e15  # thirty million years: beyond is no time of anything that runs
+LARGEST_BYTES = 1e30
 
 
 @frozen(eq=False)
@@ -51,9 +54,10 @@ def evaluate(
 
     outcome = reduce.evaluate(study)
     asked = study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome)
-    judged = gather([_finite(outcome), *(check for _, check in asked)], study)
+    judged = gather([_finite(study, outcome), *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
-    outcome = evolve(outcome, feasible=judged.holds, failed=failed)
+    unjudged = any(fault.hook in ("checks", "verdicts") for fault in study.faults)
+    outcome = evolve(outcome, feasible=judged.holds & (not unjudged), failed=failed)
     figures = tuple(study.plugins.ask("figures", study.faults, study=study, outcome=outcome))
     claims = expectations(scenario, figures)
     found = [diagnose(check, study) for check in failed]
@@ -69,16 +73,27 @@ def evaluate(
     )
 
 
-def _finite(outcome: Outcome) -> Check:
+def _finite(study: Study, outcome: Outcome) -> Check:
     """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
-    endless = [line.name for line in outcome.ledger if not all_of(line.exposed < INFINITY)]
+    holds: Any = outcome.step_seconds < LONGEST_SECONDS
+    endless: list[str] = []
+    for _, term in study.contributions("terms"):
+        ends = term.seconds < LONGEST_SECONDS
+        if not all_of(ends):
+            endless.append(f"`{term.name}`")
+            holds = holds & ends
+    for _, held in study.contributions("memory"):
+        holds = holds & (held.bytes_ < LARGEST_BYTES)
+        if not all_of(held.bytes_ < LARGEST_BYTES):
+            endless.append(f"`{held.name}`")
     return Check(
         id="cannot-run",
-        holds=outcome.step_seconds < INFINITY,
+        holds=holds,
         subject="collectives",
-        message="{terms} cannot run: no algorithm that is allowed does it over these ranks",
-        inputs={"terms": " and ".join(f"`{name}`" for name in endless)},
-        help="choose `auto`, or another algorithm",
+        message="{terms} would take for ever",
+        inputs={"terms": " and ".join(list(dict.fromkeys(endless))[:4]) or "the step"},
+        help="an algorithm that cannot run over these ranks takes for ever, and so does a "
+        "rate of next to nothing",
     )
 
 

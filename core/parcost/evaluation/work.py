@@ -9,8 +9,9 @@ the serial work that names the window, on another resource:
 - work that slows its hosts more hides first, then the order is by name. So more work
   of any kind never shortens a pass, whatever it displaces;
 - an empty window is all serial work of the forward pass, or of the backward pass with
-  all its parts (less W, where the schedule runs that apart). It comes last: what sticks out of other windows is time for it too, and
-  what they keep its own resource busy is not.
+  all its parts (less W, where the schedule runs that apart). It comes last: what sticks
+  out of other windows is time for it too, and what they keep its own resource busy is
+  not.
 
 Stages with equal counts cost the same and are added up once.
 """

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Check, Outcome, Real, SpecError, Study, called, hookimpl
-from parcost.numeric import all_of, is_array
+from parcost.numeric import all_of
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training
 
 _GIB = 2.0**30
@@ -47,7 +47,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "device": called(device),
             },
             notes=("{usable:g} % of the {capacity:g} GiB of `{device}`",),
-            help="" if all_of(holds) or is_array(holds) else _way_out(study, outcome, room),
+            help="" if all_of(holds) or study.axes else _way_out(study, outcome, room),
         )
     ]
 

@@ -30,34 +30,67 @@ class Device:
 
     memory: Real = quantity(BYTES, positive=True, doc="capacity that the driver reports")
     memory_bandwidth: Real = quantity(RATE, positive=True, doc="peak rate of the memory")
-    fp32: Real | None = quantity(FLOPS, default=None, doc="peak of fp32 outside matrix units")
+    fp32: Real | None = quantity(
+        FLOPS, default=None, positive=True, doc="peak of fp32 outside matrix units"
+    )
     tf32: Real | None = quantity(
-        FLOPS, default=None, qualifiers=_DENSITY, must_qualify=True, doc="matrix peak in tf32"
+        FLOPS,
+        default=None,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc="matrix peak in tf32",
     )
     fp16: Real | None = quantity(
-        FLOPS, default=None, qualifiers=_DENSITY, must_qualify=True, doc="matrix peak in fp16"
+        FLOPS,
+        default=None,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc="matrix peak in fp16",
     )
     bf16: Real | None = quantity(
-        FLOPS, default=None, qualifiers=_DENSITY, must_qualify=True, doc="matrix peak in bf16"
+        FLOPS,
+        default=None,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc="matrix peak in bf16",
     )
     fp8: Real | None = quantity(
-        FLOPS, default=None, qualifiers=_DENSITY, must_qualify=True, doc="matrix peak in fp8"
+        FLOPS,
+        default=None,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc="matrix peak in fp8",
     )
     fp4: Real | None = quantity(
-        FLOPS, default=None, qualifiers=_DENSITY, must_qualify=True, doc="matrix peak in fp4"
+        FLOPS,
+        default=None,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc="matrix peak in fp4",
     )
     multiprocessors: Real = integer(doc="units that tiles of a matrix product are spread over")
-    matmul_efficiency: Real = fraction(doc="best matrix product measured, of the 16-bit peak")
+    matmul_efficiency: Real = fraction(
+        positive=True, doc="best matrix product measured, of the 16-bit peak"
+    )
     fp8_matmul_efficiency: Real = fraction(
-        default="matmul_efficiency", doc="best matrix product measured, of the fp8 peak"
+        positive=True,
+        default="matmul_efficiency",
+        doc="best matrix product measured, of the fp8 peak",
     )
     attention_forward_efficiency: Real = fraction(
-        doc="fused attention, forward, of the 16-bit peak"
+        positive=True, doc="fused attention, forward, of the 16-bit peak"
     )
     attention_backward_efficiency: Real = fraction(
-        doc="fused attention, backward, of the 16-bit peak"
+        positive=True, doc="fused attention, backward, of the 16-bit peak"
     )
-    memory_efficiency: Real = fraction(doc="large streaming kernels, of the memory bandwidth")
+    memory_efficiency: Real = fraction(
+        positive=True, doc="large streaming kernels, of the memory bandwidth"
+    )
     host_bandwidth: Real | None = quantity(
         RATE, default=None, qualifiers=_DIRECTION, must_qualify=True, doc="link to the host"
     )

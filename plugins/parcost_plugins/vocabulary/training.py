@@ -80,19 +80,22 @@ class KernelChoice:
 
     model: str = word(registry="kernels", doc="which model of kernel time")
     gemm_efficiency: Real | None = fraction(
-        default=None, doc="of the peak, in place of the device's own figure"
+        positive=True, default=None, doc="of the peak, in place of the device's own figure"
     )
     attention_forward_efficiency: Real | None = fraction(
-        default=None, doc="of the peak, in place of the device's own figure"
+        positive=True, default=None, doc="of the peak, in place of the device's own figure"
     )
     attention_backward_efficiency: Real | None = fraction(
-        default=None, doc="of the peak, in place of the device's own figure"
+        positive=True, default=None, doc="of the peak, in place of the device's own figure"
     )
     memory_efficiency: Real | None = fraction(
-        default=None, doc="of the memory bandwidth, in place of the device's own figure"
+        positive=True,
+        default=None,
+        doc="of the memory bandwidth, in place of the device's own figure",
     )
     shape_efficiency: Real = fraction(
-        doc="a real shape against the best shape that the device's figure was measured on"
+        positive=True,
+        doc="a real shape against the best shape that the device's figure was measured on",
     )
     wave_weight: Real = fraction(doc="how much of a partly filled last wave is paid for")
     launch: Real = quantity(SECONDS, doc="exposed per kernel")

@@ -1,0 +1,132 @@
+"""What a hostile tester found, kept found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Check, Edge, Formula, PluginError, SpecError, Work, hookimpl
+from parcost.plugins import load
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 16 }
+layout { pp = 2, zero = 0 }
+training { sequence = 8192, global_batch = 64 sequences }
+"""
+
+
+def ids(text: str, *plugins: tuple[str, Any]) -> list[str]:
+    session = parcost.Session(load(*plugins))
+    try:
+        report = session.load_text(text)[0].evaluate()
+    except SpecError as error:
+        return [d.id for d in error.diagnostics]
+    return [d.id for d in report.diagnostics]
+
+
+def test_a_sweep_that_leaves_memory_alone_fits_no_better_than_its_points() -> None:
+    assert ids(SPEC) == ["does-not-fit"]
+    report = parcost.load_text(SPEC + "kernels { launch = [1 us, 2 us] }\n")[0].evaluate()
+    assert [row["feasible"] for row in report.rows()] == [False, False]
+    assert report.exit_code == 1
+
+
+def test_a_verdict_that_fails_says_nothing_good() -> None:
+    def broken() -> list[Check]:
+        raise ValueError("no verdict")
+
+    plugin = ("judge", SimpleNamespace(verdicts=hookimpl(broken)))
+    session = parcost.Session(load(plugin))
+    report = session.load_text(SPEC.replace("zero = 0", "zero = 1, tp = 8"))[0].evaluate()
+    assert report.exit_code == 3
+    assert not report.rows()[0]["feasible"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kernels { gemm_efficiency = 0 }",
+        "kernels { shape_efficiency = 0 % }",
+        "device other extends h100_sxm { bf16 = 0 TFLOPS dense }",
+        "device other extends h100_sxm { memory_efficiency = 0 }",
+    ],
+)
+def test_what_divides_may_not_be_nothing(name: str) -> None:
+    text = SPEC.replace("cluster {", "cluster { device = h100_sxm,") + name + "\n"
+    assert "out-of-range" in ids(text)
+
+
+def test_time_without_end_is_refused_and_not_dropped() -> None:
+    huge = "term x { seconds = 1e308 s }\nterm y { seconds = 1e308 s }\n"
+    assert "cannot-run" in ids(SPEC + huge)
+
+    def edge() -> list[Edge]:
+        return [Edge(name="long", seconds=float("inf"), formula=Formula(text="?"))]
+
+    assert "cannot-run" in ids(SPEC, ("far", SimpleNamespace(terms=hookimpl(edge))))
+
+
+@pytest.mark.parametrize("name", ["slowdown", "share"])
+def test_no_number_of_a_term_is_negative(name: str) -> None:
+    def gain() -> list[Work]:
+        more: dict[str, Any] = {name: -1.0}
+        formula = Formula(text="?")
+        return [Work(name="gain", seconds=1.0, pass_="F", window="", formula=formula, **more)]
+
+    session = parcost.Session(load(("gain", SimpleNamespace(terms=hookimpl(gain)))))
+    (fault,) = session.load_text(SPEC)[0].evaluate().result.faults
+    assert fault.message.startswith(f"gave the term `gain` {name} = -1.0")
+
+
+def test_an_error_that_cannot_be_told_is_told_by_its_kind() -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def broken() -> list[Work]:
+        raise SilentError
+
+    session = parcost.Session(load(("silent", SimpleNamespace(terms=hookimpl(broken)))))
+    (fault,) = session.load_text(SPEC)[0].evaluate().result.faults
+    assert fault.message == "raised SilentError"
+
+
+def test_a_hook_that_parcost_does_not_ask_for_is_named() -> None:
+
+    def odd() -> list[Work]:
+        return []
+
+    plugin = SimpleNamespace(termz=hookimpl(odd))
+    with pytest.raises(PluginError, match="plugin `odd` has a hook that does not fit"):
+        ids(SPEC, ("odd", plugin))
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.par")
+    (tmp_path / "a.par").symlink_to(tmp_path / "b.par")
+    (tmp_path / "b.par").symlink_to(tmp_path / "a.par")
+    spec = tmp_path / "spec.par"
+    for target in ("pipe.par", "a.par", "nul\0l.par", "n" * 300 + ".par"):
+        spec.write_text(f'use "{target}"\n')
+        with pytest.raises(SpecError) as caught:
+            parcost.load(spec)[0].evaluate()
+        assert caught.value.diagnostics[0].id in ("unreadable-file", "missing-file")
+
+
+def test_blocks_extend_one_another_only_so_deep() -> None:
+    chain = "device d0 extends h100_sxm {}\n"
+    chain += "".join(f"device d{i} extends d{i - 1} {{}}\n" for i in range(1, 2000))
+    assert "nesting-too-deep" in ids(SPEC + chain)
+
+
+def test_a_sweep_holds_no_lists() -> None:
+    assert ids(SPEC + "kernels { launch = [[1 us, 2 us], [3 us]] }\n") == ["wrong-kind"]
