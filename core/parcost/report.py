@@ -69,8 +69,15 @@ class Result:
         return (*self.study.plugins.broken, *self.study.faults)
 
     def figure(self, name: str) -> Real:
-        """Return the value of the figure called *name*."""
-        return next(f.value for _, f in self.figures if f.name == name)
+        """Return the value of the figure called *name*.
+
+        Raises:
+            KeyError: There is none, because no plugin gave it or the study may not run.
+        """
+        for _, figure in self.figures:
+            if figure.name == name:
+                return figure.value
+        raise KeyError(name)
 
     @cached_property
     def sections(self) -> Sequence[tuple[Plugin, Section]]:
