@@ -130,3 +130,24 @@ def test_blocks_extend_one_another_only_so_deep() -> None:
 
 def test_a_sweep_holds_no_lists() -> None:
     assert ids(SPEC + "kernels { launch = [[1 us, 2 us], [3 us]] }\n") == ["wrong-kind"]
+
+
+def test_a_schedule_whose_closed_form_fails_is_named() -> None:
+    class Hasty:
+        name = "hasty"
+
+        def order(self, stages: int, micro_batches: int, chunks: int) -> Any:
+            raise NotImplementedError
+
+        def closed_form(self, *_: Any) -> Any:
+            raise ZeroDivisionError("no time at all")
+
+    hasty = Hasty()
+
+    def schedules() -> list[Any]:
+        return [hasty]
+
+    plugin = ("hasty", SimpleNamespace(schedules=hookimpl(schedules)))
+    text = SPEC.replace("zero = 0", "zero = 1, tp = 8") + "schedule { kind = hasty }\n"
+    with pytest.raises(PluginError, match=r"plugin `hasty` failed in `schedules`: "):
+        ids(text, plugin)

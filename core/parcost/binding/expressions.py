@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve
 
+from parcost.binding import functions
 from parcost.binding import values as v
 from parcost.binding.definitions import Definition
 from parcost.binding.scope import Axis, BrokenError, Given, Scope
@@ -59,7 +60,7 @@ class Expressions:
                     else self.evaluate(argument, scope)
                     for argument in node.arguments
                 ]
-                value = v.call(node, arguments)
+                value = functions.call(node, arguments)
                 if isinstance(value, v.Items):
                     return self._sweep(value.items, node, scope)
                 return value

@@ -133,10 +133,17 @@ class Plan:
         if isinstance(hop, tuple) and not getattr(self.schedule, "hop_by_boundary", False):
             return None
         p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        seconds, mask = closed(times, hop, p, m, v)
-        if not all_of(mask):
-            return None
-        starts, ends = spanned(times, hop, p, m, v) if spanned and spans else ((), ())
+        try:
+            seconds, mask = closed(times, hop, p, m, v)
+            if not all_of(mask):
+                return None
+            sound = all_of(seconds >= 0)
+            starts, ends = spanned(times, hop, p, m, v) if spanned and spans else ((), ())
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise OrderError(f"the closed form of `{self.schedule.name}` raised {said}") from error
+        if not sound:
+            raise OrderError(f"the closed form of `{self.schedule.name}` is a negative time")
         return Timeline(seconds=seconds, starts=starts, ends=ends)
 
     def _replayed(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
