@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from parcost.schema import Curve as Curve
     from parcost.schema import Rate as Rate
     from parcost.schema import block as block
+    from parcost.schema import block_type as block_type
     from parcost.schema import called as called
     from parcost.schema import children as children
     from parcost.schema import fraction as fraction
@@ -90,16 +91,21 @@ if TYPE_CHECKING:
     from parcost.study import Study as Study
     from parcost.terms import Catalogue as Catalogue
     from parcost.terms import Check as Check
+    from parcost.terms import Collective as Collective
     from parcost.terms import Edge as Edge
+    from parcost.terms import Exporter as Exporter
     from parcost.terms import Figure as Figure
     from parcost.terms import Formula as Formula
     from parcost.terms import Group as Group
+    from parcost.terms import Kernels as Kernels
     from parcost.terms import Link as Link
     from parcost.terms import Memory as Memory
+    from parcost.terms import Moment as Moment
     from parcost.terms import Once as Once
     from parcost.terms import Op as Op
     from parcost.terms import Pass as Pass
     from parcost.terms import Pipeline as Pipeline
+    from parcost.terms import Schedule as Schedule
     from parcost.terms import Section as Section
     from parcost.terms import Times as Times
     from parcost.terms import Work as Work
@@ -115,6 +121,7 @@ _HOMES = {
         "Curve",
         "Rate",
         "block",
+        "block_type",
         "called",
         "children",
         "fraction",
@@ -130,16 +137,21 @@ _HOMES = {
     "terms": (
         "Catalogue",
         "Check",
+        "Collective",
         "Edge",
+        "Exporter",
         "Figure",
         "Formula",
         "Group",
+        "Kernels",
         "Link",
         "Memory",
+        "Moment",
         "Once",
         "Op",
         "Pass",
         "Pipeline",
+        "Schedule",
         "Section",
         "Times",
         "Work",

@@ -196,6 +196,8 @@ class Study:
         That is the header of its block where the attribute was left out, and None where
         the block was too.
         """
+        if not subject:
+            return None
         kind, _, attribute = subject.rpartition(".")
         for blocks in self.blocks.values():
             for block in blocks:

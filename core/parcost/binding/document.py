@@ -158,7 +158,7 @@ class Loader:
                     "empty-file",
                     f"`{source.name}` says nothing",
                     place=source.name,
-                    help="a study needs at least `cluster`, `model` and `training`",
+                    help="write blocks, or import some: `parcost catalog` lists what there is",
                 )
             )
         return module

@@ -89,7 +89,7 @@ def _finite(study: Study, outcome: Outcome) -> Check:
     return Check(
         id="cannot-run",
         holds=holds,
-        subject="collectives",
+        subject="",
         message="{terms} would take for ever",
         inputs={"terms": " and ".join(list(dict.fromkeys(endless))[:4]) or "the step"},
         help="an algorithm that cannot run over these ranks takes for ever, and so does a "

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from parcost import ONE, Outcome, Section, Study, called
-from parcost.schema import block_type
+from parcost import ONE, Outcome, Section, Study, block_type, called
 from parcost_plugins.advice.vary import Change, Effect, effects
 from parcost_plugins.vocabulary import (
     Cluster,

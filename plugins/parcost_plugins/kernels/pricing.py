@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from parcost import FLOPS, Check, Study, Work, called, hookimpl
-from parcost.schema import block_type
+from parcost import FLOPS, Check, Study, Work, block_type, called, hookimpl
 from parcost_plugins.vocabulary import Cluster, Device, KernelChoice, Stream, Training
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Study, hookimpl
+from parcost import Formula, Memory, Moment, Study, hookimpl
 from parcost.numeric import maximum, minimum, where
-from parcost.terms import Moment
 from parcost_plugins.vocabulary import Layout, Overlap, Training
 from parcost_plugins.vocabulary.held import Alike, alike
 

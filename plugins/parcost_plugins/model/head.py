@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Study, hookimpl
-from parcost.terms import Moment
+from parcost import Formula, Memory, Moment, Study, hookimpl
 from parcost_plugins.model.rank import FP32, SAVED, SPLIT, linear, rank_of, stream
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import HEAD_DGRAD, HEAD_WGRAD

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Study, hookimpl
-from parcost.terms import Formula
+from parcost import Formula, Memory, Study, hookimpl
 from parcost_plugins.model.rank import MASK, SAVED, rank_of, stream
 from parcost_plugins.vocabulary import Parameters, Stream, on_last
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from parcost import Formula, Memory, Pass, Real, Study
+from parcost import Formula, Memory, Moment, Pass, Real, Study
 from parcost.numeric import maximum
-from parcost.terms import Moment
 from parcost_plugins.vocabulary import Gemm, Layout, Model, Stream, Training, layers
 
 FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
