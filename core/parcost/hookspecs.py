@@ -116,6 +116,17 @@ def memory(study: Study) -> Iterable[Memory]:  # type: ignore[empty-body]
     """The memory that the plugin adds to a device."""
 
 
+@hookspec
+def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: ignore[empty-body]
+    """What follows from the spec alone, without a step: a collective, a serving latency.
+
+    Asked of every study. One that has nothing to train (no plugin cuts it into a
+    pipeline) consists of these alone. A calculation answers only where a block that it
+    is about was written; names of figures about a labelled block start with its label,
+    as in ``gradients.seconds``. A failed error makes the study not run.
+    """
+
+
 # --- What it means: asked once the step is known -------------------------------------
 
 
@@ -127,6 +138,15 @@ def verdicts(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore
 @hookspec
 def figures(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
     """Headline numbers: step time, tokens per second, MFU."""
+
+
+@hookspec
+def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
+    """Further figures, made only when somebody asks: volumes, counts, ratios, bounds.
+
+    A claim in ``expect`` or :meth:`Result.figure` asks by name; a report lists them on
+    demand.
+    """
 
 
 @hookspec

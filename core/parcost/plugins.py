@@ -35,6 +35,8 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
     "memory": (terms.Memory,),
     "figures": (terms.Figure,),
     "sections": (terms.Section,),
+    "details": (terms.Figure,),
+    "calculations": (terms.Figure, terms.Section, terms.Check),
 }
 _NAMED = ("collectives", "schedules", "kernels", "exporters")
 _UNIQUE = ("groups", "terms", "memory", "figures")

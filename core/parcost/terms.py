@@ -264,10 +264,10 @@ class Schedule(Protocol):
 class Collective(Protocol):
     """An algorithm for one or more collective operations.
 
-    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all,
-    point_to_point. *n* is the big buffer per rank in bytes: the total output of an
-    all-gather, the total input of a reduce-scatter, what one rank sends in an
-    all-to-all including the block that it keeps.
+    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter,
+    gather, all_to_all, point_to_point. *n* is the big buffer per rank in bytes: the total
+    output of an all-gather or gather, the total input of a reduce-scatter or scatter, what
+    one rank sends in an all-to-all including the block that it keeps.
 
     An optional attribute ``sees`` names the link of the group that the letters alpha
     and B of the formula stand for: ``flat``, ``pair`` or ``hop``, or else ``pairs`` or
@@ -295,7 +295,8 @@ class Link(Protocol):
 
     *name* is the level; a link that spans several levels is named by the outermost. An
     optional attribute ``measured`` says that times are read off points, which formulas
-    then name in place of alpha and B.
+    then name in place of alpha and B. An optional attribute ``level`` is the block that
+    describes the level, for algorithms that depend on what it can do.
     """
 
     @property
@@ -345,6 +346,9 @@ class Group:
     ``hop_after(i)``
         is the same between ranks i and i + 1 alone: the default is *hop*. Equal
         boundaries share one object.
+
+    *reduction* is gamma, the seconds that a rank takes to reduce one byte; 0 where the
+    reduction is part of the copy, as it is on a GPU.
     """
 
     name: str
@@ -359,6 +363,7 @@ class Group:
         default=Factory(lambda self: lambda _: self.hop, takes_self=True)
     )
     fewest: tuple[Real, ...] = field(default=Factory(lambda self: self.shape, takes_self=True))
+    reduction: Real = 0.0
 
 
 class Kernels(Protocol):

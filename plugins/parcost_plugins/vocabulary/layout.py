@@ -10,13 +10,18 @@ class Layout:
     """The parallel layout. Degrees multiply up to the devices of the cluster."""
 
     tp: Real = integer(default=1, doc="tensor parallel degree (t)")
+    cp: Real = integer(default=1, doc="context parallel degree (c): ranks that split the sequence")
     pp: int = integer(default=1, structural=True, doc="pipeline parallel degree (p)")
     dp: Real = quantity(
         ONE,
         positive=True,
-        default="cluster.devices / (tp * pp)",
+        default="cluster.devices / (tp * cp * pp)",
         doc="data parallel degree (d)",
     )
+    ep: Real = integer(
+        default=1, doc="expert parallel degree: ranks, out of tp x cp x dp, that split the experts"
+    )
+    etp: Real = integer(default=1, doc="tensor parallel degree within an expert")
     sequence_parallel: bool = switch(
         default=False, doc="norms and dropout are sharded over the tensor-parallel group"
     )
@@ -28,7 +33,7 @@ class Layout:
         doc="ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 parameters too",
     )
     order: str = string(
-        default="tp-dp-pp", doc="which degree varies fastest over neighbouring devices"
+        default="tp-cp-dp-pp", doc="which degree varies fastest over neighbouring devices"
     )
     vocabulary_multiple: Real = integer(
         default=1, doc="the vocabulary is padded to a multiple of this times tp"

@@ -25,7 +25,10 @@ HEAD_DGRAD, HEAD_WGRAD = "head input gradient", "head weight gradient"
 
 @frozen(kw_only=True, eq=False)
 class Gemm:
-    """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel."""
+    """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
+
+    *role* says what it is part of, which decides whether a recipe runs it in low precision.
+    """
 
     name: str
     m: Real
@@ -35,6 +38,7 @@ class Gemm:
     count: Sequence[float]
     batch: Real = 1.0
     host: str = ""
+    role: Literal["linear", "expert", "head", "router", "attention"] = "linear"
     source: str = ""
 
     @property
@@ -79,7 +83,9 @@ class Parameters:
     *elements* on one rank, padding and copies included; *total* over the
     tensor-parallel group, without them. Both times *count*. *replicated* says that
     every tensor-parallel rank holds all. *place* is where they stand in the model:
-    before the first layer, in every layer, or behind the last.
+    before the first layer, in every layer, or behind the last. *expert* parameters are
+    split over expert-parallel ranks: their gradients are reduced over the group ``edp``,
+    all others over ``dp_cp``.
     """
 
     name: str
@@ -88,6 +94,7 @@ class Parameters:
     count: Sequence[float]
     replicated: bool = False
     place: Literal["before", "layer", "after"] = "layer"
+    expert: bool = False
     source: str = ""
 
 
