@@ -45,13 +45,16 @@ class Result:
     """One evaluation: a study and what it costs.
 
     *at* holds the structural sweep values of this result, by axis name. *outcome* is
-    None, and *diagnostics* say why, where the study cannot run at all. Numbers are
+    None where the study cannot run at all, and *diagnostics* say why, and where it has
+    nothing to train, whose *figures* are calculations; *legal* tells the two apart.
+    Numbers are
     arrays over the points that may run where ``study.axes`` is not empty; that gives
     the swept values of each point. *infeasible* are the points that may not.
     """
 
     study: Study
     outcome: Outcome | None
+    legal: bool = False
     figures: Sequence[tuple[Plugin, Figure]] = ()
     expectations: Sequence[Expectation] = ()
     diagnostics: Sequence[Diagnostic] = ()
@@ -68,8 +71,13 @@ class Result:
         """The plugins that failed, broken ones included."""
         return (*self.study.plugins.broken, *self.study.faults)
 
+    @property
+    def feasible(self) -> Mask:
+        """Whether the study may run, and its step meets every verdict."""
+        return self.legal if self.outcome is None else self.outcome.feasible
+
     def figure(self, name: str) -> Real:
-        """Return the value of the figure called *name*.
+        """Return the value of the figure called *name*, a detail included.
 
         Raises:
             KeyError: There is none, because no plugin gave it or the study may not run.
@@ -77,17 +85,30 @@ class Result:
         for _, figure in self.figures:
             if figure.name == name:
                 return figure.value
+        for _, figure in self.details:
+            if figure.name == name:
+                return figure.value
         raise KeyError(name)
 
     @cached_property
+    def details(self) -> Sequence[tuple[Plugin, Figure]]:
+        """Further figures: volumes, counts, ratios, bounds; made when first read."""
+        from parcost.evaluation.judge import details
+
+        return details(self.study, self.outcome)
+
+    @cached_property
     def sections(self) -> Sequence[tuple[Plugin, Section]]:
-        """Advice, sensitivities and the like; made when first read."""
-        if self.outcome is None or self.swept:
+        """Tables of calculations, then advice, sensitivities and the like; made when first read."""
+        from parcost.terms import Section
+
+        if not self.legal or self.swept:
             return ()
-        asked = self.study.plugins.ask(
-            "sections", self.study.faults, study=self.study, outcome=self.outcome
-        )
-        return tuple(asked)
+        study = self.study
+        found = [(p, s) for p, s in study.contributions("calculations") if isinstance(s, Section)]
+        if self.outcome is not None:
+            found += study.plugins.ask("sections", study.faults, study=study, outcome=self.outcome)
+        return tuple(found)
 
 
 @frozen(kw_only=True, eq=False)

@@ -265,6 +265,9 @@ def _alike(study: Study, holds: Any) -> Iterator[Any]:
     import numpy as np
 
     legal = np.flatnonzero(np.broadcast_to(holds, (len(study.axes[0][1]),)))
+    if not study.trains:
+        yield legal
+        return
     with np.errstate(all="ignore"):
         crossed = [
             np.broadcast_to(np.asarray(members) > 1, (len(study.axes[0][1]),))

@@ -21,7 +21,8 @@ from parcost.terms import Collective, Formula, Group, Pipeline
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
     from parcost.language.text import Span
-    from parcost.outcome import Fault
+    from parcost.numeric import Mask
+    from parcost.outcome import Fault, Outcome
     from parcost.plugins import Plugin, Plugins
 
 T = TypeVar("T")
@@ -108,6 +109,11 @@ class Study:
         return [counted for _, counted in self.contributions("flops")]
 
     @property
+    def trains(self) -> bool:
+        """Whether there is a step: without one, a study consists of its calculations."""
+        return bool(self.contributions("pipelines"))
+
+    @property
     def pipeline(self) -> Pipeline:
         """How the step is cut into stages and micro-batches."""
         found = [p for _, p in self.contributions("pipelines")]
@@ -185,6 +191,32 @@ class Study:
             message = "the study was built by hand, and has no text to change"
             raise SpecError([Diagnostic("no-text", message, place=self.path or self.name)])
         return self._replace(values)
+
+    def legal(self) -> Mask:
+        """Return where the study meets every rule, which says nothing of its memory."""
+        from parcost.evaluation.rules import rules
+
+        holds: Mask = rules(self).holds
+        return holds
+
+    def evaluate(self) -> Outcome:
+        """Return the step and the memory of the study, whether or not it may run.
+
+        Raises:
+            SpecError: It has nothing to train, or no schedule.
+            PluginError: The schedule's op order is not one.
+        """
+        from parcost.evaluation.reduce import evaluate
+
+        return evaluate(self)
+
+    def with_blocks(self, blocks: Mapping[type, tuple[Any, ...]]) -> Study:
+        """Return the study with other blocks and nothing asked yet.
+
+        Unlike :meth:`replace`, no expression of the spec follows: what is not in
+        *blocks* stays as it is.
+        """
+        return evolve(self, blocks={**self.blocks, **blocks}, faults=[], answers={})
 
     def fresh(self) -> Study:
         """Return the same study with nothing asked yet, for evaluating it again."""

@@ -731,7 +731,7 @@ def test_show_says_where_each_value_is_from(run: Run) -> None:
     out = run("show", "a.par", "--set", "layout.tp=4", a=GOOD).out
     assert re.search(r"devices +=  *16 +# a.par:5$", out, re.MULTILINE)
     assert re.search(r"tp +=  *4 +# set from outside$", out, re.MULTILINE)
-    assert re.search(r"dp +=  *4 +# default: cluster.devices / \(tp \* pp\)$", out, re.MULTILINE)
+    assert re.search(r"dp +=  *4 +# default: cluster.devices / \(tp \* cp \* pp\)$", out, re.MULTILINE)
     assert re.search(r"memory += 80 GiB @vendor\(\".*\"\) +# catalog\S*:\d+$", out, re.MULTILINE)
 
 

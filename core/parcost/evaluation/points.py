@@ -31,14 +31,14 @@ def rows(report: Report) -> Sequence[Mapping[str, Any]]:
 
 def good(result: Result) -> bool:
     """Say whether a result is feasible and as expected; a sweep needs one point that is."""
-    if result.outcome is None:
+    if not result.legal:
         return False
     if not result.swept:
         errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
         return not errors
     import numpy as np
 
-    holds = np.broadcast_to(np.asarray(result.outcome.feasible, dtype=bool), (_count(result),))
+    holds = np.broadcast_to(np.asarray(result.feasible, dtype=bool), (_count(result),))
     for claim in result.expectations:
         holds = holds & np.asarray(claim.holds, dtype=bool)
     return bool(holds.any())
@@ -53,7 +53,7 @@ def at(value: Any, point: int) -> Any:
 
 def _rows_of(result: Result) -> Sequence[dict[str, Any]]:
     reasons = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
-    if result.outcome is None:
+    if not result.legal:
         if not result.study.axes:
             return [{**result.at, "feasible": False, "reason": "; ".join(reasons)}]
         return [
@@ -62,7 +62,7 @@ def _rows_of(result: Result) -> Sequence[dict[str, Any]]:
         ]
     found = []
     for i in range(_count(result)):
-        feasible = bool(at(result.outcome.feasible, i))
+        feasible = bool(at(result.feasible, i))
         row = _point(result, i)
         row |= {f.name: at(f.value, i) for _, f in result.figures}
         row["feasible"] = feasible
@@ -80,7 +80,7 @@ def _point(result: Result, i: int) -> dict[str, Any]:
 
 
 def _reasons(result: Result, i: int) -> str:
-    from parcost.evaluation.judge import message_at
+    from parcost.evaluation.rules import message_at
 
     assert result.outcome is not None
     said = [

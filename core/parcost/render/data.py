@@ -153,7 +153,7 @@ def _result(result: Result, units: Mapping[str, str]) -> dict[str, Any]:
     sections = [_section(p, section) for p, section in result.sections]  # may add a fault
     shown: dict[str, Any] = {
         "at": {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()},
-        "feasible": False if outcome is None else plain(outcome.feasible),
+        "feasible": plain(result.feasible),
         "complete": not result.faults,
         "figures": {key(f.name, f.unit): _figure(p, f) for p, f in result.figures},
         "expectations": [_expectation(e) for e in result.expectations],
@@ -162,6 +162,7 @@ def _result(result: Result, units: Mapping[str, str]) -> dict[str, Any]:
     }
     if outcome is not None:
         shown |= _outcome(outcome)
+    if result.legal:
         shown["sections"] = sections
     return shown
 

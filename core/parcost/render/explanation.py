@@ -42,6 +42,7 @@ def names(result: Result) -> list[str]:
     if result.outcome is not None:
         found += [line.name for line in result.outcome.ledger]
         found += [line.name for line in result.outcome.memory_lines]
+    found += [figure.name for _, figure in result.details]
     return list(dict.fromkeys(found))
 
 
@@ -70,11 +71,13 @@ def _setting(report: Report, name: str, value: Any) -> str:
 def explain(result: Result, term: str) -> Iterator[Item]:
     """Yield everything called *term*; nothing where nothing is."""
     outcome = result.outcome
-    if outcome is None:
-        return
-    for plugin, figure in result.figures:
+    shown = {figure.name for _, figure in result.figures}
+    more = [(p, f) for p, f in result.details if f.name not in shown]
+    for plugin, figure in (*result.figures, *more):
         if _called(figure.name, term):
             yield from _figure(plugin, figure)
+    if outcome is None:
+        return
     for line in outcome.ledger:
         if _called(line.name, term):
             yield from _line(line, outcome)

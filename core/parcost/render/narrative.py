@@ -51,18 +51,20 @@ def tell_result(result: Result) -> Iterator[Item]:
     outcome = result.outcome
     if outcome is not None:
         if runs(result):
-            yield from _figures(result.figures)
+            yield from _figures("What a step costs", result.figures)
             yield from ledger(outcome)
         yield from memory(outcome)
-        for _, section in sections:
-            yield from _section(section)
+    elif result.legal:
+        yield from _figures("What was calculated", result.figures)
+    for _, section in sections:
+        yield from _section(section)
     if result.expectations and runs(result):
         yield from _expectations(result.expectations)
 
 
 def runs(result: Result) -> bool:
     """Whether the point can run and fits."""
-    return result.outcome is not None and all_of(result.outcome.feasible)
+    return result.legal and all_of(result.feasible)
 
 
 def verdict(result: Result) -> Iterator[Item]:
@@ -71,7 +73,8 @@ def verdict(result: Result) -> Iterator[Item]:
     claims = {id(e.diagnostic) for e in result.expectations}
     lacking = without(result.study.plugins)
     if runs(result):
-        yield Line(f"It runs, and it fits{lacking}.", "good")
+        if result.outcome is not None:
+            yield Line(f"It runs, and it fits{lacking}.", "good")
     else:
         yield Line(f"It does not run{lacking}.", "bad")
         for problem in problems:
@@ -86,10 +89,10 @@ def verdict(result: Result) -> Iterator[Item]:
             yield Line(f"warning: {warning.message}", "warning")
 
 
-def _figures(figures: Sequence[tuple[Plugin, Figure]]) -> Iterator[Item]:
+def _figures(title: str, figures: Sequence[tuple[Plugin, Figure]]) -> Iterator[Item]:
     rows = [Row((f.title, numbers.quantity(f.value, f.unit), f.note)) for _, f in figures]
     if rows:
-        yield Heading("What a step costs")
+        yield Heading(title)
         yield Table((Column(), Column(align=_RIGHT), Column(flexible=True)), rows)
 
 

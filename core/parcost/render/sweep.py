@@ -31,7 +31,9 @@ def tell(report: Report) -> Iterator[Item]:
     run = [point for point in points if point["feasible"]]
     yield Heading(report.name, 1, aside=report.path)
     lacking = without(report.results[0].study.plugins)
-    counted = f"{len(run):,} of {len(points):,} points run and fit{lacking}."
+    trains = any(result.outcome is not None for result in report.results)
+    fit = "run and fit" if trains or not run else "are legal"
+    counted = f"{len(run):,} of {len(points):,} points {fit}{lacking}."
     yield Line(counted, "good" if run else "bad")
     faults = {text for result in report.results for text in incomplete(result)}
     yield from (Line(text, "bad") for text in sorted(faults))

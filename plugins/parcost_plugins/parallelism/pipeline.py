@@ -22,7 +22,9 @@ from parcost_plugins.vocabulary import (
 
 @hookimpl
 def pipelines(study: Study) -> list[Pipeline]:
-    """Cut the step as ``layout`` and ``schedule`` say."""
+    """Cut the step as ``layout`` and ``schedule`` say; a study may be calculations alone."""
+    if study.get(Training) is None and study.contributions("calculations"):
+        return []
     choice = study[ScheduleChoice]
     return [
         Pipeline(

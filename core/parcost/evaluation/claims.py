@@ -1,0 +1,210 @@
+"""The claims of ``expect``: what a study should come to, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from parcost.binding.values import Quantity, number
+from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language import syntax as s
+from parcost.language.units import ONE, unit
+from parcost.report import Expectation
+
+if TYPE_CHECKING:
+    from parcost.binding.document import Module
+    from parcost.plugins import Plugin
+    from parcost.scenario import Scenario
+    from parcost.terms import Figure
+
+_MOST_NAMES = 20  # in a message
+
+
+@frozen(eq=False)
+class Known:
+    """The figures that claims may be about: *shown* ones, and *more* that are made on demand.
+
+    *more* is called at most once, when a claim names none of those shown. What it gives
+    and a claim names is shown as well.
+    """
+
+    shown: list[tuple[Plugin, Figure]]
+    more: Callable[[], Sequence[tuple[Plugin, Figure]]]
+    _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
+    _asked: list[bool] = field(factory=list, init=False)
+
+    def named(self, name: str) -> Figure | None:
+        """Return the figure called *name*, or None."""
+        for _, figure in self.shown:
+            if figure.name == name:
+                return figure
+        self._ask()
+        for by, figure in self._made:
+            if figure.name == name:
+                self.shown.append((by, figure))
+                return figure
+        return None
+
+    def names(self) -> list[str]:
+        """Return the names of all."""
+        self._ask()
+        return list(dict.fromkeys(figure.name for _, figure in (*self.shown, *self._made)))
+
+    def _ask(self) -> None:
+        if not self._asked:
+            self._asked.append(True)
+            self._made.extend(self.more())
+
+
+def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Expectation]:
+    """Return the claims of the scenario; without *known*, only check that they bind."""
+    found: list[Expectation] = []
+    problems: list[Diagnostic] = []
+    for block, module in _expect_blocks(scenario):
+        for item in block.items:
+            try:
+                name, relation, value, tolerance = _claim(item)
+                claim = _evaluate_claim(scenario, module, value, tolerance)
+                if known is not None:
+                    found.append(_judge_claim(item, name, relation, claim, known))
+            except SpecError as error:
+                problems += error.diagnostics
+    if problems:
+        raise SpecError(problems)
+    return found
+
+
+def _expect_blocks(scenario: Scenario) -> Sequence[tuple[s.Block, Module]]:
+    own = [(block, scenario.module) for block in scenario.module.expects]
+    if scenario.study is not None:
+        inner = [i for i in scenario.study.items if isinstance(i, s.Block)]
+        own += [(b, scenario.module) for b in inner if b.kind.text == "expect"]
+    return own
+
+
+def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
+    if isinstance(item, s.Claim):
+        return item.name, item.relation, item.value, item.tolerance
+    if isinstance(item, s.Attribute) and not item.words:
+        raise SpecError(
+            [
+                problem(
+                    "missing-tolerance",
+                    f"`{item.name.text} =` needs a tolerance",
+                    item.span,
+                    help=f"write `{item.span.text.strip()} +- 5 %`",
+                )
+            ]
+        )
+    raise SpecError(
+        [problem("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)]
+    )
+
+
+def _evaluate_claim(
+    scenario: Scenario, module: Module, value: s.Expr, tolerance: s.Expr | None
+) -> tuple[Quantity, Quantity | None]:
+    binder = scenario.binder
+    said = binder.claim_value(value, module)
+    wanted = number(said, value.span)
+    if tolerance is None:
+        return wanted, None
+    return wanted, number(binder.claim_value(tolerance, module), tolerance.span)
+
+
+def _judge_claim(
+    item: s.Item,
+    name: s.Path,
+    relation: str,
+    claim: tuple[Quantity, Quantity | None],
+    known: Known,
+) -> Expectation:
+    figure = known.named(name.text)
+    if figure is None:
+        names = known.names()
+        raise SpecError(
+            [
+                problem(
+                    "unknown-name",
+                    f"no figure is called `{name.text}`",
+                    name.span,
+                    help=did_you_mean(name.text, names) or _listed(names),
+                )
+            ]
+        )
+    wanted, slack = claim
+    dimension = unit(figure.unit)[1] if figure.unit else ONE
+    if wanted.dimension != dimension:
+        raise SpecError(
+            [
+                problem(
+                    "wrong-dimension",
+                    f"`{name.text}` is measured in {dimension}"
+                    if dimension != ONE
+                    else f"`{name.text}` is a plain number",
+                    item.span,
+                )
+            ]
+        )
+    allowed = _absolute(slack, wanted, item, figure)
+    holds = _compare(figure.value, relation, wanted.number, allowed)
+    from parcost.render.numbers import quantity
+
+    first = figure.value if isinstance(figure.value, (float, int)) else None
+    got = quantity(first, figure.unit) if first is not None else "not met at every point"
+    text = item.span.text.strip()
+    diagnostic = problem(
+        "expectation",
+        f"`{text}` does not hold",
+        item.span,
+        f"this is {got}",
+        notes=[f"{figure.title}: {figure.note}"] if figure.note else [],
+    )
+    return Expectation(text=text, figure=figure, holds=holds, diagnostic=diagnostic)
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"figures are {listed}" + (f", and {more} more" if more > 0 else "")
+
+
+def _absolute(slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure) -> Any:
+    """Return the tolerance in the figure's unit.
+
+    A tolerance in percent is a share of the wanted value; only for a figure that is
+    itself in percent, such as MFU, it is in points.
+    """
+    if slack is None:
+        return 0.0
+    tolerance = item.tolerance if isinstance(item, s.Claim) else None
+    in_percent = isinstance(tolerance, s.Number) and tolerance.unit == "%"
+    if slack.dimension == wanted.dimension and (figure.unit == "%" or not in_percent):
+        return slack.number
+    if slack.dimension != ONE:
+        raise SpecError(
+            [
+                problem(
+                    "wrong-dimension",
+                    f"this tolerance is in {slack.dimension}",
+                    item.span,
+                    help="write it in percent, or in the unit of the figure",
+                )
+            ]
+        )
+    return slack.number * abs(wanted.number)
+
+
+def _compare(value: Any, relation: str, wanted: Any, allowed: Any) -> Any:
+    holds = {
+        "<=": lambda: value <= wanted + allowed,
+        "<": lambda: value < wanted + allowed,
+        ">=": lambda: value >= wanted - allowed,
+        ">": lambda: value > wanted - allowed,
+        "=": lambda: abs(value - wanted) <= allowed,
+        "==": lambda: abs(value - wanted) <= allowed,
+        "!=": lambda: abs(value - wanted) > allowed,
+    }[relation]()
+    return bool(holds) if isinstance(value, (float, int)) else holds

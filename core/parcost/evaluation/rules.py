@@ -1,0 +1,98 @@
+"""The rules of plugins: which points of a study they let through, and what they say.
+
+Rules come from plugins as masks with a message; here they become diagnostics that
+point at the attribute, or reasons that points of a sweep are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost.diagnostics import Diagnostic, Label, Severity
+from parcost.numeric import all_of
+from parcost.terms import Check
+
+if TYPE_CHECKING:
+    from parcost.study import Study
+
+
+@frozen(eq=False)
+class Rules:
+    """What the rules say: where all errors hold, which fail, and where each fails."""
+
+    holds: Any
+    failed: Sequence[Check]
+    reasons: Sequence[tuple[Any, Check]]
+
+
+def rules(study: Study) -> Rules:
+    """Return what every plugin's checks say; of a study without a step, calculations alone."""
+    asked = [check for _, check in study.contributions("checks")] if study.trains else []
+    stated = [c for _, c in study.contributions("calculations") if isinstance(c, Check)]
+    return gather([*asked, *stated], study)
+
+
+def gather(checks: Sequence[Check], study: Study) -> Rules:
+    """Combine *checks*: the masks of errors are joined, failures kept in order of id."""
+    holds: Any = True
+    failed: list[Check] = []
+    reasons: list[tuple[Any, Check]] = []
+    points = len(study.axes[0][1]) if study.axes else 0
+    for check in sorted(checks, key=lambda c: (c.id, c.subject)):
+        mask = _mask(check.holds, points)
+        if all_of(mask):
+            continue
+        failed.append(check)
+        if check.severity == "error":
+            reasons.append((not mask if isinstance(mask, bool) else ~mask, check))
+            holds = mask & holds
+    return Rules(holds, failed, reasons)
+
+
+def _mask(holds: Any, points: int) -> Any:
+    """Return *holds* for every point of a sweep, or as a bool without one."""
+    if points:
+        import numpy as np
+
+        return np.broadcast_to(np.asarray(holds, dtype=bool), (points,))
+    return bool(holds)
+
+
+def diagnose(check: Check, study: Study) -> Diagnostic:
+    """Return the diagnostic of a check that fails, at its first failing point."""
+    first = _first_failure(check)
+    inputs = {name: _at(value, first) for name, value in check.inputs.items()}
+    message = check.message.format(**inputs)
+    hint = check.help.format(**inputs) if check.help else None
+    notes = tuple(note.format(**inputs) for note in check.notes)
+    severity = Severity.ERROR if check.severity == "error" else Severity.WARNING
+    span = study.where(check.subject)
+    labels = (Label(span),) if span is not None else ()
+    return Diagnostic(check.id, message, labels, notes, hint, severity, study.path or study.name)
+
+
+def message_at(check: Check, point: int) -> str:
+    """Return what *check* says of one point of a sweep."""
+    return check.message.format(**{n: _at(v, point) for n, v in check.inputs.items()})
+
+
+def _first_failure(check: Check) -> int:
+    if isinstance(check.holds, bool):
+        return 0
+    import numpy as np
+
+    return int(np.argmin(np.asarray(check.holds)))
+
+
+def _at(value: Any, point: int) -> Any:
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    if hasattr(value, "ndim"):
+        flat = value.reshape(-1)
+        return _at(float(flat[min(point, len(flat) - 1)]), 0)
+    return value
