@@ -5,7 +5,9 @@ Anyone may import from here; a third-party plugin writes
 """
 
 from parcost import hookimpl
+from parcost_plugins.vocabulary.compression import Compression
 from parcost_plugins.vocabulary.custom import CustomTerm
+from parcost_plugins.vocabulary.estimates import Change, Estimate, Grid, PipelineSketch
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.model import Model
@@ -17,6 +19,7 @@ from parcost_plugins.vocabulary.operators import (
     Stream,
 )
 from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virtual_stages
+from parcost_plugins.vocabulary.sharding import LocalUpdates, Offload, Sharding
 from parcost_plugins.vocabulary.training import (
     CollectiveChoice,
     KernelChoice,
@@ -27,23 +30,31 @@ from parcost_plugins.vocabulary.training import (
 )
 
 __all__ = [
+    "Change",
     "Cluster",
     "CollectiveChoice",
+    "Compression",
     "CustomTerm",
     "Device",
+    "Estimate",
     "Fabric",
     "FusedAttention",
     "Gemm",
+    "Grid",
     "KernelChoice",
     "Layout",
     "Level",
+    "LocalUpdates",
     "MemoryBudget",
     "Model",
     "ModelFlops",
+    "Offload",
     "Overlap",
     "Parameters",
+    "PipelineSketch",
     "Precision",
     "ScheduleChoice",
+    "Sharding",
     "Stream",
     "Training",
     "layers",
@@ -57,17 +68,23 @@ __all__ = [
 def blocks() -> list[type]:
     """Offer the shared blocks."""
     return [
+        Change,
         Cluster,
         CollectiveChoice,
+        Compression,
         CustomTerm,
         Device,
+        Estimate,
         Fabric,
+        Grid,
         KernelChoice,
         Layout,
         Level,
+        LocalUpdates,
         MemoryBudget,
         Model,
         Overlap,
+        PipelineSketch,
         Precision,
         ScheduleChoice,
         Training,

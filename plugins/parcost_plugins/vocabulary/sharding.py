@@ -1,0 +1,102 @@
+"""How model state is shared out over replicas, what is kept on the host, and local updates."""
+
+from __future__ import annotations
+
+from parcost import BYTES, ONE, RATE, Real, block, fraction, integer, quantity, switch, word
+
+
+@block("sharding", label="none")
+class Sharding:
+    """What ZeRO shares out, over how many ranks, and when it is put together again."""
+
+    shard: Real = quantity(
+        ONE,
+        positive=True,
+        default="layout.dp * layout.cp / local_updates.workers",
+        doc="ranks, of the dp x cp that hold the same parameters, over which their state is "
+        "sharded; fewer than all is hybrid sharding, and the groups all-reduce their shares",
+    )
+    accumulate: str = word(
+        "shard",
+        "whole",
+        default="shard",
+        doc="under ZeRO 2 and 3: gradients are reduced in every micro-batch and a rank keeps "
+        "its share, or they are kept whole and reduced in the last",
+    )
+    replicate: str = word(
+        "step",
+        "micro_batch",
+        default="step",
+        doc="how often the groups of hybrid sharding all-reduce their shares",
+    )
+    reshard: bool = switch(
+        default=True,
+        doc="under ZeRO 3: parameters are dropped after forward and gathered again for backward",
+    )
+    keep_last: bool = switch(
+        default=False, doc="under ZeRO 3: the last layer stays gathered from forward to backward"
+    )
+    prefetch: int = integer(
+        default=1, minimum=0, structural=True, doc="under ZeRO 3: layers gathered ahead of use"
+    )
+    bucket_copy: bool = switch(
+        default=False,
+        doc="without ZeRO: buckets are copies of the gradients rather than views of them",
+    )
+
+
+@block("offload", label="none")
+class Offload:
+    """What a rank keeps in the memory of its host, and fetches over ``host_bandwidth``."""
+
+    optimizer: Real = fraction(default=0.0, doc="of the optimizer state")
+    parameters: Real = fraction(
+        default=0.0, doc="of the sharded weights, fetched before each gather (ZeRO 3)"
+    )
+    activations: Real = fraction(
+        default=0.0, doc="of the saved activations, sent in forward and fetched in backward"
+    )
+    update: str = word(
+        "host",
+        "device",
+        default="host",
+        doc="where the offloaded optimizer state is updated: on the host, which takes gradients "
+        "and returns parameters, or on the device, to which the state comes and goes",
+    )
+    host_memory_bandwidth: Real | None = quantity(
+        RATE, default=None, positive=True, doc="memory bandwidth of the host, per device"
+    )
+    host_memory: Real | None = quantity(
+        BYTES, default=None, positive=True, doc="memory of the host, per device"
+    )
+    overlap: bool = switch(
+        default=True, doc="transfers of activations and parameters hide under compute"
+    )
+
+
+@block("local_updates", label="none")
+class LocalUpdates:
+    """Workers that train on their own and meet from time to time: local SGD, DiLoCo."""
+
+    workers: Real = integer(
+        default=1, doc="groups of replicas that reduce gradients among themselves only"
+    )
+    period: Real = integer(default=1, doc="steps between two meetings (H)")
+    method: str = word(
+        "average",
+        "outer",
+        default="average",
+        doc="workers average their parameters (local SGD), or an outer optimizer follows the "
+        "mean of how far they have moved (DiLoCo)",
+    )
+    wire: Real = quantity(BYTES, doc="per parameter on the wire at a meeting")
+    outer_state: Real = quantity(
+        BYTES, doc="held per parameter by the outer optimizer: momentum, and where it stood"
+    )
+    fragments: Real = integer(
+        default=1, doc="parts of the model that meet in turn, spread over the period (streaming)"
+    )
+    overlap_steps: Real = integer(
+        default=0, minimum=0, doc="steps that go on while a part is under way"
+    )
+    offload: bool = switch(default=False, doc="the outer state is kept on the host")
