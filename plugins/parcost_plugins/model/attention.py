@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary import (
     Stream,
     Training,
 )
-from parcost_plugins.vocabulary.operators import COLUMN_DGRAD, COLUMN_WGRAD
+from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
 
 # Forward multiplies twice: queries by keys, and probabilities by values. Backward has two
 # products for the gradient of each, and makes the probabilities again, as it kept none.
@@ -113,15 +113,20 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         h,
         count,
         again=again,
-        dgrad=COLUMN_DGRAD,
-        wgrad=COLUMN_WGRAD,
+        host=ATTENTION_COLUMNS,
     )
     if not model.positions:
         turned = 2 * rank.element * (rank.heads + rank.kv_heads) * d * rank.tokens
         yield from stream("rotary embedding", turned, turned, count, again=again)
     yield from _fused(rank) if rank.training.flash_attention else _unfused(rank)
     yield from linear(
-        "attention output projection", rank.tokens, h, rank.heads * d, count, again=again
+        "attention output projection",
+        rank.tokens,
+        h,
+        rank.heads * d,
+        count,
+        again=again,
+        host=ATTENTION_ROWS,
     )
 
 
@@ -130,13 +135,19 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the input, Q, K, V, the output, and what the core keeps."""
     rank = rank_of(study)
     e, tokens, head, again = rank.element, rank.tokens, rank.model.head_dim, rank.layer_again
-    residual = f"{rank.residual_text} e"
+    residual, kept = f"{rank.residual_text} q", rank.kept_element
     queries, keys = e * tokens * rank.heads * head, e * tokens * rank.kv_heads * head
-    yield rank.saved("attention input", e * rank.residual, residual, "s b h t e", again=again)
+    yield rank.saved("attention input", kept * rank.residual, residual, "s b h t q", again=again)
     yield rank.saved("queries", queries, "s b a d e / t", "s b a d t e", again=again)
     yield rank.saved("keys", keys, "s b k d e / t", "s b k d t e", again=again)
     yield rank.saved("values", keys, "s b k d e / t", "s b k d t e", again=again)
-    yield rank.saved("attention output", queries, "s b a d e / t", "s b a d t e", again=again)
+    yield rank.saved(
+        "attention output",
+        kept * tokens * rank.heads * head,
+        "s b a d q / t",
+        "s b a d t q",
+        again=again,
+    )
     rows = tokens * rank.heads
     if rank.training.flash_attention:
         yield rank.saved("softmax statistics", FP32 * rows, "4 s b a / t", "s b a t", again=again)

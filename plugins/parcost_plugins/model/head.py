@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from parcost import Formula, Memory, Moment, Study, hookimpl
 from parcost_plugins.model.rank import FP32, SAVED, SPLIT, linear, rank_of, stream
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
-from parcost_plugins.vocabulary.operators import HEAD_DGRAD, HEAD_WGRAD
+from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 
 
 @hookimpl
@@ -56,8 +56,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         rank.vocabulary,
         rank.model.hidden,
         count,
-        dgrad=HEAD_DGRAD,
-        wgrad=HEAD_WGRAD,
+        host=HEAD_COLUMNS,
     )
     # Forward reads the logits, and writes and reads them in fp32; backward turns those into
     # the gradient of the logits.

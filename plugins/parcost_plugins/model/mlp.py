@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parcost import Memory, Study, hookimpl
 from parcost_plugins.model.rank import SPLIT, Rank, linear, rank_of, stream
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
-from parcost_plugins.vocabulary.operators import COLUMN_DGRAD, COLUMN_WGRAD
+from parcost_plugins.vocabulary.operators import MLP_COLUMNS, MLP_ROWS
 
 
 @hookimpl
@@ -70,8 +70,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         h,
         count,
         again=again,
-        dgrad=COLUMN_DGRAD,
-        wgrad=COLUMN_WGRAD,
+        host=MLP_COLUMNS,
     )
     # Forward reads what the first product made and writes one tensor; backward reads that
     # and the gradient, and writes a gradient for each.
@@ -79,7 +78,9 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     yield from stream(
         "MLP activation", (ups + 1) * tensor, (2 * ups + 1) * tensor, count, again=again
     )
-    yield from linear("MLP down projection", rank.tokens, h, rank.ffn, count, again=again)
+    yield from linear(
+        "MLP down projection", rank.tokens, h, rank.ffn, count, again=again, host=MLP_ROWS
+    )
 
 
 @hookimpl
@@ -90,9 +91,9 @@ def memory(study: Study) -> Iterator[Memory]:
     tensor, text = rank.element * rank.tokens * rank.ffn, "s b f e / t"
     yield rank.saved(
         "MLP input",
-        rank.element * rank.residual,
-        f"{rank.residual_text} e",
-        "s b h t e",
+        rank.kept_element * rank.residual,
+        f"{rank.residual_text} q",
+        "s b h t q",
         again=again,
     )
     yield rank.saved(
@@ -102,7 +103,13 @@ def memory(study: Study) -> Iterator[Memory]:
         "s b f t e",
         again=again,
     )
-    yield rank.saved("MLP activation", tensor, text, "s b f t e", again=again)
+    yield rank.saved(
+        "MLP activation",
+        rank.kept_element * rank.tokens * rank.ffn,
+        "s b f q / t",
+        "s b f t q",
+        again=again,
+    )
 
 
 def _ups(rank: Rank) -> int:

@@ -31,13 +31,23 @@ class Rank:
 
     @property
     def tokens(self) -> Real:
-        """Tokens of a micro-batch."""
-        return self.training.sequence * self.training.micro_batch
+        """Tokens of a micro-batch that are on this rank."""
+        return self.sequence * self.training.micro_batch
+
+    @property
+    def sequence(self) -> Real:
+        """Tokens of a sequence that are on this rank; attention meets the keys of all."""
+        return self.training.sequence / self.layout.cp
 
     @property
     def element(self) -> Real:
         """Bytes of an element of an activation."""
         return self.training.precision.activation
+
+    @property
+    def kept_element(self) -> Real:
+        """Bytes of an element of the input of a linear layer while it waits for backward."""
+        return self.training.precision.kept
 
     @property
     def heads(self) -> Real:
@@ -125,7 +135,7 @@ class Rank:
 
 
 _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
-    "s": lambda r: (r.training.sequence, ""),
+    "s": lambda r: (r.sequence, ""),
     "b": lambda r: (r.training.micro_batch, ""),
     "h": lambda r: (r.model.hidden, ""),
     "a": lambda r: (r.model.heads, ""),
@@ -135,6 +145,7 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "V": lambda r: (r.vocabulary * r.layout.tp, ""),
     "t": lambda r: (r.layout.tp, ""),
     "e": lambda r: (r.element, "B"),
+    "q": lambda r: (r.kept_element, "B"),
 }
 
 
@@ -152,23 +163,22 @@ def linear(
     count: tuple[float, ...],
     *,
     again: bool = False,
-    dgrad: str = "",
-    wgrad: str = "",
+    host: str = "",
 ) -> Iterator[Gemm]:
     """Yield the products of a linear layer with *k* inputs and *n* outputs.
 
     Forward multiplies *m* tokens by the weights; backward multiplies the gradient of
-    the output by the weights (dgrad) and by the input (wgrad). The last two may carry
-    the name of a host, for communication to hide under.
+    the output by the weights and by the input. All may carry the name of a *host*, for
+    communication to hide under.
     """
-    passes: list[tuple[Pass, Real, Real, Real, str]] = [
-        ("F", m, n, k, ""),
-        ("B", m, k, n, dgrad),
-        ("W", n, k, m, wgrad),
+    passes: list[tuple[Pass, Real, Real, Real]] = [
+        ("F", m, n, k),
+        ("B", m, k, n),
+        ("W", n, k, m),
     ]
     if again:
-        passes.append(("R", m, n, k, ""))
-    for pass_, rows, columns, inner, host in passes:
+        passes.append(("R", m, n, k))
+    for pass_, rows, columns, inner in passes:
         yield Gemm(
             name=name,
             m=rows,

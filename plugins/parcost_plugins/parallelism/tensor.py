@@ -33,10 +33,9 @@ from parcost_plugins.vocabulary import (
     on_last,
 )
 from parcost_plugins.vocabulary.operators import (
-    COLUMN_DGRAD,
-    COLUMN_WGRAD,
-    HEAD_DGRAD,
-    HEAD_WGRAD,
+    ATTENTION_COLUMNS,
+    HEAD_COLUMNS,
+    MLP_COLUMNS,
 )
 
 FP32 = 4.0  # bytes: the loss is reduced in full precision
@@ -80,21 +79,21 @@ class _Row(NamedTuple):
 
 _WITHOUT_SEQUENCE_PARALLEL = (
     _Row("tensor all-reduce", "all_reduce", "layer", "forward"),
-    _Row("input gradient all-reduce", "all_reduce", "layer", "sum", COLUMN_WGRAD),
+    _Row("input gradient all-reduce", "all_reduce", "layer", "sum", ATTENTION_COLUMNS),
     _Row("embedding all-reduce", "all_reduce", "first", "forward"),
-    _Row("head input gradient all-reduce", "all_reduce", "last", "sum", HEAD_WGRAD),
+    _Row("head input gradient all-reduce", "all_reduce", "last", "sum", HEAD_COLUMNS),
 )
 _WITH_SEQUENCE_PARALLEL = (
     _Row("tensor all-gather", "all_gather", "layer", "forward"),
     _Row("tensor reduce-scatter", "reduce_scatter", "layer", "forward"),
     _Row("output gradient all-gather", "all_gather", "layer", "backward"),
-    _Row("saved input all-gather", "all_gather", "layer", "backward", COLUMN_DGRAD),
-    _Row("input gradient reduce-scatter", "reduce_scatter", "layer", "sum", COLUMN_WGRAD),
+    _Row("saved input all-gather", "all_gather", "layer", "backward", ATTENTION_COLUMNS),
+    _Row("input gradient reduce-scatter", "reduce_scatter", "layer", "sum", ATTENTION_COLUMNS),
     _Row("embedding reduce-scatter", "reduce_scatter", "first", "forward"),
     _Row("embedding gradient all-gather", "all_gather", "first", "weights"),
     _Row("head all-gather", "all_gather", "last", "forward"),
-    _Row("head saved input all-gather", "all_gather", "last", "backward", HEAD_DGRAD),
-    _Row("head input gradient reduce-scatter", "reduce_scatter", "last", "sum", HEAD_WGRAD),
+    _Row("head saved input all-gather", "all_gather", "last", "backward", HEAD_COLUMNS),
+    _Row("head input gradient reduce-scatter", "reduce_scatter", "last", "sum", HEAD_COLUMNS),
 )
 
 
@@ -195,7 +194,7 @@ def _wire(study: Study) -> _Wire:
         resource=study.group("tp").flat.name,
         slowdown=taken / (of - taken),
         sizes={
-            "s": (training.sequence, ""),
+            "s": (training.sequence / study[Layout].cp, ""),
             "b": (training.micro_batch, ""),
             "h": (training.model.hidden, ""),
             "e": (training.precision.activation, "B"),

@@ -3,9 +3,9 @@
 All sizes are of one rank and one micro-batch; ``count`` is the occurrences per
 micro-batch on each virtual stage, as in ``parcost.Work``.
 
-Communication hides under operators by the name of their ``host``. These are the names
-that tensor parallelism looks for: the matrix products of the layers that are split by
-columns (QKV, the first of the MLP), and those of the head.
+Communication hides under operators by the name of their ``host``, pass by pass. Those
+below are the names that tensor and context parallelism look for: a layer has as many
+pairs of products split by columns and by rows as it has hosts of those names.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from attrs import frozen
 
 from parcost import Pass, Real
 
-#: Input and weight gradients of the products of a layer that are split by columns.
-COLUMN_DGRAD, COLUMN_WGRAD = "column-parallel input gradients", "column-parallel weight gradients"
-#: Input and weight gradient of the head.
-HEAD_DGRAD, HEAD_WGRAD = "head input gradient", "head weight gradient"
+#: The products of attention that are split by columns and by rows.
+ATTENTION_COLUMNS, ATTENTION_ROWS = "attention, by columns", "attention, by rows"
+#: The same of the MLP.
+MLP_COLUMNS, MLP_ROWS = "MLP, by columns", "MLP, by rows"
+#: The product of the head, which is split by columns.
+HEAD_COLUMNS = "head, by columns"
+#: Where keys and values are needed.
+ATTENTION_CORE = "attention core"
 
 
 @frozen(kw_only=True, eq=False)
@@ -55,7 +59,7 @@ class FusedAttention:
     flops: Real
     pass_: Pass
     count: Sequence[float]
-    host: str = ""
+    host: str = ATTENTION_CORE
     source: str = ""
 
 

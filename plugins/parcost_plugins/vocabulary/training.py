@@ -27,6 +27,11 @@ class Precision:
     gradients: Real = quantity(BYTES, doc="held per parameter while gradients accumulate")
     optimizer: Real = quantity(BYTES, doc="held per parameter: master copy and moments")
     activation: Real = quantity(BYTES, doc="per element of an activation")
+    kept: Real = quantity(
+        BYTES,
+        default="activation",
+        doc="per element of the input of a linear layer while it waits for backward",
+    )
     reduction: Real = quantity(BYTES, default="gradients", doc="per gradient element on the wire")
     gather: Real = quantity(BYTES, default="weights", doc="per parameter on the wire")
     update_traffic: Real = quantity(
