@@ -1,4 +1,4 @@
-"""The headline numbers of a report, under the names that ``expect`` claims use.
+"""The headline numbers of a report, and calculators, under the names that claims use.
 
 Conventions differ between publications by more than models do, so every figure that
 has one says which it follows.
@@ -10,6 +10,10 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Outcome, Study, hookimpl
 from parcost_plugins.figures import memory, model, plausible, time
+from parcost_plugins.figures.changes import changes
+from parcost_plugins.figures.estimates import estimates
+from parcost_plugins.figures.grids import grids
+from parcost_plugins.figures.pipelines import sketches
 
 
 @hookimpl
@@ -26,3 +30,12 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Return the rules that any believable outcome meets."""
     yield from plausible.rules(study, outcome)
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Check]:
+    """Return the figures of blocks that need no model and no machine."""
+    yield from sketches(study)
+    yield from grids(study)
+    yield from estimates(study)
+    yield from changes(study)

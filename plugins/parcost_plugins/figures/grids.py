@@ -1,0 +1,123 @@
+"""Ranks by degree: how many devices a layout takes, and where one of them stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Real, Study, called
+from parcost.numeric import ceil, floor
+from parcost_plugins.figures.naming import figures_of
+from parcost_plugins.vocabulary import Grid
+
+_DEGREES = ("tp", "cp", "dp", "pp")
+
+
+def grids(study: Study) -> Iterator[Figure | Check]:
+    """Yield the figures of every ``grid`` block."""
+    for grid in study.all(Grid):
+        order = grid.order.split("-")
+        if sorted(order) != sorted(_DEGREES):
+            yield _no_order(grid)
+            continue
+        yield from _rules(grid)
+        yield from _sizes(grid)
+        yield from _coordinates(grid, order)
+
+
+def _devices(grid: Grid) -> Real:
+    return grid.tp * grid.cp * grid.pp * grid.dp * (grid.ep if grid.experts == "apart" else 1.0)
+
+
+def _sizes(grid: Grid) -> Iterator[Figure]:
+    say = figures_of(grid)
+    degrees = {name: (getattr(grid, name), "") for name in _DEGREES}
+    apart = grid.experts == "apart"
+    devices, replica, within = _devices(grid), grid.tp * grid.cp * grid.pp, grid.tp * grid.cp
+    yield say(
+        "devices",
+        "devices",
+        devices,
+        "",
+        "tp cp pp dp ep" if apart else "tp cp pp dp",
+        note="expert parallelism multiplies them"
+        if apart
+        else "expert parallelism, if any, reuses ranks of the other degrees",
+        **degrees,
+        **({"ep": (grid.ep, "")} if apart else {}),
+    )
+    yield say("replica", "devices of one replica", replica, "", "tp cp pp", **degrees)
+    node = {"node": (grid.node, "")}
+    yield say("nodes", "nodes", ceil(devices / grid.node), "", "devices / node", **node)
+    yield say(
+        "replica_nodes",
+        "nodes of one replica",
+        ceil(replica / grid.node),
+        "",
+        "tp cp pp / node, rounded up",
+        **degrees,
+        **node,
+    )
+    yield say(
+        "fast_domain",
+        "devices that want the fastest links",
+        within,
+        "",
+        "tp cp",
+        note="tensor and context parallelism are on the critical path of every layer",
+        **degrees,
+    )
+    yield say(
+        "batch_share", "share of the batch of one replica", 1.0 / grid.dp, "", "1 / dp", **degrees
+    )
+
+
+def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
+    say = figures_of(grid)
+    stride: Real = 1.0
+    for name in order:
+        degree = getattr(grid, name)
+        before = floor(grid.rank / stride)
+        yield say(
+            f"{name}_rank",
+            f"position of rank {grid.rank:g} in its {name} group"
+            if isinstance(grid.rank, float)
+            else f"position in its {name} group",
+            before - floor(before / degree) * degree,
+            "",
+            f"rank / stride modulo {name}, order {grid.order}",
+            rank=(grid.rank, ""),
+            stride=(stride, ""),
+            **{name: (degree, "")},
+        )
+        stride = stride * degree
+
+
+def _rules(grid: Grid) -> Iterator[Check]:
+    devices, within = _devices(grid), grid.tp * grid.cp
+    yield Check(
+        id="grid-rank",
+        holds=grid.rank < devices,
+        subject=f"{called(grid)}.rank",
+        message="there is no rank {rank}: ranks are 0 to {last}",
+        inputs={"rank": grid.rank, "last": devices - 1},
+    )
+    yield Check(
+        id="grid-node",
+        holds=within <= grid.node,
+        subject=f"{called(grid)}.tp",
+        severity="warning",
+        message="tp x cp = {within} does not fit into a node of {node} devices",
+        inputs={"within": within, "node": grid.node},
+        help="the rest of the group is reached over the slower links between nodes",
+    )
+
+
+def _no_order(grid: Grid) -> Check:
+    return Check(
+        id="grid-order",
+        holds=False,
+        subject=f"{called(grid)}.order",
+        message="`{order}` does not name each of tp, cp, dp and pp once",
+        inputs={"order": grid.order},
+        help='write for example "tp-cp-dp-pp"',
+    )

@@ -1,0 +1,279 @@
+"""A pipeline of equal stages by itself: its bubble under every name that it goes by.
+
+The time is that of the schedule, as the core finds it for any; only the stages are
+equal. The bubble over the step and the bubble over busy time are different numbers, so
+both are given, and the name of each says which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Pipeline, Real, Schedule, Study, Times, called
+from parcost.numeric import ceil, floor, maximum
+from parcost_plugins.figures.naming import figures_of
+from parcost_plugins.vocabulary import PipelineSketch
+
+# Quotients that are whole numbers come out a little off: 7 x 0.9 / 0.1 is 63.
+_ROUNDING = 1e-9
+
+
+def sketches(study: Study) -> Iterator[Figure | Check]:
+    """Yield the figures of every ``pipeline`` block, or why there is no such pipeline."""
+    for sketch in study.all(PipelineSketch):
+        schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
+        if sketch.stage >= sketch.stages:
+            yield _no_such_stage(sketch)
+        elif why := _impossible(sketch, schedule):
+            yield why
+        else:
+            makespan = _makespan(sketch, schedule)
+            yield from _bubble(sketch, makespan)
+            yield from _counts(sketch)
+            yield from _order(sketch, schedule)
+            if sketch.target is not None:
+                yield from _fewest(sketch, makespan)
+
+
+def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
+    from parcost.evaluation.replay import Plan
+
+    virtual = sketch.stages * sketch.chunks
+    weights = sketch.weight_share * sketch.backward
+    each = (sketch.forward, sketch.backward - weights, weights)
+    F, B, W = ([seconds / sketch.chunks] * virtual for seconds in each)
+    cut = Pipeline(
+        schedule=sketch.kind,
+        stages=sketch.stages,
+        chunks=sketch.chunks,
+        micro_batches=sketch.micro_batches,
+    )
+    return Plan(schedule, cut).timeline(Times(F, B, W), sketch.hop, spans=False).seconds
+
+
+def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
+    """Return what the schedule has against the pipeline."""
+    limits = getattr(schedule, "limits", None)
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    why = limits(p, m, v) if limits is not None else None
+    if not why:
+        return None
+    return Check(
+        id="pipeline-schedule",
+        holds=False,
+        subject=f"{called(sketch)}.kind",
+        message="`{kind}` does not run at p = {p}, m = {m}, v = {v}: {why}",
+        inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
+    )
+
+
+def _no_such_stage(sketch: PipelineSketch) -> Check:
+    return Check(
+        id="pipeline-stage",
+        holds=False,
+        subject=f"{called(sketch)}.stage",
+        message="there is no stage {stage}: stages are 0 to {last}",
+        inputs={"stage": sketch.stage, "last": sketch.stages - 1},
+    )
+
+
+def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+    say = figures_of(sketch)
+    m, busy = sketch.micro_batches, _busy(sketch)
+    idle = makespan - busy
+    spans = {"T": (makespan, "s"), "busy": (busy, "s")}
+    yield say(
+        "step_time",
+        "step time",
+        makespan,
+        "s",
+        f"makespan of `{sketch.kind}` with equal stages",
+        note="(m + p - 1) (F + B) for GPipe and 1F1B",
+    )
+    yield say(
+        "busy",
+        "busy time",
+        busy,
+        "s",
+        "m (F + B)",
+        m=(m, ""),
+        F=(sketch.forward, "s"),
+        B=(sketch.backward, "s"),
+    )
+    yield say("idle", "idle time", idle, "s", "T - busy", **spans)
+    yield say(
+        "bubble",
+        "bubble, of the step",
+        idle / makespan,
+        "%",
+        "(T - busy) / T",
+        note="(p - 1) / (m v + p - 1) for equal stages: a share of the whole step",
+        **spans,
+    )
+    yield say(
+        "bubble_overhead",
+        "bubble, over busy time",
+        idle / busy,
+        "%",
+        "(T - busy) / busy",
+        note="(p - 1) / (m v) for equal stages: idle against busy time, and may pass 100 %",
+        **spans,
+    )
+    yield say("efficiency", "busy share of the step", busy / makespan, "%", "busy / T", **spans)
+    unchunked = (sketch.stages - 1) * (sketch.forward + sketch.backward)
+    yield say(
+        "bubble_against_one_chunk",
+        "bubble time against the same pipeline with one chunk per device",
+        idle / maximum(unchunked, 1e-300),
+        "",
+        "idle / ((p - 1) (F + B))",
+        idle=(idle, "s"),
+        p=(sketch.stages, ""),
+        F=(sketch.forward, "s"),
+        B=(sketch.backward, "s"),
+    )
+    yield say(
+        "bubble_reduction",
+        "times that the bubble is shorter than with one chunk per device",
+        unchunked / maximum(idle, 1e-300),
+        "",
+        "(p - 1) (F + B) / idle",
+        idle=(idle, "s"),
+        p=(sketch.stages, ""),
+        F=(sketch.forward, "s"),
+        B=(sketch.backward, "s"),
+    )
+
+
+def _counts(sketch: PipelineSketch) -> Iterator[Figure]:
+    say = figures_of(sketch)
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    letters = {"p": (p, ""), "m": (m, ""), "v": (v, "")}
+    yield say("operations", "forward passes of stages", p * m * v, "", "p m v", **letters)
+    yield say("passes", "passes of stages, both ways", 2 * p * m * v, "", "2 p m v", **letters)
+    yield say(
+        "transfers_per_boundary",
+        "messages over one boundary",
+        2 * m * (p * v > 1),
+        "",
+        "2 m",
+        note="an activation forward and a gradient backward for each micro-batch",
+        m=(m, ""),
+    )
+    yield say("boundaries", "boundaries of stages", p * v - 1, "", "p v - 1", **letters)
+    yield say(
+        "transfers", "messages of a replica", 2 * m * (p * v - 1), "", "2 m (p v - 1)", **letters
+    )
+    if sketch.layers is not None:
+        layers = {"L": (sketch.layers, ""), **letters}
+        note = "on the average; no stage has a part of a layer"
+        yield say(
+            "layers_per_stage",
+            "layers per device",
+            sketch.layers / p,
+            "",
+            "L / p",
+            note=note,
+            **layers,
+        )
+        yield say(
+            "layers_per_virtual_stage",
+            "layers per virtual stage",
+            sketch.layers / (p * v),
+            "",
+            "L / (p v)",
+            note=note,
+            **layers,
+        )
+
+
+def _order(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
+    """Yield what the op order says of the device that is asked about."""
+    say = figures_of(sketch)
+    ops = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
+    first = next(i for i, op in enumerate(ops) if op[0] != "F")
+    held = sorted({op[2] for op in ops})
+    alive = most = 0
+    for kind, *_ in ops:
+        alive += (kind == "F") - (kind in ("BW", "W"))
+        most = max(most, alive)
+    text, asked = f"counted in the order of `{sketch.kind}`", f"device {sketch.stage}"
+    yield say(
+        "alive",
+        f"most micro-batches alive on {asked}",
+        float(most),
+        "",
+        text,
+        note="forward begun and backward not ended; chunks count one by one",
+    )
+    yield say(
+        "warm_up",
+        f"forward passes of {asked} before it alternates",
+        float(first - 1),
+        "",
+        text,
+        note="the forward pass right before the first backward pass is not one of them",
+    )
+    yield say(
+        "first_stage",
+        f"first virtual stage of {asked}",
+        held[0] + 1.0,
+        "",
+        text,
+        note="counted from 1",
+    )
+    yield say(
+        "last_stage",
+        f"last virtual stage of {asked}",
+        held[-1] + 1.0,
+        "",
+        text,
+        note="counted from 1",
+    )
+
+
+def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+    """Yield how many micro-batches the idle time is worth at the target."""
+    say = figures_of(sketch)
+    target = sketch.target
+    assert target is not None
+    idle, each = makespan - _busy(sketch), sketch.forward + sketch.backward
+    over = target / (1.0 - target) if sketch.target_of == "step" else target
+    needed = idle / (over * each)
+    inputs = {"idle": (idle, "s"), "t": (each, "s"), "x": (over, "")}
+    text = "idle / (x t), x the target as a share of busy time"
+    note = "the idle time of these schedules does not depend on m once the pipeline fills"
+    yield say(
+        "fewest_micro_batches",
+        "fewest micro-batches with at most the target",
+        maximum(ceil(needed - _ROUNDING), 1.0),
+        "",
+        text,
+        note=note,
+        **inputs,
+    )
+    yield say(
+        "fewest_micro_batches_below",
+        "fewest micro-batches with less than the target",
+        maximum(floor(needed + _ROUNDING) + 1.0, 1.0),
+        "",
+        text,
+        note=note,
+        **inputs,
+    )
+    stages = floor(over * sketch.micro_batches * sketch.chunks + _ROUNDING) + 1.0
+    yield say(
+        "most_stages",
+        "most stages with at most the target",
+        stages,
+        "",
+        "x m v + 1",
+        note="with equal stages, in schedules that idle (p - 1) / v of a micro-batch",
+        x=(over, ""),
+        m=(sketch.micro_batches, ""),
+        v=(sketch.chunks, ""),
+    )
+
+
+def _busy(sketch: PipelineSketch) -> Real:
+    return sketch.micro_batches * (sketch.forward + sketch.backward)

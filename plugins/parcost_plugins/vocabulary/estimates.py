@@ -1,0 +1,186 @@
+"""Calculators that need no model and no machine: a pipeline, a grid of ranks, a step by thumb.
+
+They answer the questions that come before there is a spec: what does this many stages
+idle, how many devices is that layout, what would this all-reduce do to a step of that
+length. Each figure is named for the convention that it follows, because publications
+differ in conventions more than in arithmetic.
+"""
+
+from __future__ import annotations
+
+from parcost import (
+    BYTES,
+    FLOPS,
+    ONE,
+    RATE,
+    SECONDS,
+    Real,
+    block,
+    fraction,
+    integer,
+    quantity,
+    reference,
+    string,
+    word,
+)
+
+_DENSITY = {"dense": 1.0, "sparse": 0.5}
+_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+
+
+@block("pipeline", label="required")
+class PipelineSketch:
+    """A pipeline of equal stages, by itself: what it idles and what it keeps alive."""
+
+    kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
+    stages: int = integer(structural=True, doc="devices in a row (p)")
+    micro_batches: int = integer(structural=True, doc="of one replica and step (m)")
+    chunks: int = integer(default=1, structural=True, doc="model chunks per device (v)")
+    forward: Real = quantity(
+        SECONDS, positive=True, default=1.0, doc="forward pass of one micro-batch on one device"
+    )
+    backward: Real = quantity(
+        SECONDS, positive=True, default="2 * forward", doc="backward pass of the same"
+    )
+    weight_share: Real = fraction(
+        default=0.5, doc="of the backward pass: gradients of the weights, where they run apart"
+    )
+    hop: Real = quantity(SECONDS, default=0.0, doc="one message between neighbouring stages")
+    layers: Real | None = integer(default=None, doc="layers that are dealt to the stages")
+    target: Real | None = fraction(
+        positive=True, default=None, doc="bubble to stay within, for `fewest_micro_batches`"
+    )
+    target_of: str = word(
+        "step", "busy", default="step", doc="what the target is a share of: the step, or busy time"
+    )
+    stage: int = integer(
+        default=0, minimum=0, structural=True, doc="device that is asked about, counted from 0"
+    )
+
+
+@block("grid", label="required")
+class Grid:
+    """Ranks by their degrees of parallelism: how many, and where one of them stands."""
+
+    tp: Real = integer(default=1, doc="tensor parallel degree")
+    cp: Real = integer(default=1, doc="context parallel degree")
+    pp: Real = integer(default=1, doc="pipeline parallel degree")
+    dp: Real = integer(default=1, doc="data parallel degree")
+    ep: Real = integer(default=1, doc="expert parallel degree")
+    experts: str = word(
+        "within",
+        "apart",
+        default="within",
+        doc="expert parallelism reuses the ranks of the others, or multiplies them",
+    )
+    node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
+    order: str = string(
+        default="tp-cp-dp-pp", doc="which degree varies fastest over neighbouring ranks"
+    )
+    rank: Real = integer(default=0, minimum=0, doc="rank whose coordinates are asked for")
+
+
+@block("estimate", label="required")
+class Estimate:
+    """A step by thumb: busy time, then collectives, then a bubble, nothing hidden."""
+
+    compute: Real | None = quantity(
+        SECONDS, default=None, doc="busy time of a device; worked out where it is left out"
+    )
+    communication: Real | None = quantity(
+        SECONDS, default=None, doc="beside it; worked out where it is left out"
+    )
+    devices: Real = integer(default="tp * pp * dp", doc="of the job")
+    tp: Real = integer(default=1, doc="tensor parallel degree")
+    pp: Real = integer(default=1, doc="pipeline parallel degree")
+    dp: Real = integer(default=1, doc="replicas")
+    shards: Real = integer(
+        default="tp * pp", doc="that the model is cut into; 1 as tools have it that cut nothing"
+    )
+    micro_batches: Real = integer(default=1, doc="per replica and step (m)")
+    bubble: str = word(
+        "idle",
+        "share_of_busy",
+        default="idle",
+        doc="what the pipeline adds: busy x (p - 1) / m, or as some tools have it busy times "
+        "the share (p - 1) / (m + p - 1) of the whole step, which is less",
+    )
+    # What is computed.
+    parameters: Real = quantity(ONE, default=0.0, doc="of the model (N)")
+    batch: Real = quantity(
+        ONE, default=1.0, positive=True, qualifiers={"sequences": 1.0}, doc="samples of one step"
+    )
+    sequence: Real = integer(default=1, qualifiers={"tokens": 1.0}, doc="tokens of one sample")
+    peak: Real | None = quantity(
+        FLOPS,
+        default=None,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc="matrix peak of a device",
+    )
+    utilisation: Real = fraction(default=1.0, positive=True, doc="reached of the peak")
+    weight: Real = quantity(BYTES, default=2.0, doc="of one parameter, and of its gradient")
+    layers: Real = integer(default=1, minimum=0, doc="of the model")
+    hidden: Real = integer(default=1, doc="width of the residual stream, for tensor parallelism")
+    # What an untrimmed tool adds to it.
+    stream: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="link that all weights pass in a step, where they do not fit: offload",
+    )
+    activations: Real = fraction(
+        default=0.0, maximum=None, doc="of the weights, streamed as well for every sample"
+    )
+    dispatch: Real = quantity(SECONDS, default=0.0, doc="once per step")
+    launch: Real = quantity(SECONDS, default=0.0, doc="once per layer")
+    # What is sent.
+    node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
+    inner: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="bandwidth of a device within the node",
+    )
+    inner_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
+    outer: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="bandwidth of a device between nodes",
+    )
+    outer_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
+    reduction: str = word(
+        "flat",
+        "hierarchical",
+        "nested_rings",
+        default="flat",
+        doc="all-reduce of the gradients: one ring over all replicas on the outer link; "
+        "reduce-scatter, all-reduce across, all-gather; or three all-reduces, within, across "
+        "and within again, as some tools count",
+    )
+    nodes: Real = integer(
+        default="max(1, dp * tp / node)", doc="that the gradients are reduced over"
+    )
+    baseline: Estimate | None = reference(
+        "estimate", default=None, doc="estimate that this one is compared with"
+    )
+
+
+@block("change", label="required")
+class Change:
+    """A part of the step that takes another time than before: what that does to the step."""
+
+    before: Real = quantity(SECONDS, positive=True, doc="time of the part")
+    after: Real = quantity(SECONDS, positive=True, doc="time that it takes instead")
+    share: Real | None = fraction(default=None, doc="of the step, that the part was before")
+    gain: Real | None = fraction(
+        default=None, maximum=None, doc="throughput gain of the step, from which the share follows"
+    )
