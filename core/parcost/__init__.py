@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from parcost.schema import word as word
     from parcost.study import Call as Call
     from parcost.study import Study as Study
+    from parcost.terms import Activity as Activity
     from parcost.terms import Catalogue as Catalogue
     from parcost.terms import Check as Check
     from parcost.terms import Collective as Collective
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from parcost.terms import Moment as Moment
     from parcost.terms import Once as Once
     from parcost.terms import Op as Op
+    from parcost.terms import Pair as Pair
     from parcost.terms import Pass as Pass
     from parcost.terms import Pipeline as Pipeline
     from parcost.terms import Schedule as Schedule
@@ -135,6 +137,7 @@ _HOMES = {
     ),
     "study": ("Call", "Study"),
     "terms": (
+        "Activity",
         "Catalogue",
         "Check",
         "Collective",
@@ -149,6 +152,7 @@ _HOMES = {
         "Moment",
         "Once",
         "Op",
+        "Pair",
         "Pass",
         "Pipeline",
         "Schedule",

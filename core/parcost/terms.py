@@ -13,6 +13,7 @@ number per virtual stage, or one number for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from attrs import Factory, field, frozen
@@ -79,8 +80,10 @@ class Work:
 class Edge:
     """One hop of a micro-batch between neighbouring virtual stages on different devices.
 
-    *seconds* is the hop over any boundary. Where boundaries differ it is the slowest, and
-    *boundaries* has the seconds of each: of virtual stages 0 and 1, of 1 and 2, and so on.
+    *seconds* is the hop between any two devices. Where they differ it is the slowest, and
+    *boundaries* has the seconds of a hop over each: of devices 0 and 1, of 1 and 2, and so
+    on. Devices further apart take the slowest boundary between them. Which devices hold
+    neighbouring virtual stages is the schedule's business.
     """
 
     name: str
@@ -125,6 +128,8 @@ class Memory:
     activations are alive there at that moment, which the schedule decides.
     *once_per_device* is held once however many virtual stages the device has.
     *of_activations* is a share of all *per_micro_batch* memory there, which is held too.
+    Where the schedule runs W apart, the share *freed_at_b* of a *per_micro_batch* term is
+    freed when B ends, and the rest when W does.
     """
 
     name: str
@@ -134,6 +139,7 @@ class Memory:
     per_micro_batch: bool = False
     once_per_device: bool = False
     of_activations: Real = 0.0
+    freed_at_b: Real = 0.0
     moments: Sequence[Moment] = MOMENTS
 
 
@@ -188,13 +194,17 @@ class Section:
 class Pipeline:
     """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
 
-    *micro_batches* per data-parallel replica may be an array.
+    *micro_batches* per data-parallel replica may be an array. *blocking*: a device does
+    nothing else while it sends to another. *overlap* is how much of what the halves of a
+    :class:`Pair` could hide under each other they do hide.
     """
 
     schedule: str
     stages: int
     micro_batches: Real
     chunks: int = 1
+    blocking: bool = False
+    overlap: Real = 1.0
 
 
 class Op(NamedTuple):
@@ -209,15 +219,48 @@ class Op(NamedTuple):
     stage: int
 
 
+class Pair(NamedTuple):
+    """An entry of a device's order: an F and a BW, of different micro-batches, at once.
+
+    It starts when the inputs of both have arrived, and both outputs leave at its end. What
+    one half only communicates may hide under what the other computes.
+    """
+
+    forward: Op
+    backward: Op
+
+
 class Times(NamedTuple):
     """Seconds of one micro-batch on each virtual stage, 0 first; floats or arrays.
 
-    *B* includes what is computed again for it. A fused BW takes ``B + W``.
+    *B* includes what is computed again for it. A fused BW takes ``B + W``. *FB* are the
+    seconds of pairs, by the virtual stages of their F and their BW: see :meth:`pair`.
     """
 
     F: Sequence[Real]
     B: Sequence[Real]
     W: Sequence[Real]
+    FB: Mapping[tuple[int, int], Real] = MappingProxyType({})
+
+    def pair(self, forward: int, backward: int) -> Real:
+        """Return the seconds of an F and a BW at once, on these virtual stages.
+
+        >>> Times([1, 2], [3, 4], [5, 6], {(1, 0): 9}).pair(1, 0)
+        9
+        >>> Times([1, 2], [3, 4], [5, 6]).pair(1, 0)  # nothing hides: one after the other
+        10
+        """
+        if (forward, backward) in self.FB:
+            return self.FB[forward, backward]
+        return self.F[forward] + self.B[backward] + self.W[backward]
+
+
+class Activity(NamedTuple):
+    """One entry of a device's order as it runs, in seconds since the pipeline began."""
+
+    op: Op | Pair
+    start: float
+    end: float
 
 
 class Schedule(Protocol):
@@ -227,36 +270,50 @@ class Schedule(Protocol):
     chunks): who holds which virtual stage, how many micro-batches are alive, and by
     replay the time. It knows a schedule by identity, so return the same object always.
 
-    Optional methods that the core looks for, all of plain integers ``stages`` and
-    ``chunks``, and of ``micro_batches`` that may be an array:
+    Optional attributes that the core looks for:
 
-    *hop* is one number for all boundaries; where boundaries differ, the core replays. A
-    schedule with a true attribute ``hop_by_boundary`` is given a tuple of them then.
+    ``copies``
+        on how many devices each virtual stage is, 1 where it is left out. With more, a
+        micro-batch runs through the copies that list it, and what stages hold or do once
+        per step counts on every device with a copy.
+    ``hop_by_boundary``
+        true where ``closed_form`` and ``spans`` take hops that differ: *hop* is then a
+        tuple with the seconds of a hop over each boundary, of devices 0 and 1 first.
+        Else *hop* is one number, and where boundaries differ the core replays.
 
+    Optional methods, all of plain integers ``stages`` and ``chunks``, and of
+    ``micro_batches`` that may be an array:
+
+    ``for_study(study) -> Schedule``
+        the schedule with what the study says of it, such as a group size. The same
+        object for the same values: cache it.
     ``limits(stages, micro_batches, chunks) -> str | None``
         why the schedule does not exist there, in words, or None. Asked about one
         integer at a time, and always before ``order``.
     ``closed_form(times, hop, stages, micro_batches, chunks) -> (seconds, mask)``
-        the makespan in closed form, for :class:`Times`. Used wherever *mask* holds for
-        every candidate, and equal to the replay there. Elsewhere *seconds* may be anything.
+        the makespan in closed form, for :class:`Times`, where sending blocks nobody. Used
+        wherever *mask* holds for every candidate, and equal to the replay there.
+        Elsewhere *seconds* may be anything.
     ``spans(times, hop, stages, micro_batches, chunks) -> (starts, ends)``
         where ``closed_form`` holds: when each virtual stage starts its first forward
         pass and ends its last backward pass, which says what hides in fill and drain.
         Without it, terms that need to know make the core replay.
     ``lower_bound(times, hop, stages, micro_batches, chunks) -> seconds``
-        never above the makespan; without it, the busiest device.
+        never above the makespan. Without it, the busiest device, with what has to come
+        before its first op and after its last.
     """
 
     name: str
 
-    def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op]]:
+    def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
         """Return what each of *stages* devices does, in order.
 
         Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or
-        a B and a W, for each micro-batch ``0 .. micro_batches - 1``. A virtual stage is
-        on the device that lists it. Devices work strictly in order; an op starts when
-        its device is free and its input has arrived: F after F of the stage before, B
-        and BW after B of the stage behind, whose gradient leaves at the end of its op.
+        a B and a W, for each micro-batch ``0 .. micro_batches - 1``, all on one device. A
+        virtual stage is on the devices that list it. Devices work strictly in order; an
+        op starts when its device is free and its input has arrived: F after F of the stage
+        before, B and BW after B of the stage behind, whose gradient leaves at the end of
+        its op.
         """
         ...
 
