@@ -1,0 +1,73 @@
+"""A start-up time and a bandwidth out of timings, and how far they are off.
+
+A call of *rounds* messages that move *bytes_* over the busiest port takes
+``rounds * alpha + bytes_ / B``. Timings span nine decades, so it is the relative error
+that is made small, which weighs a microsecond at 8 bytes as much as a millisecond at
+8 GB. Neither parameter may be negative: where the best line has a negative one, it is
+zero and the other is fitted alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@frozen(kw_only=True, eq=False)
+class Line:
+    """The fitted link, and its relative errors against the timings."""
+
+    latency: float  # alpha, seconds of a message
+    bandwidth: float  # B, bytes/s of a port in one direction
+    mean_error: float
+    largest_error: float
+    worst_size: float  # bytes of n, where the error is largest
+
+    def seconds(self, rounds: float, bytes_: float) -> float:
+        """Return what the line predicts."""
+        return rounds * self.latency + bytes_ / self.bandwidth
+
+
+def fit(
+    sizes: Sequence[float],
+    seconds: Sequence[float],
+    rounds: Sequence[float],
+    bytes_: Sequence[float],
+) -> Line:
+    """Return the line of least squares in the relative error.
+
+    Raises:
+        ValueError: There are fewer than two sizes, or time does not grow with them.
+    """
+    import numpy as np
+
+    if len(set(sizes)) < 2:
+        raise ValueError("a start-up time and a bandwidth need timings of two sizes at least")
+    t = np.asarray(seconds)
+    columns = np.column_stack([np.asarray(rounds) / t, np.asarray(bytes_) / t])
+    ones = np.ones(len(t))
+    (alpha, beta), *_ = np.linalg.lstsq(columns, ones, rcond=None)
+    if alpha < 0:
+        alpha, beta = 0.0, _alone(columns[:, 1])
+    elif beta <= 0:
+        raise ValueError("time does not grow with size: there is no bandwidth to be fitted")
+    errors = columns @ np.array([alpha, beta]) - 1.0
+    worst = int(np.argmax(np.abs(errors)))
+    return Line(
+        latency=float(alpha),
+        bandwidth=float(1.0 / beta),
+        mean_error=float(np.mean(np.abs(errors))),
+        largest_error=float(abs(errors[worst])),
+        worst_size=float(sizes[worst]),
+    )
+
+
+def _alone(column: NDArray[np.float64]) -> float:
+    """Return the parameter of one column by which it comes closest to one everywhere."""
+    return float(column.sum() / (column @ column))

@@ -1,0 +1,204 @@
+"""Reading timings of a collective: nccl-tests in its dialects, its JSON, or plain columns.
+
+The text of nccl-tests has changed over the years: operations without a reduction, errors
+as ``0e+00`` or ``N/A``, tags of MPI and banners of libraries between the rows, several
+tables in one file. What has not changed is that a row starts with a size in bytes, a
+count and a type, and that its first three numbers behind them are microseconds, algorithm
+bandwidth and bus bandwidth. Anything else is passed over.
+
+Before version 2.18 a log does not say which collective it is about. The ratio of its two
+bandwidths does, given the ranks, except where operations share a ratio.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from attrs import frozen
+
+_TYPES = "u?int8|u?int32|u?int64|half|float16|bfloat16|float|double|f8e4m3|f8e5m2|fp8_e4m3|fp8_e5m2"
+_ROW = re.compile(
+    rf"(?:^|\s|>|:)(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{_TYPES})\s+"
+    r"(?:(?P<redop>sum|prod|min|max|avg|all|mulsum|none)\s+(?P<root>-?\d+)\s+)?"
+    r"(?P<time>\d+(?:\.\d+)?)\s+(?P<algbw>\d+(?:\.\d+)?)\s+(?P<busbw>\d+(?:\.\d+)?)"
+)
+_HEAD = re.compile(r"#\s+size\s+count\s+type")
+_RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*?\son\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*?)\s*$")
+_STARTING = re.compile(r"Collective test starting:\s*(\w+)")
+_COMMAND = re.compile(r"\b(\w+)_perf\b")
+_OPERATIONS = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "scatter": "scatter",
+    "gather": "gather",
+    "sendrecv": "point_to_point",
+}
+
+
+@frozen(kw_only=True, eq=False)
+class Timings:
+    """One table: *sizes* are n, the big buffer in bytes; *seconds* of one call.
+
+    *operation*, *ranks* and *nodes* are empty or 0 where the log does not say.
+    """
+
+    sizes: Sequence[float]
+    seconds: Sequence[float]
+    operation: str = ""
+    ranks: int = 0
+    nodes: int = 0
+    device: str = ""
+    factor: float = 0.0  # bus bandwidth over algorithm bandwidth, 0 where it is not printed
+
+
+class UnreadableError(ValueError):
+    """A file holds no timings."""
+
+
+def read(text: str) -> list[Timings]:
+    """Return the tables of *text*.
+
+    Raises:
+        UnreadableError: There is none.
+    """
+    stripped = text.lstrip("\ufeff \t\r\n")
+    if stripped.startswith("{"):
+        return [_from_json(stripped)]
+    found = list(_from_log(text)) or list(_from_columns(text))
+    if not found:
+        message = (
+            "no timings: neither rows of nccl-tests (size, count, type, ... time, algbw, "
+            "busbw), nor its JSON, nor two columns of size and time with their units"
+        )
+        raise UnreadableError(message)
+    return found
+
+
+def _from_log(text: str) -> Iterator[Timings]:
+    operation, device = "", ""
+    hosts: dict[int, str] = {}
+    rows: list[tuple[float, float, float]] = []
+    for line in text.splitlines():
+        if match := _STARTING.search(line) or (not operation and _COMMAND.search(line)):
+            operation = _operation(match.group(1)) or operation
+        if match := _RANK.search(line):
+            if rows:
+                yield _table(rows, operation, hosts, device)
+                rows, hosts = [], {}
+            hosts[int(match.group(1))] = match.group(2)
+            device = match.group(3)
+        elif _HEAD.search(line) and rows:
+            yield _table(rows, operation, hosts, device)
+            rows = []
+        elif match := _ROW.search(line):
+            time, algbw, busbw = (float(match.group(n)) for n in ("time", "algbw", "busbw"))
+            ratio = busbw / algbw if algbw >= 1.0 else 0.0  # printed to 0.01: small ones say little
+            rows.append((float(match.group("size")), time * 1e-6, ratio))
+    if rows:
+        yield _table(rows, operation, hosts, device)
+
+
+def _table(
+    rows: Sequence[tuple[float, float, float]],
+    operation: str,
+    hosts: Mapping[int, str],
+    device: str,
+) -> Timings:
+    kept = [(size, seconds) for size, seconds, _ in rows if size > 0 and seconds > 0]
+    if not kept:
+        raise UnreadableError("the table has no row with a size and a time")
+    ratios = sorted(ratio for _, _, ratio in rows if ratio)
+    return Timings(
+        sizes=[size for size, _ in kept],
+        seconds=[seconds for _, seconds in kept],
+        operation=operation,
+        ranks=len(hosts),
+        nodes=len(set(hosts.values())),
+        device=device,
+        factor=ratios[len(ratios) // 2] if ratios else 0.0,
+    )
+
+
+def _from_json(text: str) -> Timings:
+    try:
+        told = json.loads(text)
+        results = told["results"]
+        times = [float(row["out_of_place"]["time"]) * 1e-6 for row in results]
+        sizes = [float(row["size"]) for row in results]
+        devices = told.get("devices", [])
+        command = str(next(iter(told.get("args", [])), ""))
+        ranks = len({d["rank"] for d in devices})
+        nodes = len({d["hostname"] for d in devices})
+        device = str(devices[0]["device_info"]) if devices else ""
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"not the JSON that nccl-tests writes: {error}"
+        raise UnreadableError(message) from error
+    rows = [(n, time) for n, time in zip(sizes, times, strict=True) if n > 0 and time > 0]
+    if not rows:
+        raise UnreadableError("the JSON has no result with a size and a time")
+    match = _COMMAND.search(command)
+    return Timings(
+        sizes=[size for size, _ in rows],
+        seconds=[seconds for _, seconds in rows],
+        operation=_operation(match.group(1)) if match else "",
+        ranks=ranks,
+        nodes=nodes,
+        device=device,
+    )
+
+
+_SIZES = {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+_SIZES |= {"kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_COLUMN = re.compile(r"^\s*([\d.eE+]+)\s*([A-Za-z]*)\s*[,;\t ]\s*([\d.eE+-]+)\s*([A-Za-zµ]*)\s*$")
+
+
+def _from_columns(text: str) -> Iterator[Timings]:
+    """Read rows such as ``1 MiB, 85.6 us``, or numbers under ``size_bytes,time_us``."""
+    unit, rows = "", []
+    for line in text.splitlines():
+        if header := re.search(r"(?:time|seconds)\w*?_(s|ms|us|ns)\b|\b(seconds)\b", line.lower()):
+            unit = header.group(1) or "s"
+            continue
+        if not (match := _COLUMN.match(line)):
+            continue
+        size, size_unit, time, time_unit = match.groups()
+        scale, second = _SIZES.get(size_unit.lower()), _TIMES.get(time_unit.lower() or unit)
+        if scale is None or second is None:
+            continue
+        try:
+            row = float(size) * scale, float(time) * second
+        except ValueError:
+            continue
+        if row[0] > 0 and row[1] > 0:
+            rows.append(row)
+    if rows:
+        yield Timings(sizes=[size for size, _ in rows], seconds=[time for _, time in rows])
+
+
+def _operation(name: str) -> str:
+    return _OPERATIONS.get(name.lower().removesuffix("_perf"), "")
+
+
+def guess(timings: Timings, ranks: int) -> list[str]:
+    """Return the operations that the ratio of the two bandwidths allows over *ranks*.
+
+    >>> guess(Timings(sizes=[1.0], seconds=[1.0], factor=1.875), 16)
+    ['all_reduce']
+    """
+    if not timings.factor or ranks < 2:
+        return []
+    factors = {
+        "all_reduce": 2 * (ranks - 1) / ranks,
+        "all_gather": (ranks - 1) / ranks,
+        "reduce_scatter": (ranks - 1) / ranks,
+        "all_to_all": (ranks - 1) / ranks,
+        "broadcast": 1.0,
+    }
+    return [name for name, f in factors.items() if abs(f / timings.factor - 1.0) < 0.02]

@@ -1,0 +1,214 @@
+"""`parcost fit`: logs in every dialect, lines that come back, blocks that price as measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+import parcost
+from parcost_plugins.fitting import tables
+from parcost_plugins.fitting.command import command
+from parcost_plugins.fitting.least_squares import fit
+
+SIZES = [8.0 * 4**i for i in range(14)]  # to 0.5 GB
+
+
+def ring(n: float, ranks: int, alpha: float, bandwidth: float) -> float:
+    """2 (P - 1) messages of n / P, worked out apart from the product."""
+    return 2 * (ranks - 1) * (alpha + n / ranks / bandwidth)
+
+
+def log(ranks: int, nodes: int, alpha: float, bandwidth: float, *, header: bool = True) -> str:
+    """Return a log in the dialect of 2.12 to 2.17."""
+    lines = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 536870912 step: 4(factor)", "#"]
+    if header:
+        lines += [
+            f"#  Rank {r:2d} Group  0 Pid {40 + r} on worker-{r * nodes // ranks} device "
+            f"{r % (ranks // nodes)} [0x0f] Example Accelerator"
+            for r in range(ranks)
+        ]
+    lines += [
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+    ]
+    for n in SIZES:
+        micro = ring(n, ranks, alpha, bandwidth) * 1e6
+        algbw = n / micro / 1e3
+        busbw = algbw * 2 * (ranks - 1) / ranks
+        row = f"{n:12.0f} {n / 4:12.0f}     float     sum      -1 {micro:8.5f} {algbw:.2f} {busbw:.2f}"
+        lines.append(f"{row}      0 {micro:8.5f} {algbw:.2f} {busbw:.2f}    N/A")
+    return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 100.0"])
+
+
+def run(text: str, *arguments: str) -> Result:
+    return CliRunner().invoke(command, ["-", *arguments], input=text, standalone_mode=True)
+
+
+def test_a_line_comes_back_from_a_log_on_one_node() -> None:
+    told = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce")
+    assert told.exit_code == 0, told.output
+    assert "bandwidth = 450 GB/s per_direction" in told.stdout
+    assert "latency   = 3 us" in told.stdout
+    assert "size      = 8 devices" in told.stdout
+
+
+def test_what_a_slope_alone_would_say_is_told_beside_the_link() -> None:
+    """Over 8 ranks n / T of a ring tends to B / (2 x 7 / 8) = 257 of 450 GB/s."""
+    timings = "\n".join(f"{n:.0f}, {ring(n, 8, 0.0, 450e9):.9e} s" for n in SIZES)
+    told = run(timings, "--operation", "all_reduce", "--ranks", "8")
+    assert "bandwidth of a rank (1 / beta) 450 GB/s" in told.stderr
+    assert "algorithm bandwidth            257.1 GB/s" in told.stderr
+
+
+def test_ports_of_a_node_share_what_a_ring_over_nodes_achieves() -> None:
+    told = run(log(16, 2, 10e-6, 400e9), "--operation", "all_reduce")
+    assert "level network" in told.stdout
+    assert "bandwidth = 50 GB/s per_direction" in told.stdout
+    assert "bandwidth = 100 GB/s" in run(log(16, 2, 1e-5, 4e11), "--ports", "4").stdout
+
+
+def test_the_block_prices_the_collective_as_it_was_measured(tmp_path: Path) -> None:
+    """With a curve every point comes back, whatever its shape."""
+    slow = [(n, 50e-6 + n / 3e9 + (n / 2e9 if n > 1e6 else 0.0)) for n in SIZES]
+    text = "size_bytes,time_us\n" + "\n".join(f"{n:.0f},{t * 1e6:.6f}" for n, t in slow)
+    out = tmp_path / "site.par"
+    told = run(
+        text, "--operation", "all_reduce", "--ranks", "4", "--as", "curve", "--out", str(out)
+    )
+    assert told.exit_code == 0, told.output
+    (tmp_path / "spec.par").write_text(
+        'use "site.par" as site\n'
+        "use catalog.devices.h100_sxm\nuse catalog.models.gpt2_small\nuse catalog.precisions.bf16\n"
+        "cluster { devices = 4, fabric = site.measured }\n"
+        "training { sequence = 1024, global_batch = 4 sequences }\n"
+    )
+    (scenario,) = parcost.load(tmp_path / "spec.par")
+    study = scenario.studies()[0]
+    for n, seconds in slow:
+        assert study.collective("all_reduce", n, "dp", "ring").seconds == pytest.approx(
+            seconds, rel=1e-5
+        )
+
+
+def test_the_written_block_is_canonical() -> None:
+    from parcost.language.format import format_text
+
+    text = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce", "--as", "curve").stdout
+    assert format_text(text) == text
+
+
+@given(
+    alpha=st.floats(1e-7, 1e-4),
+    bandwidth=st.floats(1e9, 1e12),
+    sizes=st.lists(st.integers(0, 33), min_size=2, max_size=20, unique=True),
+)
+def test_exact_timings_give_the_line_back(alpha: float, bandwidth: float, sizes: list[int]) -> None:
+    n = [float(2**i) for i in sizes]
+    found = fit(n, [alpha + x / bandwidth for x in n], [1.0] * len(n), n)
+    for x in n:
+        assert found.seconds(1.0, x) == pytest.approx(alpha + x / bandwidth, rel=1e-6)
+    assert found.largest_error < 1e-6
+
+
+def test_no_parameter_is_negative() -> None:
+    """The best line through a knee that starts late has a negative start-up time."""
+    found = fit([1.0, 2.0], [1.0, 3.0], [1.0, 1.0], [1.0, 2.0])
+    assert found.latency == 0.0
+    assert found.bandwidth == pytest.approx((1 + (2 / 3) ** 2) / (1 + 2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "micro"),
+    [
+        (
+            "  32768  8192   float    13.39    1.22    1.22  0e+00    11.85    1.38    1.38  0e+00",
+            32768,
+            13.39,
+        ),
+        (
+            "[1,0]<stdout>:  1024  256  float  sum  -1  41.97  0.02  0.05  0  40.56  0.03  0.05  0",
+            1024,
+            41.97,
+        ),
+        (
+            " 8589934592  268435456  float  none  -1  20837  412.23  360.71  0  20817  412.64  361.06  N/A",
+            8589934592,
+            20837,
+        ),
+        (
+            "2024-01-01 10:00:00   64   16  bfloat16  sum  -1  39.25  0.00  0.00  0  37.05  0.00  0.00  0",
+            64,
+            39.25,
+        ),
+    ],
+    ids=["before 2.12", "MPI tags", "no reduction", "timestamps"],
+)
+def test_every_dialect_of_a_row_is_read(line: str, size: float, micro: float) -> None:
+    (found,) = tables.read(line)
+    assert found.sizes == [size]
+    assert found.seconds == [pytest.approx(micro * 1e-6)]
+
+
+def test_a_banner_between_rows_is_passed_over() -> None:
+    lines = log(8, 1, 1e-6, 1e11).splitlines()
+    lines.insert(14, "NCCL version 2.14.3+cuda11.7")
+    (found,) = tables.read("\n".join(lines))
+    assert len(found.sizes) == len(SIZES)
+    assert (found.ranks, found.nodes, found.device) == (8, 1, "Example Accelerator")
+
+
+def test_the_newer_header_says_which_collective_it_was() -> None:
+    (found,) = tables.read("# Collective test starting: alltoall_perf\n" + log(2, 2, 1e-6, 1e10))
+    assert found.operation == "all_to_all"
+
+
+def test_json_is_read() -> None:
+    rows = [{"size": n, "out_of_place": {"time": ring(n, 2, 6e-6, 1e11) * 1e6}} for n in SIZES]
+    devices = [{"rank": r, "hostname": "n0", "device_info": "Example"} for r in range(2)]
+    text = json.dumps({"args": ["./all_reduce_perf"], "devices": devices, "results": rows})
+    told = run(text)
+    assert "bandwidth = 100 GB/s per_direction" in told.stdout
+    assert "latency   = 6 us" in told.stdout
+
+
+def test_the_ratio_of_the_bandwidths_tells_the_collective() -> None:
+    assert tables.guess(tables.Timings(sizes=[1], seconds=[1], factor=1.875), 16) == ["all_reduce"]
+    may = tables.guess(tables.Timings(sizes=[1], seconds=[1], factor=0.875), 8)
+    assert may == ["all_gather", "reduce_scatter", "all_to_all"]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        ("nothing here\n", (), "no timings"),
+        ("", (), "no timings"),
+        ('{"results": 3}', (), "not the JSON that nccl-tests writes"),
+        (log(8, 1, 1e-6, 1e11, header=False), (), "add --ranks"),
+        (log(2, 1, 1e-6, 1e11), (), "its bandwidths fit all_reduce, broadcast; add --operation"),
+        (log(8, 1, 1e-6, 1e11), ("--algorithm", "rings"), "none that a plugin offers"),
+        (log(8, 1, 1e-6, 1e11), ("--operation", "all_to_all", "--algorithm", "ring"), "pairwise"),
+        (log(8, 1, 1e-6, 1e11), ("--nodes", "3"), "do not divide over 3 nodes"),
+        (log(8, 1, 1e-6, 1e11) + "\n" + log(8, 1, 1e-6, 1e11), (), "pick one with --table 1"),
+        (log(8, 1, 1e-6, 1e11), ("--table", "2"), "no table 2"),
+        ("8, 3 us\n", ("--operation", "all_reduce", "--ranks", "4"), "two sizes at least"),
+        ("8, 3 us\n8 MB, 1 us\n", ("--operation", "all_reduce", "--ranks", "4"), "no bandwidth"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, arguments: tuple[str, ...], said: str) -> None:
+    told = run(text, *arguments)
+    assert told.exit_code == 2
+    assert said in told.stderr
+    assert not told.stdout
+
+
+def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
+    out = tmp_path / "site.par"
+    out.write_text("mine")
+    told = run(log(8, 1, 1e-6, 1e11), "--operation", "all_reduce", "--out", str(out))
+    assert told.exit_code == 2
+    assert "exists already" in told.stderr
+    assert out.read_text() == "mine"
