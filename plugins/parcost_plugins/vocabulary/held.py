@@ -1,8 +1,11 @@
-"""Which virtual stages hold the same parameters, layer by layer. Definitions, not costs.
+"""Which virtual stages hold the same parameters, and which ranks hold them too. Definitions.
 
 Stages differ at the ends (embedding, head) and where layers are dealt unevenly. A cost
 that is not proportional to the parameters, such as a collective, is priced once for
 each kind of stage instead of once for each stage.
+
+Experts are split over other ranks than all else, so that fewer ranks hold the same ones:
+they stand apart on every stage, with their own replicas.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
 from parcost_plugins.vocabulary.partition import layers, virtual_stages
+from parcost_plugins.vocabulary.sharding import Sharding
 
 if TYPE_CHECKING:
     from parcost import Real, Study
@@ -26,6 +31,9 @@ class Alike:
     A stage has *layers* of *layer* parameters each (their mean, where they differ),
     *before* them what the model has ahead of its first layer and *after* them what it
     has behind its last; *elements* in all. Counted on one rank.
+
+    The ranks of *group*, *replicas* of them, hold the same. *shard* of these share out
+    what ZeRO shards; where they are not all, the rest hold copies of the shares.
     """
 
     stages: tuple[int, ...]
@@ -35,6 +43,10 @@ class Alike:
     before: Real
     after: Real
     elements: Real
+    group: str
+    replicas: Real
+    shard: Real
+    expert: bool = False
 
     @property
     def count(self) -> tuple[float, ...]:
@@ -43,36 +55,67 @@ class Alike:
 
     def named(self, name: str) -> str:
         """Return *name*, told from the same on other stages where there are others."""
-        return name if len(self.stages) == self.of else f"{name}, {_stages(self.stages)}"
+        whose = f"{name} of experts" if self.expert else name
+        return whose if len(self.stages) == self.of else f"{whose}, {_stages(self.stages)}"
+
+    def shards(self, zero: int, since: int) -> Real:
+        """Return over how many ranks is sharded what ZeRO shards *since* a stage."""
+        return self.shard if zero >= since else 1.0
 
 
 def alike(study: Study) -> list[Alike]:
-    """Return the kinds of virtual stages that *study* has, first stage first."""
+    """Return the kinds of virtual stages that *study* has: first stage first, experts last."""
     held: Sequence[Parameters] = study.parameters
-    dealt = layers(study)
+    experts = [p for p in held if p.expert]
+    if not experts:
+        return _kinds(study, held, expert=False)
+    others = [p for p in held if not p.expert]
+    return [*_kinds(study, others, expert=False), *_kinds(study, experts, expert=True)]
+
+
+def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
+    """Return the group that holds the same parameters, its ranks, and those of a shard."""
+    layout = study[Layout]
+    replicas: Real = layout.dp * layout.cp
+    if not expert:
+        return "dp_cp", replicas, study[Sharding].shard
+    replicas = layout.tp * replicas / (layout.ep * layout.etp)
+    return "edp", replicas, replicas
+
+
+def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[Alike]:
+    dealt, of = layers(study), virtual_stages(study)
+    group, replicas, shard = spread(study, expert=expert)
     kinds: dict[tuple[float, ...], list[int]] = {}
     for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
-        kinds.setdefault((dealt[stage], *counts), []).append(stage)
-    return [_kind(key, held, tuple(stages), virtual_stages(study)) for key, stages in kinds.items()]
+        if any(counts) or not expert:
+            depth = max(counts) if expert else dealt[stage]
+            kinds.setdefault((depth, *counts), []).append(stage)
+    return [
+        Alike(
+            stages=tuple(stages),
+            of=of,
+            layers=int(key[0]),
+            **_sizes(key, held),
+            group=group,
+            replicas=replicas,
+            shard=shard,
+            expert=expert,
+        )
+        for key, stages in kinds.items()
+    ]
 
 
-def _kind(
-    key: tuple[float, ...], held: Sequence[Parameters], stages: tuple[int, ...], of: int
-) -> Alike:
+def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Real]:
+    """Return the parameters of a layer and of the ends of a stage."""
     depth, *counts = key
     sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
     for parameters, count in zip(held, counts, strict=True):
         if count:
             sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
-    return Alike(
-        stages=stages,
-        of=of,
-        layers=int(depth),
-        layer=sizes["layer"] / depth if depth else 0.0,
-        before=sizes["before"],
-        after=sizes["after"],
-        elements=sizes["before"] + sizes["layer"] + sizes["after"],
-    )
+    elements = sizes["before"] + sizes["layer"] + sizes["after"]
+    layer = sizes["layer"] / depth if depth else 0.0
+    return {**sizes, "layer": layer, "elements": elements}
 
 
 def _stages(stages: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from parcost import (
     block,
     fraction,
     integer,
+    integers,
     quantity,
     reference,
     switch,
@@ -20,9 +21,51 @@ from parcost_plugins.vocabulary.model import Model
 
 @block("precision", label="required")
 class Precision:
-    """A recipe of mixed precision: which type computes, and bytes held per parameter."""
+    """A recipe of mixed precision: which type computes, and bytes held per parameter.
+
+    With a *narrow* type the products of linear layers and experts run in it, forward, for
+    the input gradient and for the weight gradient. Everything else stays in *compute*:
+    attention, embedding, head, router, norms, sums over ranks.
+    """
 
     compute: str = word("fp32", "tf32", "fp16", "bf16", doc="type of the matrix products")
+    narrow: str = word(
+        "none", "fp8", "fp4", default="none", doc="type of those of linear layers and experts"
+    )
+    narrow_attention: bool = switch(default=False, doc="the attention core runs in it too")
+    wide_weight_gradients: bool = switch(
+        default=False, doc="products for weight gradients stay in the type of `compute`"
+    )
+    wide_first: int = integer(
+        default=0, minimum=0, structural=True, doc="first layers that stay in it altogether"
+    )
+    wide_last: int = integer(default=0, minimum=0, structural=True, doc="last layers that do")
+    scale: Real = quantity(BYTES, default=0.0, doc="of one scaling factor of the narrow type")
+    scale_block: Real = integer(default=1, doc="elements that share one scaling factor")
+    narrow_rate: Real = fraction(
+        default=1.0,
+        positive=True,
+        doc="of the device's best narrow product, where scaling by blocks costs some of it",
+    )
+    cast: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="memory traffic of making an element narrow, greatest value and copies included",
+    )
+    weight_cast: Real = quantity(
+        BYTES, default=0.0, doc="the same for a parameter of a linear layer, once per step"
+    )
+    weight_copies: Real = quantity(
+        BYTES, default=0.0, doc="narrow copies held beside a parameter of a linear layer"
+    )
+    amax_group: str = word(
+        "none",
+        "tp",
+        "dp_cp",
+        "job",
+        default="none",
+        doc="ranks that agree on the greatest values of the step",
+    )
     weights: Real = quantity(BYTES, doc="held per parameter for forward and backward")
     gradients: Real = quantity(BYTES, doc="held per parameter while gradients accumulate")
     optimizer: Real = quantity(BYTES, doc="held per parameter: master copy and moments")
@@ -34,6 +77,18 @@ class Precision:
     )
     reduction: Real = quantity(BYTES, default="gradients", doc="per gradient element on the wire")
     gather: Real = quantity(BYTES, default="weights", doc="per parameter on the wire")
+    tensor_gather: Real = quantity(
+        BYTES,
+        default="activation",
+        doc="per element of an activation that tensor-parallel ranks gather; sums stay as wide "
+        "as activations",
+    )
+    dispatch: Real = quantity(
+        BYTES, default="activation", doc="per element of a token on its way to an expert"
+    )
+    combine: Real = quantity(
+        BYTES, default="activation", doc="per element of a token on its way back"
+    )
     update_traffic: Real = quantity(
         BYTES, doc="memory traffic of the optimizer's update, per parameter that it updates"
     )
@@ -43,6 +98,18 @@ class Precision:
         doc="memory traffic of the gradient norm (a read) and of clipping (a read and a "
         "write), per parameter that is updated; 0 without",
     )
+
+    @property
+    def narrow_element(self) -> Real:
+        """Bytes of an element of the narrow type, with its share of a scaling factor."""
+        width = {"none": self.activation, "fp8": 1.0, "fp4": 0.5}[self.narrow]
+        return width + self.scale / self.scale_block
+
+    def is_narrow(self, role: str, pass_: str) -> bool:
+        """Say whether a product in this *role* runs in the narrow type, off the wide layers."""
+        if self.narrow == "none" or (pass_ == "W" and self.wide_weight_gradients):
+            return False
+        return role in ("linear", "expert")
 
 
 @block("training", label="none")
@@ -77,6 +144,14 @@ class Training:
     )
     flash_attention: bool = switch(default=True, doc="attention never writes its scores to memory")
     dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
+    documents: tuple[int, ...] = integers(
+        default=(),
+        doc="tokens of each document that is packed into a sequence: tokens attend within their "
+        "own; one document where it is left out",
+    )
+    document: Real | None = integer(
+        default=None, doc="tokens of every packed document, in place of a list"
+    )
 
 
 @block("kernels", label="none")
@@ -118,8 +193,27 @@ class Overlap:
 
     gradients: bool = switch(doc="gradient reduction under the last backward, in buckets")
     parameters: bool = switch(doc="parameter gathers under the forward passes")
-    tensor: bool = switch(doc="tensor-parallel collectives under the weight-gradient products")
+    tensor: str = word(
+        "off",
+        "on",
+        "weight_gradients",
+        "pipelined",
+        "split_batch",
+        doc="tensor-parallel collectives: under the weight-gradient products of the same layer "
+        "(`on` for short), cut into chunks that run beside the products that need or make them "
+        "too, or under the other half of the micro-batch",
+    )
+    chunks: Real = integer(default="layout.tp", doc="that a pipelined product is cut into")
+    chunk_overhead: Real = quantity(
+        SECONDS, default=0.0, doc="of one chunk, besides launching its kernel"
+    )
     bucket: Real = quantity(BYTES, positive=True, doc="gradients of one bucket")
+    first_bucket: Real = quantity(
+        BYTES,
+        positive=True,
+        default="bucket",
+        doc="gradients of the bucket that leaves first; PyTorch makes it small",
+    )
     multiprocessors: Real = integer(
         minimum=0, doc="multiprocessors that a collective takes from compute while it hides"
     )
@@ -132,6 +226,7 @@ class CollectiveChoice:
     tensor: str = word("auto", registry="collectives", default="auto", doc="tensor parallel")
     data: str = word("auto", registry="collectives", default="auto", doc="data parallel")
     pipeline: str = word("auto", registry="collectives", default="auto", doc="between stages")
+    expert: str = word("auto", registry="collectives", default="auto", doc="expert parallel")
 
 
 @block("memory", label="none")
@@ -140,5 +235,10 @@ class MemoryBudget:
 
     usable: Real = fraction(doc="of the capacity, before it counts as not fitting")
     context: Real = quantity(BYTES, doc="driver context and library workspaces")
-    communicator: Real = quantity(BYTES, doc="buffers of one communicator")
+    channels: Real = integer(doc="channels of a communicator")
+    peers: Real = integer(doc="connections of a channel: 2 in a ring, up to 3 in a tree")
+    connection: Real = quantity(BYTES, doc="buffers of one connection of a channel")
+    communicator: Real = quantity(
+        BYTES, default="channels * peers * connection", doc="buffers of one communicator"
+    )
     fragmentation: Real = fraction(doc="of the activations, lost between blocks")
