@@ -156,7 +156,7 @@ def test_any_stride_on_any_levels_is_placed_as_it_looks(
     ]
     most, fewest = looked_at(groups, [int(cap) for cap in caps])
     devices = float(stride * size * blocks)
-    shape, least = occupancy([float(c) for c in caps], float(stride), float(size), devices)
+    shape, least = occupancy([float(c) for c in caps], [(float(stride), float(size))], devices)
     assert list(shape) == most
     for ours, theirs in zip(least, fewest, strict=True):
         assert ours == theirs or theirs is None
@@ -164,7 +164,7 @@ def test_any_stride_on_any_levels_is_placed_as_it_looks(
 
 @pytest.mark.parametrize("stride, size", [(3, 2**20), (5, 10**9), (1, 2**21 - 1)])
 def test_a_group_too_large_to_be_looked_at_is_never_placed_too_well(stride: int, size: int) -> None:
-    shape, fewest = occupancy([8.0, 256.0], float(stride), float(size), 1e12)
+    shape, fewest = occupancy([8.0, 256.0], [(float(stride), float(size))], 1e12)
     assert shape[0] >= -(-8 // stride)
     assert shape[0] * shape[1] * shape[2] >= size
     assert fewest[:2] == (1.0, 1.0)

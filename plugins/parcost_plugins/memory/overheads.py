@@ -11,9 +11,9 @@ from parcost_plugins.vocabulary import MemoryBudget
 def memory(study: Study) -> list[Memory]:
     """Return what the driver, the libraries and the allocator take."""
     budget = study[MemoryBudget]
-    communicators = sum(
-        (where(g.ranks > 1, 1.0, 0.0) for _, g in study.contributions("groups")), 0.0
-    )
+    # Groups of the same ranks share a communicator; that of the whole job is only for set-up.
+    distinct = {id(g.links): g for _, g in study.contributions("groups") if g.name != "job"}
+    communicators = sum((where(g.ranks > 1, 1.0, 0.0) for g in distinct.values()), 0.0)
     return [
         Memory(
             name="driver context and libraries",

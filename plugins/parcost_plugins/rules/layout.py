@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Mask, Real, Study
+from parcost import Check, Mask, Real, Study, called
 from parcost.numeric import all_of, divides, maximum, where
 from parcost_plugins.rules.nearest import divisors, multiples
-from parcost_plugins.vocabulary import Cluster, Layout
+from parcost_plugins.vocabulary import Cluster, Layout, Training
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -17,15 +17,16 @@ def rules(study: Study) -> Iterator[Check]:
     as well, which a dp that follows from it cannot meet.
     """
     layout, devices = study[Layout], study[Cluster].devices
-    tp, pp, dp = layout.tp, layout.pp, layout.dp
-    ranks = tp * pp
+    tp, cp, pp, dp = layout.tp, layout.cp, layout.pp, layout.dp
+    ranks = tp * cp * pp
     whole = divides(ranks, devices)
-    inputs = {"tp": tp, "pp": pp, "dp": dp, "devices": devices, "ranks": ranks}
+    product = "tp {tp} x pp {pp}" if all_of(cp == 1) else "tp {tp} x cp {cp} x pp {pp}"
+    inputs = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "devices": devices, "ranks": ranks}
     yield Check(
         id="devices-few",
         holds=ranks <= devices,
         subject="cluster.devices",
-        message="tp {tp} x pp {pp} = {ranks} devices are needed, and the cluster has {devices}",
+        message=product + " = {ranks} devices are needed, and the cluster has {devices}",
         inputs=inputs,
     )
     below, above = multiples(ranks, devices)
@@ -33,18 +34,19 @@ def rules(study: Study) -> Iterator[Check]:
         id="devices-divide",
         holds=where(ranks <= devices, devices % ranks, 0.0) == 0.0,
         subject="layout.pp",
-        message="{devices} devices do not divide by tp {tp} x pp {pp} = {ranks}",
+        message="{devices} devices do not divide by " + product + " = {ranks}",
         inputs={**inputs, "below": below, "above": above},
-        help=_degrees(devices, tp, pp, whole) + "take {below} or {above} devices",
+        help=_degrees(devices, tp, cp, pp, whole) + "take {below} or {above} devices",
     )
     yield Check(
         id="layout-product",
         holds=where(whole, ranks * dp, devices) == devices,
         subject="layout.dp",
-        message="tp {tp} x pp {pp} x dp {dp} = {product}, and the cluster has {devices} devices",
+        message=product + " x dp {dp} = {product}, and the cluster has {devices} devices",
         inputs={**inputs, "product": ranks * dp, "fitting": maximum(devices // ranks, 1.0)},
         help="dp = {fitting}, or leave it out: it follows from the others",
     )
+    yield from _experts(study)
     yield Check(
         id="zero-alone",
         holds=True if layout.zero == 0 else dp > 1,
@@ -55,12 +57,61 @@ def rules(study: Study) -> Iterator[Check]:
     )
 
 
-def _degrees(devices: Real, tp: Real, pp: int, whole: Mask) -> str:
+def _experts(study: Study) -> Iterator[Check]:
+    """Require that experts are there to be split, over the ranks that there are."""
+    layout = study[Layout]
+    ep, etp = layout.ep, layout.etp
+    split: Mask = (ep == 1) & (etp == 1)
+    if all_of(split):
+        return
+    model = study[Training].model
+    experts = getattr(model, "experts", 0.0)
+    yield Check(
+        id="experts-missing",
+        holds=split | (experts > 0),
+        subject="layout.ep" if not all_of(ep == 1) else "layout.etp",
+        message="ep {ep} x etp {etp} split experts, and the model `{model}` has none",
+        inputs={"ep": ep, "etp": etp, "model": called(model)},
+        help="leave ep and etp out, or give the model its `experts`",
+    )
+    ranks, parts = layout.tp * layout.cp * layout.dp, ep * etp
+    yield Check(
+        id="experts-ranks",
+        holds=ranks % parts == 0,
+        subject="layout.ep",
+        message="tp {tp} x cp {cp} x dp {dp} = {ranks} ranks of a stage do not divide by "
+        "ep {ep} x etp {etp} = {parts}",
+        inputs={
+            "tp": layout.tp,
+            "cp": layout.cp,
+            "dp": layout.dp,
+            "ep": ep,
+            "etp": etp,
+            "ranks": ranks,
+            "parts": parts,
+        },
+        notes=["a stage has tp x cp x dp = etp x ep x edp ranks"],
+        help=_divisors_of_experts(ranks, ep, etp),
+    )
+
+
+def _divisors_of_experts(ranks: Real, ep: Real, etp: Real) -> str:
+    """Return the nearest legal ep, or the nearest etp where none is."""
+    if not all_of(divides(etp, ranks)):
+        near = divisors(ranks, etp)
+        return f"etp = {near} divides" if near else ""
+    near = divisors(ranks // etp, ep)
+    return f"ep = {near} divides" if near else ""
+
+
+def _degrees(devices: Real, tp: Real, cp: Real, pp: int, whole: Mask) -> str:
     """Return the degrees next to those given that divide, as the start of a help line."""
     if all_of(whole):
         return ""
-    if all_of(divides(tp, devices)):
-        near = divisors(devices // tp, pp)
-        return f"pp = {near} divides, or " if near else ""
-    near = divisors(devices, tp)
-    return f"tp = {near} divides, or " if near else ""
+    left = devices
+    for name, degree in (("tp", tp), ("cp", cp), ("pp", pp)):
+        if name == "pp" or not all_of(divides(degree, left)):
+            near = divisors(left, degree)
+            return f"{name} = {near} divides, or " if near else ""
+        left = left // degree
+    return ""

@@ -1,46 +1,46 @@
 """Groups of ranks on the nested levels of a fabric.
 
-``layout.order`` says which degree varies fastest over neighbouring devices. A degree is
-whatever the default order names, so that a layout with further degrees needs nothing
-here. Placement depends on the product of the degrees before it, its *stride*, alone.
+``layout.order`` says which degree varies fastest over neighbouring devices. The dense
+part of a model is cut by tp, cp, dp and pp; its experts are cut by etp, ep, edp and pp
+over the same ranks. Placement depends on the product of the degrees before a group, its
+*stride*, alone, so that equal axes are placed once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
 
-import attrs
+from attrs import evolve
 
-from parcost import Group, Real, Study, hookimpl
+from parcost import Group, Study, hookimpl
+from parcost.numeric import all_of
+from parcost_plugins.topology.decomposition import Decomposition, joined
+from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.topology.placement import place, tiers
-from parcost_plugins.vocabulary import Cluster, Layout
+from parcost_plugins.vocabulary import Cluster
 
 
 @hookimpl
 def groups(study: Study) -> Iterator[Group]:
-    """Place the group of every degree."""
-    cluster, layout = study[Cluster], study[Layout]
+    """Place every group of the job, and those of experts where there are any."""
+    cluster = study[Cluster]
     levels = tiers(cluster)
-    stride: Real = 1.0
-    for name in placed(layout.order):
-        size = getattr(layout, name)
-        yield place(name, stride=stride, size=size, levels=levels, devices=cluster.devices)
-        stride = stride * size
+    cut = Decomposition.of(study)
+    placed: list[tuple[Axes, Group]] = []
+    for name, axes in {**cut.axes, "job": [(1.0, cluster.devices)]}.items():
+        extent = joined(axes)
+        group = next((there for other, there in placed if _same(extent, other)), None)
+        if group is None:
+            group = place(name, extent, levels, cluster.devices)
+            placed.append((extent, group))
+            yield group
+        else:
+            yield evolve(group, name=name)
 
 
-def degrees() -> list[str]:
-    """Return the names of the degrees of a layout, in the default order."""
-    default: str = attrs.fields(cast("Any", Layout)).order.default
-    return default.split("-")
-
-
-def placed(order: str) -> list[str]:
-    """Return the degrees as *order* places them; those that it leaves out come last.
-
-    >>> placed("pp-tp-dp"), placed("dp-typo")
-    (['pp', 'tp', 'dp'], ['dp', 'tp', 'pp'])
-    """
-    known = degrees()
-    named = [name for name in dict.fromkeys(order.split("-")) if name in known]
-    return [*named, *(name for name in known if name not in named)]
+def _same(these: Axes, those: Axes) -> bool:
+    if len(these) != len(those):
+        return False
+    return all(
+        all_of(a == b) and all_of(n == m) for (a, n), (b, m) in zip(these, those, strict=True)
+    )

@@ -7,7 +7,12 @@ from difflib import get_close_matches
 
 from parcost import Check, Mask, Study, hookimpl
 from parcost.numeric import all_of, ceil_div
-from parcost_plugins.topology import degrees, placed
+from parcost_plugins.topology.decomposition import (
+    OPTIONAL,
+    Decomposition,
+    degrees,
+    has_experts,
+)
 from parcost_plugins.topology.placement import place, tiers
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Training
 
@@ -15,18 +20,21 @@ from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Traini
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
     """Return the rules of placement."""
-    yield from _order(study[Layout].order)
+    yield from _order(study[Layout])
+    yield from _same_stages(study)
     yield from _reach(study[Cluster])
     yield from _fast_domain(study)
 
 
-def _order(order: str) -> Iterator[Check]:
-    """Require that the order names every degree once and nothing else."""
-    known, named = degrees(), order.split("-") if order else []
+def _order(layout: Layout) -> Iterator[Check]:
+    """Require that the order names every degree above 1 once, and nothing else."""
+    known = degrees()
+    named = layout.order.split("-") if layout.order else []
+    used = [name for name in known if not all_of(getattr(layout, name) == 1)]
     wrong = {
-        "leaves out": [name for name in known if name not in named],
-        "repeats": [name for name in known if named.count(name) > 1],
-        "has for a degree what is none:": [name for name in named if name not in known],
+        "leaves out": [name for name in used if name not in named],
+        "repeats": [name for name in (*known, *OPTIONAL) if named.count(name) > 1],
+        "has for a degree what is none:": [n for n in named if n not in (*known, *OPTIONAL)],
     }
     complaints = [f"{what} {_listed(names)}" for what, names in wrong.items() if names]
     yield Check(
@@ -34,8 +42,29 @@ def _order(order: str) -> Iterator[Check]:
         holds=not complaints,
         subject="layout.order",
         message="the order `{order}` {complaints}",
-        inputs={"order": order, "complaints": " and ".join(complaints), "near": _nearest(named)},
+        inputs={
+            "order": layout.order,
+            "complaints": " and ".join(complaints),
+            "near": _nearest(named, used),
+        },
         help='write `order = "{near}"`',
+    )
+
+
+def _same_stages(study: Study) -> Iterator[Check]:
+    """Require that the dense part and the experts of a stage are on the same ranks."""
+    layout = study[Layout]
+    if layout.pp == 1 or not has_experts(study):
+        return
+    cut = Decomposition.of(study)
+    yield Check(
+        id="order-of-experts",
+        holds=cut.dense == cut.experts,
+        subject="layout.order",
+        message="with the order `{order}` the stages of the dense part are {dense} ranks apart, "
+        "and those of the experts {experts}",
+        inputs={"order": layout.order, "dense": cut.dense, "experts": cut.experts},
+        help="place `pp` last: it is then the same in both",
     )
 
 
@@ -43,20 +72,20 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _nearest(named: list[str]) -> str:
-    """Return the legal order that is closest to what is *named*.
+def _nearest(named: list[str], used: list[str]) -> str:
+    """Return the legal order that is closest to what is *named* and places what is *used*.
 
-    >>> _nearest(["tp", "pd", "pp"]), _nearest(["pp"])
+    >>> _nearest(["tp", "pd", "pp"], ["tp", "dp"]), _nearest(["pp"], ["tp", "dp"])
     ('tp-dp-pp', 'pp-tp-dp')
     """
-    known = degrees()
-    missing = [name for name in known if name not in named]
-    mended = []
-    for name in named:
+    known = [*degrees(), *OPTIONAL]
+    missing = [name for name in used if name not in named]
+    mended: list[str] = []
+    for name in dict.fromkeys(named):
         close = get_close_matches(name, missing, n=1, cutoff=0.5) if name not in known else [name]
         mended += close
         missing = [other for other in missing if other not in close]
-    return "-".join(placed("-".join(mended)))
+    return "-".join([*mended, *(name for name in used if name not in mended)])
 
 
 def _reach(cluster: Cluster) -> Iterator[Check]:
@@ -109,7 +138,7 @@ def _fast_domain(study: Study) -> Iterator[Check]:
     algorithm = choice.tensor if choice else "auto"
     s, b, h = training.sequence, training.micro_batch, training.model.hidden
     bytes_ = s * b * h * training.precision.activation
-    large_enough = place("tp", stride=1.0, size=tp, levels=[first], devices=tp)
+    large_enough = place("tp", [(1.0, tp)], [first], tp)
     there = study.collective("all_reduce", bytes_, group, algorithm)
     inside = study.collective("all_reduce", bytes_, large_enough, algorithm)
     yield Check(

@@ -1,16 +1,17 @@
-"""How a strided group of ranks falls on nested units of devices.
+"""How a group of ranks falls on nested units of devices.
 
-Ranks fill units in order. The group of rank r has the members r + i * stride, so a unit
-of *cap* devices holds ``cap // stride`` of them, at least one and at most all, as long
-as the units and the groups line up. Where they do not, members are counted rank by rank,
-once for each distinct (capacities, stride, size) and never for each layout.
+Ranks fill units in order. A group is a lattice of them: rank r has the members r + i *
+stride along each of its axes, of which most groups have one. So a unit of *cap* devices
+holds ``cap // stride`` of an axis, at least one and at most all, as long as the units
+and the groups line up. Where they do not, members are counted rank by rank, once for
+each distinct (capacities, axes) and never for each layout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from parcost import Mask, Real
@@ -20,32 +21,40 @@ from parcost.numeric import all_of, floor, maximum, minimum, where
 _COUNTED = 2**20
 
 Shape = tuple[Real, ...]
+#: The stride and the size of each direction in which a group extends, narrowest first.
+Axes = Sequence[tuple[Real, Real]]
 
 
-def occupancy(
-    capacities: Sequence[Real], stride: Real, size: Real, devices: Real
-) -> tuple[Shape, Shape]:
+def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Shape, Shape]:
     """Return the most and the fewest units that a group has within a unit, per level.
 
     *capacities* are the devices of a unit at each level but the last, which holds all
     *devices*. At the first level the units below are devices. *fewest* counts only
     groups that leave the unit: those that stay within share nothing further out.
 
-    >>> occupancy([8.0], 2.0, 8.0, 64.0)[0]  # four in each of two nodes
+    >>> occupancy([8.0], [(2.0, 8.0)], 64.0)[0]  # four in each of two nodes
     (4.0, 2.0)
-    >>> occupancy([8.0], 1.0, 6.0, 48.0)  # six ranks in a row may straddle: 4 + 2
+    >>> occupancy([8.0], [(1.0, 6.0)], 48.0)  # six ranks in a row may straddle: 4 + 2
     ((6.0, 2.0), (2.0, 1.0))
+    >>> occupancy([8.0], [(2.0, 2.0), (16.0, 4.0)], 64.0)[0]  # two in each of four nodes
+    (2.0, 4.0)
     """
     even: Mask = True
     within: list[Real] = []
+    size: Real = 1.0
+    for _, extent in axes:
+        size = size * extent
     for cap in capacities:
-        within.append(minimum(maximum(floor(cap / stride), 1.0), size))
-        even = even & aligned(cap, stride, size, devices)
+        held: Real = 1.0
+        for stride, extent in axes:
+            held = held * minimum(maximum(floor(cap / stride), 1.0), extent)
+            even = even & aligned(cap, stride, extent, devices)
+        within.append(held)
     inner = [1.0, *within]
     shape = tuple(outer / below for outer, below in zip([*within, size], inner, strict=True))
     if all_of(even):
         return shape, shape
-    return _uneven(even, shape, (*capacities, stride, size, devices))
+    return _uneven(even, shape, (*capacities, *(n for axis in axes for n in axis), devices))
 
 
 def aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
@@ -72,14 +81,16 @@ def _divides(a: Real, b: Real) -> Mask:
 def _uneven(aligned: Mask, shape: Shape, key: tuple[Real, ...]) -> tuple[Shape, Shape]:
     """Return the shapes with those that do not line up counted."""
     if isinstance(aligned, bool):
-        counted = _count(tuple(int(number) for number in key))
+        counted = _count(tuple(int(number) for number in key), len(shape))
         return counted[: len(shape)], counted[len(shape) :]
     import numpy as np
 
     keys = np.stack(np.broadcast_arrays(aligned, *key), axis=-1)[..., 1:]
     odd = np.broadcast_to(~aligned, keys.shape[:-1])
     distinct, at = np.unique(keys[odd], axis=0, return_inverse=True)
-    counts = np.array([_count(tuple(int(number) for number in row)) for row in distinct])
+    counts = np.array(
+        [_count(tuple(int(number) for number in row), len(shape)) for row in distinct]
+    )
     found = np.zeros((*odd.shape, 2 * len(shape)))
     found[odd] = counts[at.reshape(-1)]
     both = [where(aligned, s, found[..., i]) for i, s in enumerate((*shape, *shape))]
@@ -87,18 +98,19 @@ def _uneven(aligned: Mask, shape: Shape, key: tuple[Real, ...]) -> tuple[Shape, 
 
 
 @lru_cache(maxsize=4096)
-def _count(key: tuple[int, ...]) -> tuple[float, ...]:
+def _count(key: tuple[int, ...], levels: int) -> tuple[float, ...]:
     """Return the most per level, then the fewest, by looking at the ranks."""
-    *capacities, stride, size, devices = (max(number, 1) for number in key)
-    span = stride * size
+    numbers = [max(number, 1) for number in key]
+    capacities, devices = numbers[: levels - 1], numbers[-1]
+    axes = list(zip(numbers[levels - 1 : -1 : 2], numbers[levels:-1:2], strict=True))
+    span = axes[-1][0] * axes[-1][1]
     repeat = capacities[-1] // gcd(span, capacities[-1])
     blocks = min(max(devices // span, 1), repeat)
     if blocks * span > _COUNTED:
-        return _bounds(capacities, stride, size)
+        return _bounds(capacities, axes)
     import numpy as np
 
-    ranks = np.arange(blocks * span).reshape(blocks, size, stride)
-    members = ranks.swapaxes(1, 2).reshape(-1, size)
+    members = lattices(axes, blocks * span)
     below = members
     most, fewest = [], []
     for unit in (*(members // cap for cap in capacities), np.zeros_like(members)):
@@ -107,6 +119,27 @@ def _count(key: tuple[int, ...]) -> tuple[float, ...]:
         fewest.append(float((counts[leaving] if leaving.any() else counts).min()))
         below = unit
     return (*most, *fewest)
+
+
+def lattices(axes: Sequence[tuple[int, int]], ranks: int) -> Any:
+    """Return the members of every group on *axes* among *ranks*, a row for each group.
+
+    >>> lattices([(2, 2)], 8).tolist()
+    [[0, 2], [1, 3], [4, 6], [5, 7]]
+    >>> lattices([(1, 2), (4, 2)], 8).tolist()
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
+    """
+    import numpy as np
+
+    dimensions: list[int] = []
+    outer = ranks
+    for stride, extent in reversed(axes):
+        dimensions += [outer // (stride * extent), extent]
+        outer = stride
+    grid = np.arange(ranks).reshape(*dimensions, outer)
+    apart = range(0, grid.ndim, 2)
+    size = prod(extent for _, extent in axes)
+    return grid.transpose(*apart, *range(1, grid.ndim, 2)).reshape(-1, size)
 
 
 def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
@@ -122,11 +155,13 @@ def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
     return counts, leaves[new][first]
 
 
-def _bounds(capacities: Sequence[int], stride: int, size: int) -> tuple[float, ...]:
+def _bounds(capacities: Sequence[int], axes: Sequence[tuple[int, int]]) -> tuple[float, ...]:
     """Return shapes that no group exceeds, for groups too large to be counted."""
+    size = prod(extent for _, extent in axes)
+    span = axes[-1][0] * axes[-1][1]
     most, below = [], 1
     for cap in capacities:
-        most.append(min(-(-cap // max(stride, below)), size))
+        most.append(min(-(-cap // max(axes[0][0], below)), size))
         below = cap
-    most.append(min(stride * size // max(stride, below) + 1, size))
+    most.append(min(span // max(axes[0][0], below) + 1, size))
     return (*map(float, most), *(1.0 for _ in most))

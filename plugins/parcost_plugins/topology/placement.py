@@ -28,7 +28,7 @@ from attrs import field, frozen
 from parcost import Curve, Diagnostic, Group, Link, Mask, Real, SpecError
 from parcost.numeric import INFINITY, any_of, maximum, minimum, where
 from parcost_plugins.topology.links import AlphaBeta, Measured, Slowest, longest
-from parcost_plugins.topology.occupancy import aligned, crossed, occupancy
+from parcost_plugins.topology.occupancy import Axes, aligned, crossed, occupancy
 from parcost_plugins.vocabulary import Cluster, Level
 
 
@@ -99,10 +99,10 @@ def tiers(cluster: Cluster) -> tuple[Tier, ...]:
     return tuple(found)
 
 
-def place(name: str, *, stride: Real, size: Real, levels: Sequence[Tier], devices: Real) -> Group:
-    """Return the group of *size* ranks, *stride* apart, on the *levels* of a fabric."""
+def place(name: str, axes: Axes, levels: Sequence[Tier], devices: Real) -> Group:
+    """Return the group of the ranks on *axes*, on the *levels* of a fabric."""
     capacities = [tier.capacity for tier in levels[:-1]]
-    shape, fewest = occupancy(capacities, stride, size, devices)
+    shape, fewest = occupancy(capacities, axes, devices)
     members: Real = 1.0  # of the group, in the unit below
     links, rings, pairs, hops = [], [], [], []  # the ports of a rank, level by level
     for tier, most, least in zip(levels, shape, fewest, strict=True):
@@ -115,12 +115,13 @@ def place(name: str, *, stride: Real, size: Real, levels: Sequence[Tier], device
         members = members * least
     crossing = _Crossing.of(levels, shape)
     hop = crossing.slowest(hops)
-    boundaries = _Boundaries(
-        crossing=crossing, hop=hop, ports=hops, stride=stride, size=size, devices=devices
-    )
+    boundaries = _Boundaries(crossing=crossing, hop=hop, ports=hops, axes=axes, devices=devices)
+    ranks: Real = 1.0
+    for _, size in axes:
+        ranks = ranks * size
     return Group(
         name=name,
-        ranks=size,
+        ranks=ranks,
         shape=shape,
         links=tuple(tier.link(ports) for tier, ports in zip(levels, links, strict=True)),
         pairs=tuple(tier.link(ports) for tier, ports in zip(levels, pairs, strict=True)),
@@ -193,28 +194,29 @@ class _Boundaries:
     """The boundaries between neighbours in a group, of which few may leave a unit.
 
     A message goes out at the outermost level where the two part. Groups that do not line
-    up with the units part elsewhere in each; *hop* is then the time of every boundary.
+    up with the units part elsewhere in each, and those of several axes are no chain; *hop* is
+    then the time of every boundary.
     """
 
     crossing: _Crossing
     hop: Link
     ports: Sequence[Real]
-    stride: Real
-    size: Real
+    axes: Axes
     devices: Real
     _links: dict[tuple[bool | bytes, ...], Link] = field(factory=dict, repr=False)
 
     def after(self, rank: int) -> Link:
         """Return the link between *rank* and the next."""
-        if sum(any_of(crosses) for crosses in self.crossing.crossed) == 1:
+        if len(self.axes) > 1 or sum(any_of(m) for m in self.crossing.crossed) == 1:
             return self.hop
+        [(stride, size)] = self.axes
         levels = self.crossing.levels
         outermost: list[Mask] = []
         even: Mask = True
         further: Mask = False
         for tier in reversed(levels[:-1]):
-            even = even & aligned(tier.capacity, self.stride, self.size, self.devices)
-            parts = crossed(tier.capacity, self.stride, rank + 1)
+            even = even & aligned(tier.capacity, stride, size, self.devices)
+            parts = crossed(tier.capacity, stride, rank + 1)
             outermost.insert(0, parts & (further ^ True))
             further = further | parts
         outermost.insert(0, further ^ True)

@@ -1,0 +1,149 @@
+"""How a layout cuts the ranks of a job: along which axes every group extends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import attrs
+from attrs import frozen
+
+from parcost import Real, Study
+from parcost.numeric import all_of, minimum
+from parcost_plugins.topology.occupancy import Axes
+from parcost_plugins.vocabulary import Layout, LocalUpdates, Model, Sharding
+
+#: Degrees of the experts that an order may place as well.
+OPTIONAL = ("ep", "etp")
+
+
+def degrees() -> list[str]:
+    """Return the degrees of the dense part of a layout, in the default order."""
+    default: str = attrs.fields(cast("Any", Layout)).order.default
+    return [name for name in default.split("-") if name not in OPTIONAL]
+
+
+def dense_order(order: str) -> list[str]:
+    """Return the degrees of the dense part as *order* places them.
+
+    Those that it leaves out come last.
+
+    >>> dense_order("pp-tp-dp"), dense_order("dp-typo")
+    (['pp', 'tp', 'dp', 'cp'], ['dp', 'tp', 'cp', 'pp'])
+    """
+    return [name for name in _complete(order) if name not in OPTIONAL]
+
+
+def expert_order(order: str) -> list[str]:
+    """Return the degrees of the experts as *order* places them.
+
+    They take the place of the dense degrees: etp that of tp, edp that of dp with ep before
+    it. An order may place etp and ep elsewhere.
+
+    >>> expert_order("tp-cp-dp-pp"), expert_order("ep-tp-pp-dp")
+    (['etp', 'ep', 'edp', 'pp'], ['ep', 'etp', 'pp', 'edp'])
+    """
+    named = _complete(order)
+    stands_for = {
+        "tp": [] if "etp" in named else ["etp"],
+        "cp": [],
+        "dp": ["edp"] if "ep" in named else ["ep", "edp"],
+    }
+    return [expert for name in named for expert in stands_for.get(name, [name])]
+
+
+def _complete(order: str) -> list[str]:
+    known = degrees()
+    named = [name for name in dict.fromkeys(order.split("-")) if name in (*known, *OPTIONAL)]
+    return [*named, *(name for name in known if name not in named)]
+
+
+@frozen(kw_only=True, eq=False)
+class Decomposition:
+    """The axes of the groups of a layout, by name.
+
+    Besides the degrees: *dp_cp* are the ranks that hold the same dense parameters, of which
+    *shard* share out their state, *replicate* hold the same share, and *workers* train
+    apart; *edp* are the ranks that hold the same experts. *dense* and *experts* are the
+    stride of pp in either part, which must agree.
+    """
+
+    axes: dict[str, Axes]
+    dense: Real
+    experts: Real
+
+    @classmethod
+    def of(cls, study: Study) -> Decomposition:
+        """Return how the layout of *study* cuts its ranks, and its experts where it has any."""
+        layout = study[Layout]
+        tp, cp, pp, dp = layout.tp, layout.cp, layout.pp, layout.dp
+        sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
+        strides = _strides(dense_order(layout.order), sizes)
+        axes: dict[str, Axes] = {name: [(strides[name], sizes[name])] for name in sizes}
+        alike = joined([(strides["cp"], cp), (strides["dp"], dp)])
+        axes["dp_cp"] = alike
+        within, axes["workers"] = split(alike, dp * cp / _workers(study))
+        axes["shard"], axes["replicate"] = split(within, _shard(study, dp * cp))
+        of_pp = strides["pp"]
+        if has_experts(study):
+            ep, etp = layout.ep, layout.etp
+            sizes = {"etp": etp, "ep": ep, "edp": tp * cp * dp / (ep * etp), "pp": pp}
+            strides = _strides(expert_order(layout.order), sizes)
+            of_pp = strides.pop("pp")
+            axes |= {name: [(stride, sizes[name])] for name, stride in strides.items()}
+        return cls(axes=axes, dense=axes["pp"][0][0], experts=of_pp)
+
+
+def _workers(study: Study) -> Real:
+    local = study.get(LocalUpdates)
+    return local.workers if local else 1.0
+
+
+def _shard(study: Study, ranks: Real) -> Real:
+    sharding = study.get(Sharding)
+    return sharding.shard if sharding else ranks
+
+
+def _strides(order: Sequence[str], sizes: dict[str, Real]) -> dict[str, Real]:
+    strides: dict[str, Real] = {}
+    stride: Real = 1.0
+    for name in order:
+        strides[name] = stride
+        stride = stride * sizes[name]
+    return strides
+
+
+def joined(axes: Axes) -> Axes:
+    """Return *axes* from the narrowest on, without those of one rank, and in one where they join.
+
+    >>> joined([(4.0, 2.0), (1.0, 1.0), (2.0, 2.0)])
+    [(2.0, 4.0)]
+    """
+    long = [axis for axis in axes if not all_of(axis[1] == 1)]
+    if len(long) < 2:
+        return long
+    (near, n), (far, f) = long if all_of(long[0][0] <= long[1][0]) else reversed(long)
+    return [(near, n * f)] if all_of(near * n == far) else [(near, n), (far, f)]
+
+
+def split(axes: Axes, ranks: Real) -> tuple[Axes, Axes]:
+    """Return the *ranks* of *axes* that are nearest to one another, and those like them.
+
+    >>> split([(1.0, 2.0), (8.0, 4.0)], 4.0)
+    ([(1.0, 2.0), (8.0, 2.0)], [(2.0, 1.0), (16.0, 2.0)])
+    """
+    near, far = [], []
+    for stride, extent in axes:
+        taken = minimum(extent, ranks)
+        near.append((stride, taken))
+        far.append((stride * taken, extent / taken))
+        ranks = ranks / taken
+    return near, far
+
+
+def has_experts(study: Study) -> bool:
+    """Say whether a model of *study* has experts, or the layout splits some."""
+    layout = study[Layout]
+    if not (all_of(layout.ep == 1) and all_of(layout.etp == 1)):
+        return True
+    return any(not all_of(getattr(model, "experts", 0) == 0) for model in study.all(Model))
