@@ -48,6 +48,8 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
         faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0
         yield f"bandwidth of `{called(level)}` x 2", Change(level, "bandwidth", faster)
         yield f"latency of `{called(level)}` / 2", Change(level, "latency", level.latency / 2.0)
-    for attribute in ("gradients", "parameters", "tensor"):
+    for attribute in ("gradients", "parameters"):
         if not getattr(overlap, attribute):
             yield f"overlap.{attribute} = on", Change(overlap, attribute, True)
+    if overlap.tensor == "off":
+        yield "overlap.tensor = on", Change(overlap, "tensor", "on")

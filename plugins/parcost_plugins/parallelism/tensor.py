@@ -112,7 +112,7 @@ def terms(study: Study) -> Iterator[Work]:
     rows = _WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else _WITHOUT_SEQUENCE_PARALLEL
     chosen = study.get(TensorParallel)
     ends = chosen is None or chosen.ends
-    covered = study[Overlap].tensor and not _puts_off_weight_gradients(study)
+    covered = study[Overlap].tensor != "off" and not _puts_off_weight_gradients(study)
     counts: dict[str, Sequence[float]] = {
         "layer": [2 * n for n in layers(study)],
         "first": on_first(study),

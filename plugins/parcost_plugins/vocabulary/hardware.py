@@ -82,6 +82,11 @@ class Device:
         default="matmul_efficiency",
         doc="best matrix product measured, of the fp8 peak",
     )
+    fp4_matmul_efficiency: Real = fraction(
+        positive=True,
+        default="fp8_matmul_efficiency",
+        doc="best matrix product measured, of the fp4 peak",
+    )
     attention_forward_efficiency: Real = fraction(
         positive=True, doc="fused attention, forward, of the 16-bit peak"
     )
