@@ -9,8 +9,18 @@ from parcost_plugins.vocabulary.compression import Compression
 from parcost_plugins.vocabulary.custom import CustomTerm
 from parcost_plugins.vocabulary.estimates import Change, Estimate, Grid, PipelineSketch
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
+from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.model import Model
+from parcost_plugins.vocabulary.operations import (
+    Checkpoint,
+    Data,
+    Datacenter,
+    Energy,
+    Price,
+    Reliability,
+    Run,
+)
 from parcost_plugins.vocabulary.operators import (
     FusedAttention,
     Gemm,
@@ -19,6 +29,9 @@ from parcost_plugins.vocabulary.operators import (
     Stream,
 )
 from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virtual_stages
+from parcost_plugins.vocabulary.recompute import Recompute
+from parcost_plugins.vocabulary.routing import Routing
+from parcost_plugins.vocabulary.scaling import BatchScaling, Equivalent, Jitter, ScalingLaw
 from parcost_plugins.vocabulary.sharding import LocalUpdates, Offload, Sharding
 from parcost_plugins.vocabulary.training import (
     CollectiveChoice,
@@ -30,17 +43,24 @@ from parcost_plugins.vocabulary.training import (
 )
 
 __all__ = [
+    "BatchScaling",
     "Change",
+    "Checkpoint",
     "Cluster",
     "CollectiveChoice",
     "Compression",
     "CustomTerm",
+    "Data",
+    "Datacenter",
     "Device",
+    "Energy",
+    "Equivalent",
     "Estimate",
     "Fabric",
     "FusedAttention",
     "Gemm",
     "Grid",
+    "Jitter",
     "KernelChoice",
     "Layout",
     "Level",
@@ -53,7 +73,14 @@ __all__ = [
     "Parameters",
     "PipelineSketch",
     "Precision",
+    "Price",
+    "Recompute",
+    "Reliability",
+    "Routing",
+    "Run",
+    "ScalingLaw",
     "ScheduleChoice",
+    "Serving",
     "Sharding",
     "Stream",
     "Training",
@@ -68,15 +95,22 @@ __all__ = [
 def blocks() -> list[type]:
     """Offer the shared blocks."""
     return [
+        BatchScaling,
         Change,
+        Checkpoint,
         Cluster,
         CollectiveChoice,
         Compression,
         CustomTerm,
+        Data,
+        Datacenter,
         Device,
+        Energy,
+        Equivalent,
         Estimate,
         Fabric,
         Grid,
+        Jitter,
         KernelChoice,
         Layout,
         Level,
@@ -86,6 +120,13 @@ def blocks() -> list[type]:
         Overlap,
         PipelineSketch,
         Precision,
+        Price,
+        Recompute,
+        Reliability,
+        Routing,
+        Run,
+        ScalingLaw,
         ScheduleChoice,
+        Serving,
         Training,
     ]

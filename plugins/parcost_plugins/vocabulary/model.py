@@ -2,32 +2,162 @@
 
 from __future__ import annotations
 
-from parcost import Real, block, integer, switch, word
+from parcost import BYTES, ONE, Real, block, integer, quantity, switch, word
 from parcost.numeric import ceil_div, where
 from parcost_plugins.vocabulary.layout import Layout
 
 
 @block("model", label="required")
 class Model:
-    """A dense decoder-only transformer."""
+    """A transformer, dense or with experts; or, by its stated size alone, a nominal one."""
 
     layers: int = integer(structural=True, doc="transformer layers")
-    hidden: Real = integer(doc="width of the residual stream (h)")
-    heads: Real = integer(doc="query heads (a)")
-    kv_heads: Real = integer(default="heads", doc="key and value heads; fewer than heads is GQA")
-    head_dim: Real = integer(default="hidden / heads", doc="size of one head (d)")
-    ffn: Real = integer(default="4 * hidden", doc="inner width of the MLP (f)")
+    hidden: Real = integer(default=0, minimum=0, doc="width of the residual stream (h)")
+    heads: Real = integer(default=0, minimum=0, doc="query heads (a)")
+    kv_heads: Real = integer(
+        default="max(heads, 1)", doc="key and value heads; fewer than heads is GQA"
+    )
+    head_dim: Real = integer(
+        default="hidden / max(heads, 1)", minimum=0, doc="size of one head (d)"
+    )
+    ffn: Real = integer(
+        default="4 * hidden", minimum=0, doc="inner width of the MLP of a dense layer (f)"
+    )
     gated: bool = switch(default=True, doc="SwiGLU or GeGLU: three matrices instead of two")
-    vocabulary: Real = integer(doc="rows of the embedding (V)")
+    vocabulary: Real = integer(default=0, minimum=0, doc="rows of the embedding (V)")
     tied: bool = switch(default=False, doc="the output head shares the embedding's weights")
     norm: str = word("rms", "layer", default="rms", doc="RMSNorm, or LayerNorm with a bias")
+    norms: int = integer(
+        default=2,
+        minimum=0,
+        structural=True,
+        doc="norms of a layer: 4 with sandwich norms, 1 where attention and MLP share one",
+    )
+    embedding_norm: bool = switch(default=False, doc="a norm behind the embedding as well")
+    qk_norm: bool = switch(default=False, doc="an RMSNorm on every query head and key head")
+    parallel_residual: bool = switch(
+        default=False, doc="attention and MLP read the same input and are added up at once"
+    )
     biases: bool = switch(default=False, doc="every linear layer of a block has a bias")
     qkv_biases: bool = switch(
         default=False, doc="the query, key and value projections have one where others have none"
     )
+    head_bias: bool = switch(default=False, doc="the output head has a bias")
     positions: int = integer(
         default=0, minimum=0, structural=True, doc="rows of learned positions; 0 for RoPE"
     )
+    causal: bool = switch(default=True, doc="a token attends to those before it only")
+
+    # Attention in a window
+    window: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="tokens that a windowed layer attends to (w); 0 is all of them",
+    )
+    full_every: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="beside a window: every n-th layer attends to all tokens; 0 is none",
+    )
+    sinks: bool = switch(default=False, doc="a learned attention sink for every query head")
+
+    # Multi-head latent attention
+    kv_lora: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="rank of compressed keys and values: multi-head latent attention (MLA); 0 is none",
+    )
+    q_lora: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="MLA: rank of compressed queries; 0 projects them at once",
+    )
+    nope_dim: Real = integer(
+        default="head_dim", minimum=0, doc="MLA: size of a query and key head without positions"
+    )
+    rope_dim: Real = integer(
+        default=0, minimum=0, doc="MLA: size of the rotated part; one key part for all heads"
+    )
+    v_dim: Real = integer(default="head_dim", minimum=0, doc="MLA: size of a value head")
+
+    # Mixture of experts
+    experts: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="routed experts of a mixture-of-experts layer (E); 0 is a dense model",
+    )
+    top_k: Real = integer(default=1, doc="routed experts that a token visits")
+    expert_ffn: Real = integer(default="ffn", minimum=0, doc="inner width of a routed expert")
+    shared_experts: int = integer(
+        default=0, minimum=0, structural=True, doc="experts that every token visits"
+    )
+    shared_ffn: Real = integer(
+        default="expert_ffn", minimum=0, doc="inner width of one shared expert"
+    )
+    shared_gate: bool = switch(default=False, doc="the shared expert's output is gated per token")
+    router_bias: bool = switch(
+        default=False, doc="the router has a bias for every expert, or a correction in place of it"
+    )
+    dense_first: int = integer(
+        default=0, minimum=0, structural=True, doc="first layers that are dense all the same"
+    )
+    moe_every: int = integer(
+        default=1,
+        structural=True,
+        doc="behind those, every n-th layer has experts: the last of each n",
+    )
+
+    # Multi-token prediction
+    prediction_layers: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="layers behind the last that predict further tokens, each with the head once more",
+    )
+
+    # By stated size
+    parameters: Real | None = quantity(
+        ONE,
+        default=None,
+        positive=True,
+        doc="a nominal model for planning: this total, spread evenly over the layers and "
+        "multiplied by every token, in place of all parts",
+    )
+    saved: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="nominal: what a layer keeps of a token for backward, such as `34 B * hidden`",
+    )
+
+    @property
+    def nominal(self) -> bool:
+        """Whether the model is known by its stated size alone."""
+        return self.parameters is not None
+
+    @property
+    def latent(self) -> bool:
+        """Whether attention is multi-head latent attention."""
+        return self.kv_lora > 0
+
+    @property
+    def qk_dim(self) -> Real:
+        """Size of a query head and of a key head."""
+        return self.nope_dim + self.rope_dim if self.kv_lora else self.head_dim
+
+    @property
+    def value_dim(self) -> Real:
+        """Size of a value head."""
+        return self.v_dim if self.kv_lora else self.head_dim
+
+    @property
+    def shared_width(self) -> Real:
+        """Inner width of all shared experts together."""
+        return self.shared_experts * self.shared_ffn
 
     def padded_vocabulary(self, layout: Layout) -> Real:
         """Return the rows of the embedding after padding for tensor parallelism."""

@@ -1,14 +1,28 @@
-"""Which layers stand on which virtual stage. Definitions, not costs."""
+"""Which layers stand on which virtual stage, and of what kind. Definitions, not costs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
+from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
 
 if TYPE_CHECKING:
     from parcost import Study
+
+#: How many of something stand on each virtual stage.
+Counts = tuple[int, ...]
+
+
+class Kind(NamedTuple):
+    """What tells layers from one another: experts, a window, and being *recomputed* whole."""
+
+    moe: bool
+    windowed: bool
+    recomputed: bool
 
 
 def virtual_stages(study: Study) -> int:
@@ -16,33 +30,87 @@ def virtual_stages(study: Study) -> int:
     return study[Layout].pp * study[ScheduleChoice].chunks
 
 
-def layers(study: Study) -> tuple[int, ...]:
-    """Return the transformer layers of each virtual stage, first to last.
+def layers(study: Study) -> Counts:
+    """Return the layers of each virtual stage, first to last.
 
+    Layers that predict further tokens stand behind the last one, beside the head.
     Assumes that the rules ``stages-sum`` and ``layers-divide`` hold.
 
     >>> from parcost_plugins.vocabulary.partition import deal
     >>> deal(10, 4, first=1, last=1)
     (2, 3, 3, 2)
     """
-    choice = study[ScheduleChoice]
-    if choice.stages:
-        return choice.stages
-    return deal(
-        study[Training].model.layers,
+    choice, model = study[ScheduleChoice], study[Training].model
+    dealt = choice.stages or deal(
+        model.layers,
         virtual_stages(study),
         first=int(choice.count_embedding),
         last=int(choice.count_head),
     )
+    if model.prediction_layers:
+        return (*dealt[:-1], dealt[-1] + model.prediction_layers)
+    return dealt
 
 
-def deal(count: int, stages: int, *, first: int = 0, last: int = 0) -> tuple[int, ...]:
+def deal(count: int, stages: int, *, first: int = 0, last: int = 0) -> Counts:
     """Deal *count* layers evenly, as if *first* and *last* more stood at the ends."""
     each = (count + first + last) // stages
     dealt = [each] * stages
     dealt[0] -= first
     dealt[-1] -= last
     return tuple(dealt)
+
+
+def kinds(study: Study) -> Mapping[Kind, Counts]:
+    """Return the layers of each virtual stage by kind, kinds that there are none of left out."""
+    training, chosen = study[Training], study.get(Recompute)
+    model, dealt, full = training.model, layers(study), training.recompute == "full"
+    every, most = (chosen.every, chosen.layers) if chosen is not None else (1, 0)
+    if not (model.experts or model.window or (full and (every > 1 or most))):
+        return {Kind(False, False, full): dealt}
+    return _kinds(
+        dealt,
+        (model.experts, model.dense_first, model.moe_every),
+        (model.window, model.full_every),
+        (full, every, most),
+    )
+
+
+def having(
+    found: Mapping[Kind, Counts],
+    *,
+    moe: bool | None = None,
+    windowed: bool | None = None,
+    recomputed: bool | None = None,
+) -> Counts:
+    """Return how many of the layers *found* are what is asked for; None does not mind.
+
+    >>> having({Kind(True, False, False): (1, 2), Kind(False, False, False): (1, 0)}, moe=True)
+    (1, 2)
+    """
+    wanted = (moe, windowed, recomputed)
+    picked = [
+        counts
+        for kind, counts in found.items()
+        if all(want is None or want == is_ for want, is_ in zip(wanted, kind, strict=True))
+    ]
+    if len(picked) == 1:
+        return picked[0]
+    return tuple(map(sum, zip(*picked, strict=True))) or (0,) * len(next(iter(found.values())))
+
+
+def pairs(found: Mapping[Kind, Counts], study: Study) -> Counts:
+    """Return how often the layers *found* enter and leave products split over the ranks of tp.
+
+    A layer does so for attention and again for a dense MLP, unless both read the same
+    input. Routed experts are not split over that group; what all tokens share is.
+    """
+    model = study[Training].model
+    every = having(found)
+    if model.parallel_residual:
+        return every
+    twice = having(found, moe=None if model.shared_experts or not model.experts else False)
+    return tuple(a + b for a, b in zip(every, twice, strict=True))
 
 
 def on_first(study: Study) -> tuple[float, ...]:
@@ -53,3 +121,29 @@ def on_first(study: Study) -> tuple[float, ...]:
 def on_last(study: Study) -> tuple[float, ...]:
     """Return the count of something that stands on the last virtual stage only."""
     return (*[0.0] * (virtual_stages(study) - 1), 1.0)
+
+
+@lru_cache(maxsize=1024)
+def _kinds(
+    dealt: Counts,
+    mixture: tuple[int, int, int],
+    window: tuple[int, int],
+    recompute: tuple[bool, int, int],
+) -> Mapping[Kind, Counts]:
+    experts, dense_first, moe_every = mixture
+    width, full_every = window
+    full, every, most = recompute
+    found: dict[Kind, list[int]] = {}
+    layer = 0
+    for stage, count in enumerate(dealt):
+        for place in range(count):
+            kind = Kind(
+                moe=experts > 0
+                and layer >= dense_first
+                and (layer - dense_first + 1) % moe_every == 0,
+                windowed=width > 0 and not (full_every and (layer + 1) % full_every == 0),
+                recomputed=full and layer % every == 0 and (most == 0 or place < most),
+            )
+            found.setdefault(kind, [0] * len(dealt))[stage] += 1
+            layer += 1
+    return {kind: tuple(counts) for kind, counts in found.items()}

@@ -1,0 +1,223 @@
+"""How tokens reach experts: who sends how much to whom, and how unevenly. Definitions.
+
+Load is *uneven* even where every expert is as likely as any other, because tokens are
+counted in whole numbers: the largest of many counts lies above their mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parcost import BYTES, ONE, Real, block, fraction, integer, integers, quantity, switch, word
+from parcost.numeric import divides, is_array, maximum, minimum, sqrt, where
+from parcost_plugins.vocabulary.layout import Layout
+from parcost_plugins.vocabulary.training import Training
+
+if TYPE_CHECKING:
+    from parcost import Study
+
+EULER = 0.5772156649015329  # Euler's constant: the mean of a Gumbel distribution
+
+
+@block("routing", label="none")
+class Routing:
+    """How the router spreads tokens over experts, and how they are sent."""
+
+    distribution: str = word(
+        "balanced",
+        "uniform",
+        "dirichlet",
+        "measured",
+        doc="of tokens over experts: all alike, by even chance, by experts' popularity, or counted",
+    )
+    concentration: Real | None = quantity(
+        ONE,
+        default=None,
+        positive=True,
+        doc="dirichlet: the sum of its parameters over all experts; the larger, the more even",
+    )
+    loads: tuple[int, ...] = integers(
+        default=(), doc="measured: tokens of each expert, in the order of the ranks that hold them"
+    )
+    imbalance: Real | None = quantity(
+        ONE,
+        default=None,
+        minimum=1.0,
+        doc="tokens of the busiest rank over the mean, in place of what the distribution says",
+    )
+    capacity_factor: Real | None = quantity(
+        ONE,
+        default=None,
+        positive=True,
+        doc="places of an expert over its mean load: the rest is padded, what exceeds it is "
+        "dropped; dropless where it is left out",
+    )
+    node_limit: Real | None = integer(
+        default=None, doc="most units of the fastest level that one token is sent to"
+    )
+    deduplicate: bool = switch(
+        doc="a token crosses to each unit of the fastest level once, and is copied there"
+    )
+    dispatch: Real | None = quantity(
+        BYTES,
+        default=None,
+        positive=True,
+        doc="per element on the way to the experts; an activation's where it is left out",
+    )
+    combine: Real | None = quantity(
+        BYTES,
+        default=None,
+        positive=True,
+        doc="per element on the way back; an activation's where it is left out",
+    )
+    scales: Real = quantity(
+        BYTES, default=0.0, doc="scaling factors sent with each copy of a token"
+    )
+    metadata: Real = quantity(
+        BYTES, doc="sent with each copy of a token: its probability and the expert's index"
+    )
+    counts: Real = quantity(
+        BYTES, doc="per expert, gathered from every rank ahead of the exchange"
+    )
+    hide: str = word(
+        "none",
+        "shared_experts",
+        "pair",
+        doc="what the exchange may hide under: the shared experts, or all compute of the pass "
+        "(another micro-batch runs meanwhile)",
+    )
+    buffer_factor: Real = quantity(
+        ONE,
+        minimum=1.0,
+        doc="room for arriving tokens over their mean; the imbalance where that is larger",
+    )
+
+
+def rank_tokens(study: Study) -> Real:
+    """Return the tokens of a micro-batch that one rank sends to its router."""
+    layout, training = study[Layout], study[Training]
+    tokens = training.sequence * training.micro_batch / layout.cp
+    return tokens / layout.tp if layout.sequence_parallel else tokens
+
+
+def sources(layout: Layout) -> Real:
+    """Return how many ranks with tokens of their own share one set of experts."""
+    return layout.ep * layout.etp if layout.sequence_parallel else layout.ep
+
+
+def expert_tokens(study: Study) -> Real:
+    """Return the tokens of a micro-batch that the mean expert receives from all ranks."""
+    model = study[Training].model
+    return rank_tokens(study) * sources(study[Layout]) * model.top_k / model.experts
+
+
+def crowding(study: Study) -> Real:
+    """Return the tokens that the busiest rank works on over the mean.
+
+    With a capacity factor every rank works on as many places as it has.
+    """
+    routing, layout, model = study[Routing], study[Layout], study[Training].model
+    if routing.capacity_factor is not None:
+        return routing.capacity_factor
+    if routing.imbalance is not None:
+        return routing.imbalance
+    if routing.distribution == "balanced":
+        return 1.0
+    if routing.distribution == "measured":
+        return of_loads(routing.loads, layout.ep)
+    assignments = rank_tokens(study) * sources(layout) * model.top_k
+    concentration = routing.concentration if routing.distribution == "dirichlet" else None
+    return of_chance(assignments, layout.ep, concentration)
+
+
+def of_chance(assignments: Real, bins: Real, concentration: Real | None = None) -> Real:
+    """Return the expected largest of *bins* counts over their mean, tokens falling by chance.
+
+    With a *concentration* the bins are as popular as a Dirichlet distribution says whose
+    parameters add up to it; without, all alike. Extreme values of the normal distribution:
+    good to 3 % where a bin has 20 tokens or more and the answer is below 2, and to about
+    8 % for a Dirichlet, whose tails are heavier.
+
+    >>> round(of_chance(4096.0, 64.0), 4)
+    1.2974
+    """
+    mean = assignments / bins
+    variance = mean * (1.0 - 1.0 / bins)
+    if concentration is not None:
+        variance = variance * (1.0 + (assignments - 1.0) / (concentration + 1.0))
+    return 1.0 + largest_of(bins) * sqrt(variance) / mean
+
+
+def largest_of(count: Real) -> Real:
+    """Return the expected largest of *count* standard normal deviates; 0 for a single one."""
+    many = maximum(count, 2.0)
+    root = sqrt(2.0 * _log(many))
+    found = root - (_log(_log(many)) + _log(4.0 * 3.141592653589793)) / (2.0 * root) + EULER / root
+    return where(count > 1, found, 0.0)
+
+
+def of_loads(loads: tuple[int, ...], ranks: Real) -> Real:
+    """Return the largest sum over the experts of a rank over the mean; *ranks* share *loads*.
+
+    >>> of_loads((4, 2, 1, 1), 2.0)
+    1.5
+    """
+    if not is_array(ranks):
+        each = int(len(loads) // ranks)
+        sums = [sum(loads[i : i + each]) for i in range(0, len(loads), each)]
+        return max(sums) * len(sums) / sum(sums)
+    found: Real = 1.0
+    for count in {float(r) for r in ranks.flat}:  # type: ignore[union-attr]
+        if divides(count, float(len(loads))):
+            found = where(ranks == count, of_loads(loads, count), found)
+    return found
+
+
+def distinct(experts: Real, top: Real, groups: Real) -> Real:
+    """Return in how many of *groups* equal groups *top* different experts are expected to be.
+
+    Every choice of *top* out of *experts* is taken to be as likely as any other.
+
+    >>> round(distinct(256.0, 8.0, 8.0), 6)
+    5.294653
+    """
+    elsewhere = experts - experts / groups  # experts outside of a given group
+    nowhere: Real = 1.0  # the chance that all of them are there
+    most = top if not is_array(top) else top.max()  # type: ignore[union-attr]
+    for i in range(int(most)):
+        factor = maximum(elsewhere - i, 0.0) / (experts - i)
+        nowhere = nowhere * where(i < top, factor, 1.0)
+    return groups * (1.0 - nowhere)
+
+
+def touched(senders: Real, tokens: Real) -> Real:
+    """Return how many of *senders* peers *tokens* tokens are expected to reach by even chance.
+
+    >>> round(touched(64.0, 64.0), 2)
+    40.64
+    """
+    return senders * (1.0 - (1.0 - 1.0 / senders) ** tokens)
+
+
+def capacity(factor: Real, tokens: Real, top: Real, experts: Real) -> Real:
+    """Return the places that an expert has for the tokens of one rank.
+
+    >>> capacity(1.25, 4096.0, 2.0, 8.0)
+    1280.0
+    """
+    return -((-factor * tokens * top / experts) // 1)
+
+
+def share_within(limit: Real | None, groups: Real) -> Real:
+    """Return *groups*, or *limit* where that is fewer."""
+    return groups if limit is None else minimum(limit, groups)
+
+
+def _log(a: Real) -> Real:
+    if not is_array(a):
+        from math import log
+
+        return log(a)  # type: ignore[arg-type]
+    import numpy as np
+
+    return np.log(a)
