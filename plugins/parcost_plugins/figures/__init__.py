@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Outcome, Study, hookimpl
+from parcost_plugins.figures import details as further
 from parcost_plugins.figures import memory, model, plausible, time
 from parcost_plugins.figures.changes import changes
 from parcost_plugins.figures.estimates import estimates
@@ -39,3 +40,12 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     yield from grids(study)
     yield from estimates(study)
     yield from changes(study)
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return what few ask for."""
+    yield from further.counts(study, outcome)
+    yield from further.sizes(study)
+    yield from further.shares(study, outcome)
+    yield from further.rates(study, outcome)

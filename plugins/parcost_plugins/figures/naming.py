@@ -1,4 +1,4 @@
-"""Figures of a calculator block: named by its label, each with how it comes about."""
+"""Short ways to say a figure: of the step, or of a block, by whose label it is then named."""
 
 from __future__ import annotations
 
@@ -14,24 +14,20 @@ Say: TypeAlias = Callable[..., Figure]
 def figures_of(block: object) -> Say:
     """Return what makes the figures of *block*: ``idle`` of ``pipeline p`` is ``p.idle``."""
     label = called(block)
+    return lambda name, title, *given, **more: figure(
+        f"{label}.{name}", f"{label}: {title}", *given, **more
+    )
 
-    def say(
-        name: str,
-        title: str,
-        value: Real,
-        unit: str,
-        text: str,
-        *,
-        note: str = "",
-        **inputs: tuple[Any, str],
-    ) -> Figure:
-        return Figure(
-            name=f"{label}.{name}",
-            title=f"{label}: {title}",
-            value=value,
-            unit=unit,
-            formula=Formula(text=text, inputs=inputs),
-            note=note,
-        )
 
-    return say
+def figure(
+    name: str,
+    title: str,
+    value: Real,
+    unit: str,
+    text: str,
+    note: Any = "",
+    **inputs: Any,
+) -> Figure:
+    """Return a figure that comes about as *text* says, from *inputs*: values with units."""
+    formula = Formula(text=text, inputs=inputs)
+    return Figure(name=name, title=title, value=value, unit=unit, formula=formula, note=note)

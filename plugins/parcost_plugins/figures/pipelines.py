@@ -194,8 +194,8 @@ def _order(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     first = next(i for i, op in enumerate(ops) if op[0] != "F")
     held = sorted({op[2] for op in ops})
     alive = most = 0
-    for kind, *_ in ops:
-        alive += (kind == "F") - (kind in ("BW", "W"))
+    for op in ops:
+        alive += (op[0] == "F") - (op[0] in ("BW", "W"))
         most = max(most, alive)
     text, asked = f"counted in the order of `{sketch.kind}`", f"device {sketch.stage}"
     yield say(

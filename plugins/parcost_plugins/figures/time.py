@@ -45,7 +45,7 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield how much is bubble, and how much is communication that nothing hides."""
     step, ideal = outcome.step_seconds, outcome.ideal_seconds
-    bubble = _sum(line.exposed for line in outcome.ledger if line.kind == "bubble")
+    bubble = bubble_seconds(outcome)
     inputs = {"bubble": (bubble, "s"), "ideal": (ideal, "s")}
     yield Figure(
         name="bubble",
@@ -63,8 +63,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         formula=Formula(text="bubble / ideal", inputs=inputs),
         note="the same idle time against the busy time",
     )
-    links = {link.name for _, group in study.contributions("groups") for link in group.links}
-    exposed = _sum(line.exposed for line in outcome.ledger if line.resource in links)
+    exposed = communication_seconds(study, outcome)
     yield Figure(
         name="exposed_communication",
         title="exposed communication",
@@ -73,6 +72,17 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         formula=Formula(text="exposed / T", inputs={"exposed": (exposed, "s"), "T": (step, "s")}),
         note="of the step, on the busiest device",
     )
+
+
+def bubble_seconds(outcome: Outcome) -> Real:
+    """Return what the pipeline idles in fill and drain."""
+    return _sum(line.exposed for line in outcome.ledger if line.kind == "bubble")
+
+
+def communication_seconds(study: Study, outcome: Outcome) -> Real:
+    """Return the exposed seconds of whatever keeps a link of the fabric busy."""
+    links = {link.name for _, group in study.contributions("groups") for link in group.links}
+    return _sum(line.exposed for line in outcome.ledger if line.resource in links)
 
 
 def _sum(seconds: Iterable[Real]) -> Real:
