@@ -15,8 +15,10 @@ from parcost import (
     children,
     fraction,
     integer,
+    integers,
     quantity,
     reference,
+    switch,
     word,
 )
 
@@ -140,11 +142,58 @@ class Level:
         doc="downlink over uplink of one unit of this level; divides the bandwidth of every "
         "level further out, and 1 is non-blocking",
     )
+    collisions: Real = quantity(
+        ONE,
+        default=1.0,
+        minimum=1.0,
+        doc="how many flows share a path that hashing has given them, when others are idle; "
+        "divides the bandwidth, and 1 is perfectly balanced",
+    )
     kind: str = word(
         "switch",
         "mesh",
+        "torus",
+        "rail",
+        "fat_tree",
+        "dragonfly",
+        "dragonfly_plus",
+        "pcie",
+        "ethernet",
         default="switch",
-        doc="a switch gives the bandwidth to any peer; a mesh has one port per peer",
+        doc="a switch gives the bandwidth to any peer, and so do pcie and ethernet; a mesh has "
+        "one port per peer; a torus has two per dimension; rails join devices of the same "
+        "place in their nodes; a fat tree is made of switches of one `radix`; the units of a "
+        "dragonfly are its groups, joined by `ports` global links each",
+    )
+    dimensions: tuple[int, ...] = integers(
+        default=(), doc="of a torus: units along each dimension, the nearest first"
+    )
+    wrap: bool = switch(default=True, doc="of a torus: the ends of a dimension are joined")
+    in_network: bool = switch(
+        default=False, doc="the switches reduce and multicast what passes (NVLS, SHARP)"
+    )
+    pxn: bool = switch(
+        default=False,
+        doc="of rails: what is for another rail first moves to its device inside the node",
+    )
+    routing: str = word(
+        "minimal",
+        "valiant",
+        "adaptive",
+        default="adaptive",
+        doc="of a dragonfly: straight to the group, by way of a random one, or the better",
+    )
+    radix: Real | None = integer(
+        default=None, minimum=2.0, doc="of a fat tree: ports of a switch, half of them down"
+    )
+    hops: Real | None = integer(
+        default=None,
+        minimum=0.0,
+        doc="switches on the way through this level; of a fat tree they follow from its radix",
+    )
+    hop_latency: Real = quantity(SECONDS, default=0.0, doc="of one switch, added to the latency")
+    cable_latency: Real = quantity(
+        SECONDS, default=0.0, doc="of all cables on the way, added to the latency"
     )
 
 
