@@ -1,0 +1,101 @@
+"""A model that serves: prompts in, tokens out, a KV cache between them.
+
+Serving is no step. A ``serving`` block is a calculation that may stand beside a training
+job of the same model, or alone.
+"""
+
+from __future__ import annotations
+
+from parcost import (
+    BYTES,
+    ONE,
+    SECONDS,
+    Real,
+    block,
+    fraction,
+    integer,
+    quantity,
+    reference,
+    word,
+)
+from parcost_plugins.vocabulary.hardware import Device, Fabric
+from parcost_plugins.vocabulary.model import Model
+
+
+@block("serving", label="required")
+class Serving:
+    """One replica of a model that answers requests, or several behind shared experts."""
+
+    model: Model = reference("model", default="model", doc="which model")
+    device: Device = reference("device", default="device", doc="which accelerator")
+    fabric: Fabric | None = reference(
+        "fabric", default=None, doc="which network; needed as soon as there are two devices"
+    )
+    compute: str = word("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", doc="type of the products")
+    weights: Real = quantity(BYTES, positive=True, doc="of one parameter as it is held and read")
+    activation: Real = quantity(
+        BYTES, positive=True, doc="of one element that travels between devices"
+    )
+    kv: Real = quantity(
+        BYTES, positive=True, default="activation", doc="of one element of the KV cache"
+    )
+
+    tp: Real = integer(default=1, doc="tensor parallel degree: devices that share every layer")
+    pp: int = integer(default=1, structural=True, doc="pipeline parallel degree")
+    ep: Real = integer(
+        default=1, doc="expert parallel degree: devices that share the experts of a layer"
+    )
+    attention_replicas: Real = quantity(
+        ONE,
+        positive=True,
+        default="max(1, ep / tp)",
+        doc="groups of tp devices with requests of their own, whose experts are shared",
+    )
+
+    batch: Real = integer(
+        default=1,
+        qualifiers={"sequences": 1.0},
+        doc="sequences that one group decodes together (n_b)",
+    )
+    batches: Real = integer(
+        default="pp", doc="such batches under way: as many as stages keep all of them busy"
+    )
+    prompt: Real = integer(default=1, qualifiers={"tokens": 1.0}, doc="tokens of a prompt (S)")
+    output: Real = integer(
+        default=0, minimum=0, qualifiers={"tokens": 1.0}, doc="tokens of an answer"
+    )
+    context: Real = quantity(
+        ONE,
+        default="prompt + output / 2",
+        qualifiers={"tokens": 1.0},
+        doc="tokens that a sequence has in the cache, on average while it decodes",
+    )
+    longest: Real = quantity(
+        ONE,
+        default="max(prompt + output, context)",
+        qualifiers={"tokens": 1.0},
+        doc="tokens that room is kept for in the cache of every sequence",
+    )
+
+    matmul_efficiency: Real | None = fraction(
+        positive=True,
+        default=None,
+        doc="of the peak; as in training where it is left out",
+    )
+    memory_efficiency: Real | None = fraction(
+        positive=True,
+        default=None,
+        doc="of the memory bandwidth; as in training where it is left out",
+    )
+    collective: str = word(
+        "auto", registry="collectives", default="auto", doc="algorithm of the all-reduces"
+    )
+    all_reduce: Real | None = quantity(
+        SECONDS,
+        default=None,
+        doc="of one all-reduce while decoding, where it was measured; worked out from the "
+        "fabric where it is left out",
+    )
+    kernels_per_layer: Real = integer(
+        default=0, minimum=0, doc="launched one by one while decoding; 0 inside of a graph"
+    )

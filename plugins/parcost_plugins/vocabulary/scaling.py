@@ -1,0 +1,73 @@
+"""What happens when something grows: the model, the batch, the number of devices."""
+
+from __future__ import annotations
+
+from parcost import BYTES, FLOP, FLOPS, ONE, RATE, SECONDS, Real, block, fraction, integer, quantity
+
+_DENSITY = {"dense": 1.0, "sparse": 0.5}
+_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+
+
+@block("scaling_law", label="required")
+class ScalingLaw:
+    """A power law of the loss: ``L(x) = floor + (scale / x) ** exponent``."""
+
+    exponent: Real = quantity(
+        ONE, positive=True, doc="by which the loss falls: 0.076 in parameters (Kaplan et al. 2020)"
+    )
+    scale: Real | None = quantity(
+        ONE, default=None, positive=True, doc="size at which the loss above the floor is 1"
+    )
+    floor: Real = quantity(ONE, default=0.0, doc="loss that no size gets below")
+    improvement: Real = quantity(
+        ONE, default=2.0, positive=True, doc="by which the loss above the floor is to be divided"
+    )
+    small: Real | None = quantity(ONE, default=None, positive=True, doc="one size: parameters")
+    large: Real | None = quantity(ONE, default=None, positive=True, doc="another size")
+
+
+@block("batch_scaling", label="required")
+class BatchScaling:
+    """Compute that grows with the batch, against traffic that does not.
+
+    A step computes ``flops`` for every sample, and sends ``bytes`` whatever the batch is.
+    """
+
+    flops: Real = quantity(FLOP, positive=True, doc="of one sample, on one device")
+    traffic: Real = quantity(BYTES, positive=True, doc="that one device sends in a step")
+    batch: Real = quantity(ONE, positive=True, default=1.0, doc="samples of a step, per device")
+    peak: Real = quantity(
+        FLOPS,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc="compute of one device",
+    )
+    bandwidth: Real = quantity(
+        RATE,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of the link that one device sends on",
+    )
+    target: Real = fraction(
+        positive=True, default=0.9, doc="efficiency for which the batch is asked"
+    )
+
+
+@block("equivalent", label="required")
+class Equivalent:
+    """How many devices' worth of work a job does at an efficiency."""
+
+    devices: Real = integer(doc="of the job")
+    efficiency: Real = fraction(doc="of each, against a device that works alone")
+
+
+@block("jitter", label="none")
+class Jitter:
+    """Ranks that take a little longer by chance: a synchronous step waits for the slowest."""
+
+    deviation: Real = quantity(SECONDS, doc="standard deviation of a rank's step")
+    ranks: Real | None = integer(
+        default=None, doc="that wait for one another; the cluster's devices where it is left out"
+    )
