@@ -117,6 +117,7 @@ def blocks() -> list[type]:
         LocalUpdates,
         MemoryBudget,
         Model,
+        Offload,
         Overlap,
         PipelineSketch,
         Precision,
@@ -127,6 +128,7 @@ def blocks() -> list[type]:
         Run,
         ScalingLaw,
         ScheduleChoice,
+        Sharding,
         Serving,
         Training,
     ]
