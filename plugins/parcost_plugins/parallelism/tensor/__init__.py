@@ -1,0 +1,164 @@
+"""Tensor parallelism: what the ranks that share a layer tell one another.
+
+A layer has two pairs of products, each split by columns and then by rows. Behind a pair
+the ranks add up what they have; on the way back they do so in front of it.
+
+- Without sequence parallelism that is an all-reduce of the residual stream.
+- With it, a reduce-scatter behind a pair and an all-gather in front, in both passes.
+  What was saved as a shard is gathered once more for the weight gradient, while the
+  input gradient is computed.
+
+``overlap.tensor`` says what hides. ``weight_gradients``: a sum of backward, under the
+weight gradient of the product that made it; a schedule that puts weight gradients off
+leaves it nothing to hide under, for the stage before waits for it. ``pipelined``: what is
+gathered for a product or summed after it, chunk by chunk beside that product.
+``split_batch``: everything, under the other half of the micro-batch.
+
+The model says by its hosts which pairs a stage has, so that a layer that is no pair (of
+experts, say) sends nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from parcost import (
+    Check,
+    Figure,
+    Once,
+    Outcome,
+    Section,
+    Study,
+    Work,
+    block,
+    hookimpl,
+    switch,
+)
+from parcost_plugins.parallelism.tensor import figures, norms, rules
+from parcost_plugins.parallelism.tensor.cut import chunked, halved
+from parcost_plugins.parallelism.tensor.rows import (
+    WITH_SEQUENCE_PARALLEL,
+    WITHOUT_SEQUENCE_PARALLEL,
+    Row,
+    pairs,
+)
+from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
+from parcost_plugins.parallelism.tensor.wire import Wire, wire
+from parcost_plugins.vocabulary import Layout, Overlap, Training, on_first, on_last
+
+LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
+
+
+@block("tensor_parallel", label="none")
+class TensorParallel:
+    """Which tensor-parallel collectives are priced, and what is shown of the split."""
+
+    ends: bool = switch(
+        default=True,
+        doc="those of the embedding, the head, the loss and the norms, besides the layers'",
+    )
+    shapes: bool = switch(
+        default=False, doc="the report lists the matrices that one rank multiplies by"
+    )
+
+
+@hookimpl
+def blocks() -> list[type]:
+    """Offer the choice of what is priced."""
+    return [TensorParallel]
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work | Once]:
+    """Price the collectives of the layers and, unless they are left out, of the ends."""
+    layout = study[Layout]
+    if isinstance(layout.tp, float) and layout.tp == 1.0:
+        return
+    chosen, mode = study.get(TensorParallel), study[Overlap].tensor
+    ends = chosen is None or chosen.ends
+    on_wire = wire(study)
+    yield from _layers(study, on_wire, mode)
+    if mode == "pipelined":
+        yield from chunked(study)
+    elif mode == "split_batch":
+        yield from halved(study)
+    if ends:
+        yield from _ends(study, on_wire, mode)
+        yield from norms.gradients(study, on_wire)
+
+
+def _layers(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
+    training, layout = study[Training], study[Layout]
+    sums_hide = mode in ("on", "weight_gradients", "pipelined")
+    sums_hide = sums_hide and not puts_off_weight_gradients(study)
+    found = pairs(study)
+    both = [a + b for a, b in zip(*found.values(), strict=True)]
+    rows = WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
+    for row in rows:
+        if row.part == "sum" and not (sums_hide or mode == "split_batch"):
+            yield on_wire.work(row.name, "B", on_wire.priced(row.operation), both)
+            continue
+        for pass_ in row.passes(again=training.recompute == "full"):
+            if mode == "split_batch":
+                half = on_wire.priced(row.operation, parts=2.0)
+                yield on_wire.work(row.name, "B" if pass_ == "W" else pass_, half, both, window="")
+            elif mode == "pipelined" and row.pipelined:
+                for pair, count in found.items():
+                    yield from on_wire.pipelined(row, pass_, pair, count)
+            elif row.host:
+                for pair, count in found.items():
+                    name, host = f"{row.name}, {pair}", row.under(pair)
+                    yield on_wire.work(name, pass_, on_wire.priced(row.operation), count, host)
+            else:
+                yield on_wire.work(row.name, pass_, on_wire.priced(row.operation), both)
+
+
+def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
+    sums_hide = mode in ("on", "weight_gradients", "pipelined")
+    sums_hide = sums_hide and not puts_off_weight_gradients(study)
+    counts: dict[str, Sequence[float]] = {"first": on_first(study), "last": on_last(study)}
+    for end in _ENDS_SHARDED if study[Layout].sequence_parallel else _ENDS:
+        hides = end.part != "sum" or sums_hide
+        yield on_wire.work(
+            end.name,
+            end.passes(again=False)[0] if hides else "B",
+            on_wire.priced(end.operation),
+            counts[end.place],
+            end.host if hides and end.host else None,
+        )
+    loss = on_wire.loss()
+    yield on_wire.work("loss all-reduce", "F", loss, [LOSS_SUMS * n for n in counts["last"]])
+
+
+_ENDS = (
+    Row("embedding all-reduce", "all_reduce", "forward", place="first"),
+    Row("head input gradient all-reduce", "all_reduce", "sum", "head", place="last"),
+)
+_ENDS_SHARDED = (
+    Row("embedding reduce-scatter", "reduce_scatter", "forward", place="first"),
+    Row("embedding gradient all-gather", "all_gather", "weights", place="first"),
+    Row("head all-gather", "all_gather", "forward", place="last"),
+    Row("head saved input all-gather", "all_gather", "backward", "head", place="last"),
+    Row("head input gradient reduce-scatter", "reduce_scatter", "sum", "head", place="last"),
+)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require that the degree divides all that it splits, and that what overlaps can."""
+    yield from rules.divisibility(study)
+    yield from rules.overlap(study)
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return counts, sizes, volumes and times of tensor parallelism."""
+    yield from figures.traffic(study, outcome)
+    yield from figures.shapes(study)
+
+
+@hookimpl
+def sections(study: Study) -> list[Section]:
+    """Return the matrices of one rank, where they are asked for."""
+    chosen = study.get(TensorParallel)
+    return [figures.table(study)] if chosen is not None and chosen.shapes else []

@@ -1,0 +1,93 @@
+"""What it costs to cut products into chunks, or micro-batches into halves.
+
+A product of M / q rows fills tiles and waves worse than one of M, and is launched q
+times. The kernel model of the study says by how much: q T(M / q) - T(M).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from attrs import evolve
+
+from parcost import Formula, Real, Study, Work
+from parcost.numeric import maximum
+from parcost_plugins.parallelism.tensor.rows import HOSTS
+from parcost_plugins.vocabulary import Gemm, KernelChoice, Overlap
+
+_COLUMNS = frozenset(columns for columns, _ in HOSTS.values())
+_ROWS = frozenset(rows for _, rows in HOSTS.values())
+
+
+def chunked(study: Study) -> Iterator[Work]:
+    """Yield what products lose that run beside what they need or make, chunk by chunk."""
+    overlap = study[Overlap]
+    for gemm in _products(study):
+        forward = gemm.pass_ in ("F", "R")
+        if forward or (gemm.pass_ == "B" and gemm.host in _ROWS):
+            yield _loss(
+                study,
+                gemm,
+                f"{gemm.name}, in chunks",
+                overlap.chunks,
+                lambda g, q: evolve(g, m=g.m / q),
+                overhead=overlap.chunk_overhead,
+            )
+
+
+def halved(study: Study) -> Iterator[Work]:
+    """Yield what the products of the layers lose that run on half of a micro-batch twice."""
+    for gemm in _products(study):
+        half: Callable[[Gemm, Real], Gemm] = (
+            (lambda g, q: evolve(g, k=g.k / q))
+            if gemm.pass_ == "W"
+            else (lambda g, q: evolve(g, m=g.m / q))
+        )
+        yield _loss(study, gemm, f"{gemm.name}, in halves", 2.0, half)
+
+
+def _products(study: Study) -> Iterator[Gemm]:
+    hosts = _COLUMNS | _ROWS
+    for operator in study.operators:
+        if isinstance(operator, Gemm) and operator.host in hosts:
+            yield operator
+
+
+def _loss(
+    study: Study,
+    gemm: Gemm,
+    name: str,
+    parts: Real,
+    cut: Callable[[Gemm, Real], Gemm],
+    *,
+    overhead: Real = 0.0,
+) -> Work:
+    _, model = study.plugins.named("kernels")[study[KernelChoice].model]
+    whole, part = _seconds(model, gemm, study), _seconds(model, cut(gemm, parts), study)
+    return Work(
+        name=name,
+        seconds=maximum(parts * part - whole, 0.0) + parts * overhead,
+        pass_=gemm.pass_,
+        count=gemm.count,
+        host=gemm.host,
+        formula=Formula(
+            text="max(q T(M / q) - T(M), 0) + q o",
+            inputs={
+                "q": (parts, ""),
+                "M": (gemm.k if gemm.pass_ == "W" else gemm.m, ""),
+                "T(M / q)": (part, "s"),
+                "T(M)": (whole, "s"),
+                "o": (overhead, "s"),
+            },
+            source="the kernel model of the study, for the smaller product",
+        ),
+    )
+
+
+def _seconds(model: Any, gemm: Gemm, study: Study) -> Real:
+    priced = model.price(gemm, study)
+    if priced is None:
+        raise TypeError(f"kernel model `{model.name}` cannot price the product `{gemm.name}`")
+    seconds: Real = priced[0]
+    return seconds

@@ -1,0 +1,183 @@
+"""Counts, sizes and times of tensor parallelism, under the names that claims use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Outcome, Real, Section, Study
+from parcost.numeric import maximum
+from parcost_plugins.parallelism.tensor.rows import (
+    WITH_SEQUENCE_PARALLEL,
+    WITHOUT_SEQUENCE_PARALLEL,
+    pairs,
+)
+from parcost_plugins.parallelism.tensor.wire import wire
+from parcost_plugins.vocabulary import Gemm, Layout, Training
+
+SOURCE = "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022"
+_RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+
+
+def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield what the layers of one rank tell the others. The ends are left out of counts."""
+    layout, m = study[Layout], outcome.pipeline.micro_batches
+    rows = WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
+    again = study[Training].recompute == "full"
+    forward = sum(1.0 for row in rows if row.part == "forward")
+    backward = sum(1.0 for row in rows if row.part != "forward") + (forward if again else 0.0)
+    held = sum(sum(count) for count in pairs(study).values()) / layout.pp
+    on_wire = wire(study)
+    sent: Real = 0.0
+    for row in rows:
+        times = 2.0 if row.part == "forward" and again else 1.0
+        factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
+        sent = sent + factor * on_wire.priced(row.operation).bytes_
+    message = on_wire.priced("all_reduce").bytes_
+    letters = {"f": (forward, ""), "w": (backward, ""), "k": (held, ""), "m": (m, "")}
+
+    def figure(
+        name: str, title: str, value: Real, text: str, unit: str = "", note: str = ""
+    ) -> Figure:
+        formula = Formula(
+            text=text,
+            inputs={
+                **{letter: letters[letter] for letter in letters if letter in text.split()},
+                "t": (layout.tp, ""),
+            },
+            source=SOURCE,
+        )
+        return Figure(name=name, title=title, value=value, unit=unit, formula=formula, note=note)
+
+    yield figure(
+        "tp_collectives_per_layer_forward",
+        "tensor-parallel collectives of a layer, forward",
+        2.0 * forward,
+        "2 f",
+        note="two pairs of products",
+    )
+    yield figure(
+        "tp_collectives_per_layer",
+        "tensor-parallel collectives of a layer",
+        2.0 * (forward + backward),
+        "2 ( f + w )",
+        note="forward and backward of one micro-batch; the gather of saved inputs is one",
+    )
+    yield figure(
+        "tp_collectives_forward",
+        "tensor-parallel collectives of a forward pass",
+        forward * held * layout.pp,
+        "f k",
+        note="of all layers, for one micro-batch",
+    )
+    yield figure(
+        "tp_collectives",
+        "tensor-parallel collectives of a step",
+        (forward + backward) * held * layout.pp * m,
+        "( f + w ) k m",
+        note="of all layers and micro-batches of a replica",
+    )
+    yield figure(
+        "tp_message", "tensor-parallel message", message, "s b h e", "B", "the whole buffer"
+    )
+    yield figure(
+        "tp_sent_per_collective",
+        "sent by a rank in a tensor-parallel collective",
+        _RING[rows[0].operation] * (layout.tp - 1) / layout.tp * message,
+        "2 (t - 1) / t n of an all-reduce, half of it of a gather",
+        "B",
+        "by a ring",
+    )
+    yield figure(
+        "tp_volume_per_layer",
+        "tensor-parallel volume of a layer",
+        2.0 * sent,
+        "the rings of both pairs, forward and backward",
+        "B",
+        "sent by one rank for one micro-batch",
+    )
+    yield figure(
+        "tp_volume",
+        "tensor-parallel volume of a step",
+        sent * held * m,
+        "V k m",
+        "B",
+        "sent by one rank, a mean over stages",
+    )
+    yield from _times(outcome)
+
+
+def _times(outcome: Outcome) -> Iterator[Figure]:
+    """Yield the seconds of a step that the ledger has for tensor parallelism."""
+    exposed: Real = 0.0
+    all_: Real = 0.0
+    compute: Real = 0.0
+    for line in outcome.ledger:
+        if line.plugin is not None and line.plugin.name == "tensor_parallel":
+            if line.resource != "compute":
+                exposed, all_ = exposed + line.exposed, all_ + line.exposed + line.hidden
+        elif line.kind == "work" and line.resource in ("compute", "hbm"):
+            compute = compute + line.exposed
+    inputs = {"exposed": (exposed, "s"), "all": (all_, "s"), "compute": (compute, "s")}
+    formula = Formula(text="lines of the ledger, added up", inputs=inputs)
+    for name, title, value, unit in (
+        ("tp_seconds", "tensor-parallel communication of a step", all_, "s"),
+        ("tp_exposed", "of which nothing hides", exposed, "s"),
+        (
+            "tp_over_compute",
+            "tensor-parallel communication over compute",
+            all_ / maximum(compute, sys.float_info.min),
+            "",
+        ),
+    ):
+        yield Figure(name=name, title=title, value=value, unit=unit, formula=formula)
+
+
+def shapes(study: Study) -> Iterator[Figure]:
+    """Yield the widths of what one rank holds of a layer."""
+    layout, model = study[Layout], study[Training].model
+    t, d = layout.tp, model.head_dim
+    copied = maximum(model.kv_heads, t)
+    for name, title, value, text in (
+        ("tp_query_columns", "columns of the query projection", model.heads * d / t, "a d / t"),
+        (
+            "tp_kv_columns",
+            "columns of the key projection, and of the value projection",
+            copied * d / t,
+            "max(k, t) d / t",
+        ),
+        ("tp_mlp_columns", "columns of a matrix into the MLP", model.ffn / t, "f / t"),
+        ("kv_columns", "columns of the key projection, all ranks", model.kv_heads * d, "k d"),
+    ):
+        yield Figure(
+            name=name,
+            title=title,
+            value=value,
+            unit="",
+            formula=Formula(
+                text=text,
+                inputs={
+                    "a": (model.heads, ""),
+                    "k": (model.kv_heads, ""),
+                    "d": (d, ""),
+                    "f": (model.ffn, ""),
+                    "t": (t, ""),
+                },
+                source=SOURCE,
+            ),
+        )
+
+
+def table(study: Study) -> Section:
+    """Return the matrices that one rank multiplies by: inputs x outputs, and the rows."""
+    rows = [
+        (gemm.name, gemm.k, gemm.n, gemm.m, gemm.batch)
+        for gemm in study.operators
+        if isinstance(gemm, Gemm) and gemm.pass_ == "F" and any(gemm.count)
+    ]
+    return Section(
+        title="Matrices of a rank",
+        columns=("product", "inputs", "outputs", "tokens", "batch"),
+        rows=[(name, *((number, "") for number in numbers)) for name, *numbers in rows],
+        notes=["a column split gives each rank a share of the outputs, a row split of the inputs"],
+    )

@@ -1,0 +1,147 @@
+"""What the degree must divide, and what an overlap of tensor parallelism needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Mask, Real, Study
+from parcost.numeric import all_of, any_of, ceil_div, minimum, where
+from parcost_plugins.vocabulary import Layout, Overlap, Training
+
+PADDED_TO = (
+    128.0  # rows per rank, Megatron-LM's default: offered to a vocabulary that does not divide
+)
+
+
+def divisibility(study: Study) -> Iterator[Check]:
+    """Require that the degree divides all that it splits.
+
+    Where the heads say it, KV heads, MLP and sequence do not repeat it.
+    """
+    layout, training = study[Layout], study[Training]
+    model, tp = training.model, layout.tp
+    heads = model.heads % tp == 0
+    copies = minimum(model.kv_heads % tp, tp % model.kv_heads)
+    inputs = {"tp": tp, "heads": model.heads, "kv": model.kv_heads, "ffn": model.ffn}
+    rules: list[tuple[str, Mask, str]] = [
+        ("heads-divide", heads, "{heads} heads do not divide by tp = {tp}"),
+        (
+            "kv-heads-divide",
+            where(heads, copies, 0.0) == 0,
+            "{kv} KV heads do not divide by tp = {tp}, nor tp by them",
+        ),
+        (
+            "ffn-divide",
+            where(heads, model.ffn % tp, 0.0) == 0,
+            "an MLP of width {ffn} does not divide by tp = {tp}",
+        ),
+    ]
+    for id_, holds, message in rules:
+        yield Check(
+            id=id_,
+            holds=holds,
+            subject="layout.tp",
+            message=message,
+            inputs=inputs,
+            help="" if all_of(holds) else _nearest(holds, **inputs),
+        )
+    step = PADDED_TO * tp
+    yield Check(
+        id="vocabulary-divide",
+        holds=model.padded_vocabulary(layout) % tp == 0,
+        subject="layout.tp",
+        message="a vocabulary of {vocabulary} does not divide by tp = {tp}",
+        inputs={
+            "vocabulary": model.vocabulary,
+            "tp": tp,
+            "multiple": PADDED_TO,
+            "padded": ceil_div(model.vocabulary, step) * step,
+        },
+        help="`layout.vocabulary_multiple = {multiple}` pads it to {padded}, as Megatron-LM does",
+    )
+    yield from _sequence_rules(layout, training.sequence, heads)
+
+
+def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Check]:
+    if not layout.sequence_parallel:
+        return
+    tp, cp = layout.tp, layout.cp
+    shares = tp * cp
+    named = "tp = {shares}" if all_of(cp == 1) else "tp x cp = {shares}"
+    yield Check(
+        id="sequence-divide",
+        holds=where(heads, sequence % shares, 0.0) == 0,
+        subject="training.sequence",
+        message="a sequence of {sequence} tokens does not divide by " + named,
+        inputs={
+            "sequence": sequence,
+            "shares": shares,
+            "below": sequence // shares * shares,
+            "above": ceil_div(sequence, shares) * shares,
+        },
+        help="sequence parallelism gives every rank the same share: take {below} or {above} tokens",
+    )
+    yield Check(
+        id="sequence-parallel-alone",
+        holds=any_of(tp > 1),
+        subject="layout.sequence_parallel",
+        message="sequence parallelism shards nothing: tp is {tp}",
+        inputs={"tp": tp},
+        severity="warning",
+    )
+
+
+def _nearest(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
+    """Return the degrees next to the first that fails that divide heads and MLP, in words."""
+    values = [_first_failure(holds, value) for value in (tp, heads, kv, ffn)]
+    tp, heads, kv, ffn = values
+    legal = [
+        t
+        for t in range(1, int(heads) + 1)
+        if heads % t == 0 and ffn % t == 0 and 0 in (kv % t, t % kv)
+    ]
+    near = [t for t in legal if t < tp][-1:] + [t for t in legal if t > tp][:1]
+    return f"nearest legal: tp = {' or '.join(map(str, near))}"
+
+
+def _first_failure(holds: Mask, value: Real) -> float:
+    """Return *value* at the first point where *holds* does not, which a message shows."""
+    if isinstance(value, (float, int)):
+        return value
+    point = 0 if isinstance(holds, (bool, int)) else int(holds.argmin())
+    return float(value[point])
+
+
+def overlap(study: Study) -> Iterator[Check]:
+    """Require what each mode of ``overlap.tensor`` cuts."""
+    mode, layout, training = study[Overlap].tensor, study[Layout], study[Training]
+    if mode == "split_batch":
+        b = training.micro_batch
+        yield Check(
+            id="split-batch-halves",
+            holds=b % 2 == 0,
+            subject="training.micro_batch",
+            message="a micro-batch of {b} sequences does not split into two halves",
+            inputs={"b": b, "below": b - 1, "above": b + 1},
+            help="`overlap.tensor = split_batch` runs one half beside the other's collectives: "
+            "take micro_batch = {above}",
+        )
+    if mode != "pipelined":
+        return
+    yield Check(
+        id="pipelined-needs-shards",
+        holds=layout.sequence_parallel,
+        subject="overlap.tensor",
+        message="an all-reduce of whole activations cannot be pipelined with a product",
+        help="`layout.sequence_parallel = on` makes it a gather before and a scatter after",
+    )
+    q = study[Overlap].chunks
+    tokens = training.sequence * training.micro_batch / layout.cp
+    yield Check(
+        id="chunks-divide",
+        holds=tokens % q == 0,
+        subject="overlap.chunks",
+        message="{tokens} tokens of a micro-batch do not divide into {q} chunks",
+        inputs={"tokens": tokens, "q": q},
+        help="as many chunks as tensor-parallel ranks always divide: `chunks = layout.tp`",
+    )

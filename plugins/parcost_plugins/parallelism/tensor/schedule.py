@@ -1,0 +1,24 @@
+"""Whether a schedule puts weight gradients off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parcost import Study
+
+_orders: dict[tuple[int, int, int], tuple[Any, bool]] = {}
+
+
+def puts_off_weight_gradients(study: Study) -> bool:
+    """Say whether the schedule ever has input and weight gradients apart.
+
+    Its order for a few micro-batches tells. A schedule is known by its identity, and
+    kept so that its identity stays its own.
+    """
+    cut = study.pipeline
+    _, schedule = study.plugins.named("schedules")[cut.schedule]
+    key = (id(schedule), cut.stages, cut.chunks)
+    if key not in _orders:
+        order = schedule.order(cut.stages, 2 * cut.stages, cut.chunks)
+        _orders[key] = (schedule, any(op[0] == "W" for ops in order for op in ops))
+    return _orders[key][1]

@@ -1,0 +1,132 @@
+"""The tensor-parallel group of a study: its link, its messages, what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from attrs import evolve, field, frozen
+
+from parcost import Formula, Pass, Real, Study, Work
+from parcost_plugins.parallelism.tensor.rows import Row
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Overlap, Training
+
+FP32 = 4.0  # bytes: the loss is reduced in full precision
+
+
+class Priced(NamedTuple):
+    """A collective: its seconds, its bytes, and how the seconds come about."""
+
+    seconds: Real
+    bytes_: Real
+    formula: Formula
+
+
+@frozen(kw_only=True, eq=False)
+class Wire:
+    """The group, what hiding under compute costs, and the sizes of what is sent, by letter."""
+
+    study: Study
+    algorithm: str
+    resource: str
+    slowdown: Real
+    sizes: dict[str, tuple[Real, str]]
+    gathered: Real
+    _priced: dict[tuple[str, float], Priced] = field(factory=dict, init=False)
+
+    def priced(self, operation: str, *, parts: float = 1.0) -> Priced:
+        """Price a collective over the residual stream, in *parts* equal messages, once."""
+        key = (operation, parts)
+        if key not in self._priced:
+            letters = {letter: self.sizes[letter] for letter in "sbhe"}
+            if operation == "all_gather":
+                letters["e"] = (self.gathered, "B")
+            self._priced[key] = self._price(operation, letters, parts)
+        return self._priced[key]
+
+    def loss(self) -> Priced:
+        """Price the sum of one number per token."""
+        return self._price("all_reduce", {letter: self.sizes[letter] for letter in "sbl"}, 1.0)
+
+    def _price(self, operation: str, letters: dict[str, tuple[Real, str]], parts: float) -> Priced:
+        n: Real = 1.0
+        for factor, _ in letters.values():
+            n = n * factor
+        call = self.study.collective(operation, n / parts, "tp", self.algorithm)
+        size = " ".join(letters)
+        text = f"{call.formula.text}, n = {size}"
+        if parts != 1.0:
+            text = f"k x ({text} / k), k parts"
+            letters = {**letters, "k": (parts, "")}
+        formula = Formula(
+            text=text, inputs={**call.formula.inputs, **letters}, source=call.formula.source
+        )
+        return Priced(parts * call.seconds, n, formula)
+
+    def work(
+        self,
+        name: str,
+        pass_: Pass,
+        priced: Priced,
+        count: Sequence[float],
+        window: str | None = None,
+        *,
+        share: Real = 1.0,
+    ) -> Work:
+        """Return a collective that a pass waits for, or that may hide in a window of it."""
+        return Work(
+            name=name,
+            seconds=priced.seconds,
+            pass_=pass_,
+            formula=priced.formula,
+            count=count,
+            resource=self.resource,
+            window=window,
+            share=share,
+            slowdown=self.slowdown,
+            bytes_=priced.bytes_,
+        )
+
+    def pipelined(self, row: Row, pass_: Pass, pair: str, count: Sequence[float]) -> Iterator[Work]:
+        """Yield a collective in q chunks beside a product that takes T_g.
+
+        One chunk has nothing to run beside, the first that is gathered or the last that is
+        added up. The others find q - 1 of q chunks of the product:
+        max(T_g, T) + min(T_g, T) / q in all.
+        """
+        chunks = self.study[Overlap].chunks
+        whole = self.priced(row.operation)
+        for name, part in (("edge chunk", 1.0 / chunks), ("other chunks", 1.0 - 1.0 / chunks)):
+            chunk = Priced(
+                whole.seconds * part,
+                whole.bytes_ * part,
+                evolve(
+                    whole.formula,
+                    text=f"({whole.formula.text}) x share",
+                    inputs={**whole.formula.inputs, "share": (part, ""), "q": (chunks, "")},
+                ),
+            )
+            window = None if name == "edge chunk" else row.under(pair, row.pipelined)
+            yield self.work(
+                f"{row.name}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks
+            )
+
+
+def wire(study: Study) -> Wire:
+    """Return the tensor-parallel group of *study*."""
+    training, precision = study[Training], study[Training].precision
+    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
+    return Wire(
+        study=study,
+        algorithm=study[CollectiveChoice].tensor,
+        resource=study.group("tp").flat.name,
+        slowdown=taken / (of - taken),
+        gathered=precision.tensor_gather,
+        sizes={
+            "s": (training.sequence / study[Layout].cp, ""),
+            "b": (training.micro_batch, ""),
+            "h": (training.model.hidden, ""),
+            "e": (precision.activation, "B"),
+            "l": (FP32, "B"),
+        },
+    )
