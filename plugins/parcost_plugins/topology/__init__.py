@@ -16,7 +16,8 @@ from parcost import Group, Study, hookimpl
 from parcost.numeric import all_of
 from parcost_plugins.topology.decomposition import Decomposition, joined
 from parcost_plugins.topology.occupancy import Axes
-from parcost_plugins.topology.placement import place, tiers
+from parcost_plugins.topology.placement import place
+from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster
 
 

@@ -13,7 +13,8 @@ from parcost_plugins.topology.decomposition import (
     degrees,
     has_experts,
 )
-from parcost_plugins.topology.placement import place, tiers
+from parcost_plugins.topology.placement import place
+from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Training
 
 

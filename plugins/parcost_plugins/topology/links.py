@@ -8,6 +8,7 @@ from attrs import field, frozen
 
 from parcost import Curve, Link, Mask, Real
 from parcost.numeric import maximum, minimum, where
+from parcost_plugins.vocabulary import Level
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,7 @@ class AlphaBeta:
     name: str
     latency: Real
     bandwidth: Real
+    level: Level | None = None
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return ``rounds * latency + bytes_ / bandwidth``."""
@@ -43,6 +45,7 @@ class Measured:
     latency: Real
     curve: Curve
     ports: Real
+    level: Level | None = None
     _sizes: NDArray[np.float64] = field(init=False, repr=False)
     _seconds: NDArray[np.float64] = field(init=False, repr=False)
 
@@ -81,6 +84,7 @@ class Slowest:
     bandwidth: Real
     links: tuple[Link, ...]
     crossed: tuple[Mask, ...]
+    level: Level | None = None
 
     @property
     def measured(self) -> bool:

@@ -1,9 +1,7 @@
 """Placing a group of ranks on the fabric: its shape, and what its links carry.
 
-Ports. A unit of the level below reaches a level through ``ports`` ports, one per device
-unless the level says otherwise. A plan is priced for the moment when all ranks of the
-unit communicate, each in its own group of the same kind, because all ranks are in the
-same phase. Then
+A plan is priced for the moment when all ranks of the job communicate, each in its own
+group of the same kind, because all ranks are in the same phase. Then
 
 - a rank has ``ports / devices`` of a port for itself: half of one where two devices
   share a network card, four where each device has four, over which it stripes;
@@ -11,122 +9,56 @@ same phase. Then
   which crosses the boundary once per lap, uses all of it;
 - a rank whose group crosses the boundary nowhere else may use what the other u - 1 leave
   idle, but never more than one port, or its own ports if it has several.
-
-Efficiency multiplies the bandwidth. Oversubscription belongs to the way out of a unit:
-that of a level divides the bandwidth of every level further out, and leaves the level
-itself alone. In a mesh there is one port to each peer: all of them work when the members
-of a group exchange their parts, one when a rank has a single partner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from attrs import field, frozen
 
-from parcost import Curve, Diagnostic, Group, Link, Mask, Real, SpecError
+from parcost import Curve, Group, Link, Mask, Real
 from parcost.numeric import INFINITY, any_of, maximum, minimum, where
-from parcost_plugins.topology.links import AlphaBeta, Measured, Slowest, longest
+from parcost_plugins.topology.links import AlphaBeta, Slowest
 from parcost_plugins.topology.occupancy import Axes, aligned, crossed, occupancy
-from parcost_plugins.vocabulary import Cluster, Level
-
-
-@frozen(kw_only=True, eq=False)
-class Tier:
-    """The level *name* of the fabric, counted in devices.
-
-    *below* and *capacity* are the devices of one unit of the level below and of this
-    one; *ports* are those of the unit below for each of its devices; *thinned* is how
-    much the levels below narrow the way out.
-    """
-
-    name: str
-    level: Level
-    below: Real
-    capacity: Real
-    ports: Real
-    thinned: Real
-
-    def bandwidth(self, ports: Real) -> Real:
-        """Return the bandwidth of *ports* ports, for the longest message where measured."""
-        rate = self.level.bandwidth
-        each = longest(rate) if isinstance(rate, Curve) else rate
-        return each * self.level.efficiency * ports
-
-    def link(self, ports: Real) -> Link:
-        """Return what a rank has that crosses this level through *ports* ports."""
-        level = self.level
-        if isinstance(level.bandwidth, Curve):
-            scale = ports * level.efficiency
-            return Measured(
-                name=self.name, latency=level.latency, curve=level.bandwidth, ports=scale
-            )
-        return AlphaBeta(name=self.name, latency=level.latency, bandwidth=self.bandwidth(ports))
-
-
-def tiers(cluster: Cluster) -> tuple[Tier, ...]:
-    """Return the levels of the fabric of *cluster*, in devices.
-
-    A level without a size joins all that there is.
-
-    Raises:
-        SpecError: The fabric has no levels.
-    """
-    fabric: Any = cluster.fabric
-    if not fabric.levels:
-        message = f"fabric `{fabric.label}` has no levels"
-        help = "write `level node { ... }` inside it"
-        raise SpecError([Diagnostic("no-levels", message, help=help)])
-    found: list[Tier] = []
-    below: Real = 1.0
-    thinned: Real = 1.0
-    for level in fabric.levels:
-        capacity = maximum(cluster.devices, below) if level.size is None else below * level.size
-        ports = 1.0 if level.ports is None else level.ports / below
-        found.append(
-            Tier(
-                name=level.label,
-                level=level,
-                below=below,
-                capacity=capacity,
-                ports=ports,
-                thinned=thinned,
-            )
-        )
-        below = capacity
-        thinned = thinned * level.oversubscription
-    return tuple(found)
+from parcost_plugins.topology.tiers import Tier
 
 
 def place(name: str, axes: Axes, levels: Sequence[Tier], devices: Real) -> Group:
     """Return the group of the ranks on *axes*, on the *levels* of a fabric."""
-    capacities = [tier.capacity for tier in levels[:-1]]
-    shape, fewest = occupancy(capacities, axes, devices)
+    ranks: Real = 1.0
+    reach: Real = 1.0
+    for stride, size in axes:
+        ranks = ranks * size
+        reach = stride * size
+    levels = [tier.over(reach) if tier.level.radix else tier for tier in levels]
+    shape, fewest = occupancy([tier.capacity for tier in levels[:-1]], axes, devices)
     members: Real = 1.0  # of the group, in the unit below
-    links, rings, pairs, hops = [], [], [], []  # the ports of a rank, level by level
+    links, pairs, rings, single, hops = [], [], [], [], []
     for tier, most, least in zip(levels, shape, fewest, strict=True):
-        share = tier.ports / tier.thinned
-        peers = maximum(most - 1, 1.0) if tier.level.kind == "mesh" else 1.0
-        links.append(share * peers)
-        rings.append(share * peers * members)
-        pairs.append(share)
-        hops.append(minimum(maximum(tier.ports, 1.0), share * members))
+        share, to_one = tier.share, tier.share * tier.to_one
+        mesh = tier.level.kind == "mesh"
+        link = tier.link(share * tier.to_all)
+        pairs.append(link if tier.to_all is tier.to_one else tier.link(to_one))
+        links.append(tier.link(share * maximum(most - 1, 1.0)) if mesh else link)
+        rings.append(to_one * members * (maximum(most - 1, 1.0) if mesh else 1.0))
+        single.append(to_one)
+        hops.append(minimum(maximum(tier.ports * tier.to_one, 1.0), to_one * members))
         members = members * least
     crossing = _Crossing.of(levels, shape)
+    flat = crossing.slowest(rings)
+    if any(tier.strays for tier in levels):
+        crossing = _Crossing.where([tier.off_rail(axes) for tier in levels], crossing.crossed)
     hop = crossing.slowest(hops)
     boundaries = _Boundaries(crossing=crossing, hop=hop, ports=hops, axes=axes, devices=devices)
-    ranks: Real = 1.0
-    for _, size in axes:
-        ranks = ranks * size
     return Group(
         name=name,
         ranks=ranks,
         shape=shape,
-        links=tuple(tier.link(ports) for tier, ports in zip(levels, links, strict=True)),
-        pairs=tuple(tier.link(ports) for tier, ports in zip(levels, pairs, strict=True)),
-        flat=crossing.slowest(rings),
-        pair=crossing.slowest(pairs),
+        links=tuple(links),
+        pairs=tuple(pairs),
+        flat=flat,
+        pair=crossing.slowest(single),
         hop=hop,
         hop_after=boundaries.after,
         fewest=fewest,
@@ -145,7 +77,8 @@ class _Crossing:
     crossed: tuple[Mask, ...]
     unhindered: tuple[Real, ...]
     latency: Real
-    name: str
+    outermost: Tier
+    curved: bool
 
     @classmethod
     def of(cls, levels: Sequence[Tier], shape: Sequence[Real]) -> _Crossing:
@@ -153,39 +86,41 @@ class _Crossing:
         further: Mask = False
         for most in shape[1:]:
             further = further | (most > 1)
-        return cls.where(
-            levels, ((shape[0] > 1) | (further ^ True), *(most > 1 for most in shape[1:]))
-        )
+        first = (shape[0] > 1) | (further ^ True)
+        return cls.where(levels, (first, *(most > 1 for most in shape[1:])))
 
     @classmethod
     def where(cls, levels: Sequence[Tier], crossed: tuple[Mask, ...]) -> _Crossing:
         """Return the *levels* that are *crossed*."""
         latency: Real = 0.0
-        name = ""
+        outermost = levels[0]
         for tier, crosses in zip(levels, crossed, strict=True):
-            latency = maximum(latency, where(crosses, tier.level.latency, 0.0))
-            name = tier.name if any_of(crosses) else name
+            latency = maximum(latency, where(crosses, tier.latency, 0.0))
+            outermost = tier if any_of(crosses) else outermost
         return cls(
             levels=levels,
             crossed=crossed,
             unhindered=tuple(where(crosses, 0.0, INFINITY) for crosses in crossed),
             latency=latency,
-            name=name,
+            outermost=outermost,
+            curved=any(isinstance(tier.level.bandwidth, Curve) for tier in levels),
         )
 
     def slowest(self, ports: Sequence[Real]) -> Link:
         """Return what the levels that are crossed make together, with *ports* of each."""
         bandwidth: Real = INFINITY
         for tier, own, unhindered in zip(self.levels, ports, self.unhindered, strict=True):
-            bandwidth = minimum(bandwidth, tier.bandwidth(own) + unhindered)
-        if not any(isinstance(tier.level.bandwidth, Curve) for tier in self.levels):
-            return AlphaBeta(name=self.name, latency=self.latency, bandwidth=bandwidth)
+            bandwidth = minimum(bandwidth, tier.rate * own + unhindered)
+        name, level = self.outermost.name, self.outermost.level
+        if not self.curved:
+            return AlphaBeta(name=name, latency=self.latency, bandwidth=bandwidth, level=level)
         return Slowest(
-            name=self.name,
+            name=name,
             latency=self.latency,
             bandwidth=bandwidth,
             links=tuple(tier.link(own) for tier, own in zip(self.levels, ports, strict=True)),
             crossed=self.crossed,
+            level=level,
         )
 
 

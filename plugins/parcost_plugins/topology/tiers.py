@@ -1,0 +1,186 @@
+"""The levels of a fabric, counted in devices, and what a port of each carries.
+
+A unit of the level below reaches a level through ``ports`` ports, one per device unless
+the level says otherwise. What a port is worth depends on the kind of the level:
+
+- in a mesh there is one port to each peer: all of them work when the members of a group
+  exchange their parts, one when a rank has a single partner;
+- the groups of a dragonfly have few links to each other group. Traffic to all groups
+  fills them; where every rank has a partner in the same other group, straight routes have
+  1 / (G - 1) of the links, and routes by way of random groups half of them, for each
+  message crosses two;
+- rails carry only what stays on them. The rest leaves the leaf, through what its
+  oversubscription leaves, unless it first moves inside the node (PXN).
+
+Efficiency multiplies the bandwidth and collisions divide it. Oversubscription belongs to
+the way out of a unit: that of a level divides the bandwidth of every level further out,
+and leaves the level itself alone.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from attrs import evolve, frozen
+
+from parcost import Curve, Diagnostic, Link, Mask, Real, SpecError
+from parcost.numeric import divides, maximum, where
+from parcost_plugins.topology.links import AlphaBeta, Measured, longest
+from parcost_plugins.topology.occupancy import Axes
+from parcost_plugins.vocabulary import Cluster, Level
+
+DRAGONFLIES = ("dragonfly", "dragonfly_plus")
+
+
+@frozen(kw_only=True, eq=False)
+class Tier:
+    """The level *name* of the fabric, counted in devices.
+
+    *below* and *capacity* are the devices of one unit of the level below and of this
+    one; *ports* are those of the unit below for each of its devices, and *share* what the
+    levels below leave of them on the way out. *rate* is the bandwidth of one port, for the
+    longest message where it was measured. *to_all* and *to_one* are the parts of a port
+    that traffic to all units and to a single one can use. *latency* is that of the longest
+    way through the level.
+    """
+
+    name: str
+    level: Level
+    below: Real
+    capacity: Real
+    ports: Real
+    share: Real
+    rate: Real
+    latency: Real = 0.0
+    to_all: Real = 1.0
+    to_one: Real = 1.0
+
+    def over(self, reach: Real) -> Tier:
+        """Return the tier as a group sees it that reaches over so many devices."""
+        level = self.level
+        ends = 1.0 if level.kind == "rail" else self.ports * self.below  # of a unit
+        hops = switches(level, self.capacity / self.below * ends, reach / self.below * ends)
+        latency = level.latency + level.cable_latency + level.hop_latency * hops
+        return evolve(self, latency=latency)
+
+    def off_rail(self, axes: Axes) -> Tier:
+        """Return the tier for messages between any two ranks of the group on *axes*.
+
+        Where its members have different places in their units, messages leave their rails:
+        two switches more, and the way out of a leaf, which may be narrowed.
+        """
+        if not self.strays:
+            return self
+        level = self.level
+        same: Mask = True
+        for stride, _ in axes:
+            same = same & divides(self.below, stride)
+        return evolve(
+            self,
+            latency=self.latency + where(same, 0.0, 2 * level.hop_latency),
+            rate=self.rate / where(same, 1.0, level.oversubscription),
+        )
+
+    def link(self, ports: Real) -> Link:
+        """Return what a rank has that crosses this level through *ports* ports."""
+        level = self.level
+        if isinstance(level.bandwidth, Curve):
+            scale = ports * level.efficiency / level.collisions
+            return Measured(
+                name=self.name,
+                latency=self.latency,
+                curve=level.bandwidth,
+                ports=scale,
+                level=level,
+            )
+        return AlphaBeta(
+            name=self.name, latency=self.latency, bandwidth=self.rate * ports, level=level
+        )
+
+    @property
+    def strays(self) -> bool:
+        """Whether what is for another rail has to leave its leaf."""
+        return self.level.kind == "rail" and not self.level.pxn
+
+
+def tiers(cluster: Cluster) -> tuple[Tier, ...]:
+    """Return the levels of the fabric of *cluster*, in devices.
+
+    A level without a size joins all that there is; a torus has that of its dimensions.
+
+    Raises:
+        SpecError: The fabric has no levels.
+    """
+    fabric: Any = cluster.fabric
+    if not fabric.levels:
+        message = f"fabric `{fabric.label}` has no levels"
+        help = "write `level node { ... }` inside it"
+        raise SpecError([Diagnostic("no-levels", message, help=help)])
+    found: list[Tier] = []
+    below: Real = 1.0
+    thinned: Real = 1.0
+    for level in fabric.levels:
+        size = float(prod(level.dimensions)) if level.dimensions else level.size
+        capacity = maximum(cluster.devices, below) if size is None else below * size
+        ports = 1.0 if level.ports is None else level.ports / below
+        to_all, to_one = _routes(level, ports * below, capacity / below)
+        curve = level.bandwidth
+        rate = longest(curve) if isinstance(curve, Curve) else curve
+        tier = Tier(
+            name=level.label,
+            level=level,
+            below=below,
+            capacity=capacity,
+            ports=ports,
+            share=ports / thinned,
+            rate=rate * level.efficiency / level.collisions,
+            to_all=to_all,
+            to_one=to_one,
+        )
+        found.append(tier.over(capacity))
+        below = capacity
+        thinned = thinned * level.oversubscription
+    return tuple(found)
+
+
+def switches(level: Level, endpoints: Real, reach: Real) -> Real:
+    """Return the switches on the way between neighbours, out of *endpoints* of *level*.
+
+    *reach* is how many endpoints lie between them at most. In a fat tree half of the ports
+    of a switch go down, except at the top: of R ports, one switch joins R endpoints, two
+    levels R^2 / 2, three R^3 / 4.
+
+    >>> from types import SimpleNamespace
+    >>> tree = SimpleNamespace(hops=None, radix=64.0, kind="fat_tree")
+    >>> [switches(tree, 2048.0, reach) for reach in (32.0, 33.0, 2048.0)]
+    [1.0, 3.0, 3.0]
+    >>> [switches(tree, 65536.0, reach) for reach in (32.0, 1024.0, 1025.0)]
+    [1.0, 3.0, 5.0]
+    """
+    if level.hops is not None:
+        return level.hops
+    if level.radix is None:
+        straight = 5.0 if level.routing == "valiant" else 3.0
+        return straight if level.kind in DRAGONFLIES else 1.0
+    r = level.radix
+    leaf = where(endpoints <= r, r, r / 2)
+    pod = where(endpoints <= r * r / 2, r * r / 2, r * r / 4)
+    return where(reach <= leaf, 1.0, where(reach <= pod, 3.0, 5.0))
+
+
+def _routes(level: Level, links: Real, groups: Real) -> tuple[Real, Real]:
+    """Return the part of the *links* of a unit that traffic to all, and to one unit, can use.
+
+    A group whose links do not reach every other sends most of its traffic by way of others.
+    """
+    if level.kind not in DRAGONFLIES:
+        return 1.0, 1.0
+    around = 0.5
+    if level.routing == "valiant":
+        return around, around
+    others = maximum(groups - 1, 1.0)
+    straight = where(links >= others, 1.0, around), 1 / others
+    if level.routing == "minimal":
+        return straight
+    return straight[0], maximum(straight[1], around)
