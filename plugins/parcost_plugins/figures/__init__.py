@@ -14,7 +14,9 @@ from parcost_plugins.figures import memory, model, plausible, time
 from parcost_plugins.figures.changes import changes
 from parcost_plugins.figures.estimates import estimates
 from parcost_plugins.figures.grids import grids
+from parcost_plugins.figures.links import links, machines
 from parcost_plugins.figures.pipelines import sketches
+from parcost_plugins.figures.states import states
 
 
 @hookimpl
@@ -40,6 +42,9 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     yield from grids(study)
     yield from estimates(study)
     yield from changes(study)
+    yield from links(study)
+    yield from machines(study)
+    yield from states(study)
 
 
 @hookimpl

@@ -191,11 +191,11 @@ def _order(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     """Yield what the op order says of the device that is asked about."""
     say = figures_of(sketch)
     ops = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
-    first = next(i for i, op in enumerate(ops) if op[0] != "F")
-    held = sorted({op[2] for op in ops})
+    first = next(i for i, op in enumerate(ops) if op.kind != "F")
+    held = sorted({op.stage for op in ops})
     alive = most = 0
     for op in ops:
-        alive += (op[0] == "F") - (op[0] in ("BW", "W"))
+        alive += (op.kind == "F") - (op.kind in ("BW", "W"))
         most = max(most, alive)
     text, asked = f"counted in the order of `{sketch.kind}`", f"device {sketch.stage}"
     yield say(

@@ -33,6 +33,7 @@ from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
 from parcost_plugins.vocabulary.scaling import BatchScaling, Equivalent, Jitter, ScalingLaw
 from parcost_plugins.vocabulary.sharding import LocalUpdates, Offload, Sharding
+from parcost_plugins.vocabulary.sheets import LinkSheet, MachineSheet, StateSheet
 from parcost_plugins.vocabulary.training import (
     CollectiveChoice,
     KernelChoice,
@@ -41,6 +42,7 @@ from parcost_plugins.vocabulary.training import (
     Precision,
     Training,
 )
+from parcost_plugins.vocabulary.understanding import Roofline, Targets
 
 __all__ = [
     "BatchScaling",
@@ -64,7 +66,9 @@ __all__ = [
     "KernelChoice",
     "Layout",
     "Level",
+    "LinkSheet",
     "LocalUpdates",
+    "MachineSheet",
     "MemoryBudget",
     "Model",
     "ModelFlops",
@@ -76,13 +80,16 @@ __all__ = [
     "Price",
     "Recompute",
     "Reliability",
+    "Roofline",
     "Routing",
     "Run",
     "ScalingLaw",
     "ScheduleChoice",
     "Serving",
     "Sharding",
+    "StateSheet",
     "Stream",
+    "Targets",
     "Training",
     "layers",
     "on_first",
@@ -114,7 +121,9 @@ def blocks() -> list[type]:
         KernelChoice,
         Layout,
         Level,
+        LinkSheet,
         LocalUpdates,
+        MachineSheet,
         MemoryBudget,
         Model,
         Offload,
@@ -124,11 +133,14 @@ def blocks() -> list[type]:
         Price,
         Recompute,
         Reliability,
+        Roofline,
         Routing,
         Run,
         ScalingLaw,
         ScheduleChoice,
         Sharding,
         Serving,
+        StateSheet,
+        Targets,
         Training,
     ]

@@ -1,0 +1,72 @@
+"""Data sheets: a link, a machine or the state of a model, written down without a study.
+
+What a vendor prints is a rate per lane or a total of both directions, and what a paper
+prints is a number of parameters. These blocks say which it is, once, and give the rest.
+"""
+
+from __future__ import annotations
+
+from parcost import BYTES, ONE, RATE, Real, block, fraction, integer, quantity, reference, word
+from parcost_plugins.vocabulary.hardware import Device
+from parcost_plugins.vocabulary.training import Precision
+
+_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+
+
+@block("link", label="required")
+class LinkSheet:
+    """A link as its data sheet has it: by port, or by lane."""
+
+    bandwidth: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of one port; from its lanes where it is left out",
+    )
+    lane: Real | None = quantity(
+        RATE, default=None, positive=True, doc="raw rate of one lane in one direction"
+    )
+    lanes: Real = integer(default=1, doc="of one port")
+    payload_bits: Real = integer(default=1, doc="that arrive in a block of the line code")
+    line_bits: Real = integer(default=1, doc="that are sent in a block: 130 for 128 in PCIe")
+    ports: Real = integer(default=1, doc="of the device or node that is asked about")
+    reference: LinkSheet | None = reference(
+        "link", default=None, doc="link that this one is compared with"
+    )
+    demand: Real | None = quantity(
+        RATE, default=None, positive=True, doc="what is sent on it in one direction"
+    )
+
+
+@block("machine", label="required")
+class MachineSheet:
+    """Some devices of a kind, taken together."""
+
+    device: Device = reference("device", default="device", doc="which accelerator")
+    devices: Real = integer(default=1, doc="how many")
+    compute: str = word(
+        "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", default="bf16", doc="which matrix peak"
+    )
+
+
+@block("state", label="required")
+class StateSheet:
+    """The state of a model of so many parameters: what it weighs, and who holds what."""
+
+    parameters: Real = quantity(ONE, positive=True, doc="of the model (N)")
+    precision: Precision = reference("precision", default="precision", doc="which recipe")
+    tp: Real = integer(default=1, doc="tensor parallel degree")
+    pp: Real = integer(default=1, doc="pipeline parallel degree")
+    dp: Real = integer(default=1, doc="replicas")
+    zero: int = integer(
+        default=0, minimum=0, maximum=3, structural=True, doc="ZeRO stage over the replicas"
+    )
+    layers: Real | None = integer(default=None, doc="of the model, for what one layer takes")
+    capacity: Real | None = quantity(BYTES, default=None, positive=True, doc="memory of one device")
+    usable: Real = fraction(default=1.0, positive=True, doc="of the capacity")
+    devices: Real = integer(default="tp * pp * dp", doc="whose memory is added up")
+    link: LinkSheet | None = reference(
+        "link", default=None, doc="that a replica reduces its gradients on"
+    )
