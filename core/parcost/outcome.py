@@ -10,12 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 if TYPE_CHECKING:
+    from parcost.evaluation.once import Pipelined
     from parcost.numeric import Mask, Real
     from parcost.plugins import Plugin
-    from parcost.terms import Check, Edge, Formula, Memory, Moment, Once, Pipeline, Work
+    from parcost.terms import (
+        Activity,
+        Check,
+        Edge,
+        Formula,
+        Memory,
+        Moment,
+        Once,
+        Pipeline,
+        Work,
+    )
 
 
 @frozen(kw_only=True, eq=False)
@@ -88,7 +99,20 @@ class Outcome:
     alive: Sequence[Real]  # most micro-batches (or chunks) alive, by virtual stage
     feasible: Mask = True
     failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included
+    pipelined: Pipelined | None = field(default=None, repr=False)
     faults: Sequence[Fault] = ()
+
+    def timeline(self) -> Sequence[Sequence[Activity]]:
+        """Return what each device does when, in a pipeline without once-per-step terms.
+
+        Raises:
+            ValueError: The outcome is of a sweep, which has no single timeline.
+        """
+        from parcost.evaluation.trace import trace
+
+        if self.pipelined is None:
+            raise ValueError("an outcome that was put together by hand has no timeline")
+        return trace(self.pipelined)
 
     @property
     def complete(self) -> bool:

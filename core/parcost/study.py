@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.numeric import Real, any_of, minimum
 from parcost.schema import block_type
-from parcost.terms import Collective, Formula, Group, Pipeline
+from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
@@ -123,6 +123,20 @@ class Study:
             raise SpecError([Diagnostic("no-pipeline", message, place=self.path or self.name)])
         only: Pipeline = found[0]
         return only
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that the step is cut for, with what the study says of it."""
+        name = self.pipeline.schedule
+        offered = self.plugins.named("schedules")
+        if name not in offered:
+            message = f"no plugin offers the schedule `{name}`"
+            hint = did_you_mean(name, offered)
+            place = self.path or self.name
+            raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
+        found: Schedule = offered[name][1]
+        for_study = getattr(found, "for_study", None)
+        return found if for_study is None else for_study(self)
 
     def group(self, name: str) -> Group:
         """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""

@@ -7,10 +7,12 @@ takes, elementwise, the numbers of the device that is busiest there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from parcost.evaluation.once import WHENS, Added, Pipelined, add
-from parcost.evaluation.replay import Plan
+from parcost.evaluation.pairs import Paired
+from parcost.evaluation.replay import ALL, Plan
 from parcost.evaluation.select import Choice, columns, total
 from parcost.evaluation.work import Load, count
 from parcost.numeric import Real, any_of, maximum
@@ -22,17 +24,27 @@ if TYPE_CHECKING:
 
 
 def work_lines(
-    works: Sequence[tuple[Plugin, Work]], loads: Sequence[Load], plan: Plan, device: Choice
+    works: Sequence[tuple[Plugin, Work]],
+    loads: Sequence[Load],
+    plan: Plan,
+    device: Choice,
+    paired: Paired,
 ) -> list[Line]:
-    """Return what every micro-batch costs, and how compute is slowed down, by term."""
+    """Return what every micro-batch costs, and how compute is slowed down, by term.
+
+    *loads* are by copy of a virtual stage. What *paired* passes hide of one another
+    counts as hidden.
+    """
     m = plan.pipeline.micro_batches
 
-    def on_device(row: Callable[[Load], Sequence[Real]]) -> Sequence[Real]:
-        return device.row(lambda d: columns([row(loads[x]) for x in plan.held[d]]))
+    def summed(row: Callable[[int], Sequence[Real]]) -> Sequence[Real]:
+        return device.row(lambda d: columns([_of_all(plan, k, row(k)) for k in plan.held[d]]))
 
-    times = device.row(
-        lambda d: columns([[count(work, x) for _, work in works] for x in plan.held[d]])
-    )
+    def on_device(row: Callable[[Load], Sequence[Real]]) -> Sequence[Real]:
+        return summed(lambda k: row(loads[k]))
+
+    times = summed(lambda k: [count(work, plan.stage[k]) for _, work in works])
+    at_once = device.row(paired.hidden) if plan.pairs else [0.0] * len(works)
     exposed = on_device(lambda load: load.exposed)
     hidden = on_device(lambda load: load.hidden)
     covered = on_device(lambda load: load.covered)
@@ -42,8 +54,8 @@ def work_lines(
             Line(
                 name=work.name,
                 kind="work",
-                exposed=m * exposed[i],
-                hidden=m * hidden[i],
+                exposed=m * exposed[i] - at_once[i],
+                hidden=m * hidden[i] + at_once[i],
                 pass_=work.pass_,
                 resource=work.resource,
                 formula=work.formula,
@@ -55,6 +67,12 @@ def work_lines(
         if work.window is not None and any_of(work.slowdown != 0):
             lines.append(_slowdown(work, m, covered[i], plugin))
     return lines
+
+
+def _of_all(plan: Plan, k: int, row: Sequence[Real]) -> Sequence[Real]:
+    """Return *row* for the share of the micro-batches that pass through copy *k*."""
+    share = plan.shares[k]
+    return row if share is ALL else [share * value for value in row]
 
 
 def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
@@ -103,8 +121,7 @@ def hop_lines(
     edges: Sequence[tuple[Plugin, Edge]], plan: Plan, device: Choice, makespans: Sequence[Real]
 ) -> list[Line]:
     """Return what messages make the pipeline longer; makespans as one by one is added."""
-    m = plan.pipeline.micro_batches
-    messages = m * device.of(lambda d: float(len(_crossed(plan, d))))
+    messages = device.of(lambda d: plan.by_order(lambda o: float(sum(o.sent[d].values()))))
     lines: list[Line] = []
     for i, (plugin, edge) in enumerate(edges):
         exposed = maximum(makespans[i + 1] - makespans[i], 0.0)
@@ -140,19 +157,20 @@ def _spent(edge: Edge, plan: Plan, device: Choice, messages: Real) -> Real:
     each = edge.boundaries
     if not each:
         return messages * edge.seconds
-    m = plan.pipeline.micro_batches
-    return m * device.of(lambda d: total(each[x] for x in _crossed(plan, d)))
+    slowest = {  # of the boundaries between two devices
+        (a, b): reduce(maximum, each[a:b])
+        for _, order in plan.orders
+        for a, b in order.program.routes
+    }
+
+    def spent(d: int) -> Real:
+        return total(_sent(plan, d, way) * seconds for way, seconds in slowest.items())
+
+    return device.of(spent)
 
 
-def _crossed(plan: Plan, d: int) -> Sequence[int]:
-    """Return the boundary of each message that device *d* sends for one micro-batch."""
-    device = plan.device
-    return [
-        min(x, to)
-        for x in range(len(device))
-        for to in (x - 1, x + 1)
-        if 0 <= to < len(device) and device[x] == d and device[to] != d
-    ]
+def _sent(plan: Plan, d: int, way: tuple[int, int]) -> Real:
+    return plan.by_order(lambda order: float(order.sent[d].get(way, 0)))
 
 
 def once_lines(onces: Sequence[tuple[Plugin, Once]], run: Pipelined) -> list[Line]:

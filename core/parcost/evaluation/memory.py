@@ -3,7 +3,8 @@
 Four moments are compared on every device: the most of a forward pass, the most of a
 backward pass, the optimizer, and the gathering of parameters. Micro-batches are alive
 in the first two, as many as the schedule's order says; with several virtual stages on
-a device, every combination of them that the order reaches is tried.
+a device, every combination of them that the order reaches is tried. Between the B and
+the W of a micro-batch only a part of it is left.
 """
 
 from __future__ import annotations
@@ -68,9 +69,11 @@ class _Held:
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
         self.shares = total(term.of_activations for term in terms)
-        self.kinds = kinds(terms, len(plan.device))
+        alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
+        self.kinds = [alike[x] for x in plan.stage]  # by copy
+        self.frees = any_of(total(term.freed_at_b for term in self.living) != 0)
         self._resident: dict[tuple[int, ...], Sequence[Real]] = {}
-        self._weights: dict[tuple[Moment, int], Real] = {}
+        self._weights: dict[tuple[Moment, int], tuple[Real, Real]] = {}
         self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
@@ -88,8 +91,7 @@ class _Held:
         """Return the bytes of the micro-batches alive on device *d*."""
         if moment not in _LIVING:
             return 0.0
-        alive = zip(self.plan.held[d], self.alive(d, moment), strict=True)
-        return total(n * self._weight(x, moment) for x, n in alive)
+        return self._weighed(self.alive(d, moment), self.plan.held[d], moment)
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
@@ -103,7 +105,7 @@ class _Held:
         """Return the bytes at each moment that do not depend on micro-batches alive."""
         found: dict[Moment, Real] = dict.fromkeys(MOMENTS, 0.0)
         for term in self.steady:
-            amount = term.bytes_ * _counted(term, held)
+            amount = term.bytes_ * self._counted(term, held)
             for moment in term.moments:
                 found[moment] = found[moment] + amount
         return list(found.values())
@@ -114,14 +116,23 @@ class _Held:
             return 0.0
         held = self.plan.held[d]
         if not term.per_micro_batch:
-            return _counted(term, held)
+            return self._counted(term, held)
         if moment not in _LIVING:
             return 0.0
         alive = self.alive(d, moment)
-        return total(n * count(term, x) for n, x in zip(alive, held, strict=True))
+        stages = [count(term, self.plan.stage[k]) for k in held]
+        begun = total(n * times for n, times in zip(alive, stages, strict=False))
+        if not self.frees:
+            return begun
+        whole = total(n * times for n, times in zip(alive[len(held) :], stages, strict=True))
+        return begun - term.freed_at_b * (begun - whole)
 
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
-        """Return the micro-batches alive on each virtual stage when they hold the most."""
+        """Return the micro-batches on each copy when they hold the most.
+
+        That is those alive on each and then, where some of a micro-batch is freed at B,
+        those that B has not ended for.
+        """
         if (moment, d) not in self._alive:
             self._alive[moment, d] = self._most_alive(d, moment)
         return self._alive[moment, d]
@@ -130,37 +141,45 @@ class _Held:
         held = self.plan.held[d]
 
         def reached(order: Order) -> Sequence[Sequence[float]]:
-            return (order.alive_forward if moment == "forward" else order.alive_backward)[d]
+            moments = (order.alive_forward if moment == "forward" else order.alive_backward)[d]
+            if self.frees:
+                return [(*alive, *whole) for alive, whole in moments]
+            return [alive for alive, _ in moments]
 
-        if len(held) < 2:
+        if len(held) < 2 and not self.frees:
             return [self.plan.by_order(lambda order: float(reached(order)[0][0])) for _ in held]
-        found: list[Real] = [0.0] * len(held)
+        found: list[Real] = [0.0] * (len(held) * (1 + self.frees))
         for m, order in self.plan.orders:
             vectors = reached(order)
-            _, which = largest(
-                [
-                    total(n * self._weight(x, moment) for n, x in zip(vector, held, strict=True))
-                    for vector in vectors
-                ]
-            )
+            _, which = largest([self._weighed(vector, held, moment) for vector in vectors])
             here = self.plan.pipeline.micro_batches == m
             most = which.row(vectors.__getitem__)
             found = [where(here, a, b) for a, b in zip(most, found, strict=True)]
         return found
 
-    def _weight(self, x: int, moment: Moment) -> Real:
-        """Return the bytes of one micro-batch alive on virtual stage *x*."""
-        key = (moment, self.kinds[x])
+    def _weighed(self, alive: Sequence[Real], held: Sequence[int], moment: Moment) -> Real:
+        """Return the bytes of these micro-batches."""
+        weights = [self._weight(k, moment) for k in held]
+        begun = total(n * left for n, (left, _) in zip(alive, weights, strict=False))
+        if not self.frees:
+            return begun
+        whole = zip(alive[len(held) :], weights, strict=True)
+        return begun + total(n * freed for n, (_, freed) in whole)
+
+    def _weight(self, k: int, moment: Moment) -> tuple[Real, Real]:
+        """Return the bytes that a micro-batch holds on copy *k* until W, and until B only."""
+        key = (moment, self.kinds[k])
         if key not in self._weights:
-            self._weights[key] = total(
-                term.bytes_ * count(term, x) for term in self.living if moment in term.moments
-            )
+            here = [term for term in self.living if moment in term.moments]
+            x = self.plan.stage[k]
+            left = total(t.bytes_ * count(t, x) * (1.0 - t.freed_at_b) for t in here)
+            freed = total(t.bytes_ * count(t, x) * t.freed_at_b for t in here if self.frees)
+            self._weights[key] = (left, freed)
         return self._weights[key]
 
-
-def _counted(term: Memory, held: Sequence[int]) -> float:
-    counts = [count(term, x) for x in held]
-    return max(counts) if term.once_per_device else sum(counts)
+    def _counted(self, term: Memory, held: Sequence[int]) -> float:
+        counts = [count(term, self.plan.stage[k]) for k in held]
+        return max(counts) if term.once_per_device else sum(counts)
 
 
 def _named(moment: Real) -> Moment | Sequence[Moment]:

@@ -36,7 +36,10 @@ WHENS: tuple[When, ...] = ("fill", "drain", "end")
 
 @frozen(kw_only=True, eq=False)
 class Pipelined:
-    """A pipeline as it runs. *loads* are by virtual stage, *kinds* the first stage alike."""
+    """A pipeline as it runs.
+
+    *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike.
+    """
 
     plan: Plan
     loads: Sequence[Load]
@@ -75,23 +78,23 @@ class _Stage:
     exposed: Real  # less what is under compute, which takes longer by the slow-down
 
 
-def occurrences(term: Work | Once, held: Sequence[Sequence[int]], device: Choice) -> Real:
-    """Return how often *term* occurs on a device that holds these virtual stages."""
-    return device.of(lambda d: total(count(term, x) for x in held[d]))
+def occurrences(term: Work | Once, plan: Plan, device: Choice) -> Real:
+    """Return how often *term* occurs on a device."""
+    return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
 
 
 class _Group:
-    """The terms of one *when*, by virtual stage."""
+    """The terms of one *when*, by copy of a virtual stage."""
 
     def __init__(self, terms: Sequence[Once], run: Pipelined) -> None:
         self.terms = terms
         self.run = run
         found: dict[Hashable, _Stage] = {}
         self.stages: list[_Stage] = []
-        for x, kind in enumerate(run.kinds):
-            key = (kind, tuple(order.split[x] for _, order in run.plan.orders))
+        for k, kind in enumerate(run.kinds):
+            key = (kind, tuple(order.split[k] for _, order in run.plan.orders))
             if key not in found:
-                found[key] = _stage(terms, x, run)
+                found[key] = _stage(terms, k, run)
             self.stages.append(found[key])
 
     def added(self, exposed: Real, lateness: Sequence[Real]) -> Added:
@@ -124,7 +127,7 @@ class _Group:
         return Added(
             exposed=parts,
             hidden=[t - e for t, e in zip(took, parts, strict=True)],
-            times=[occurrences(term, held, device) for term in self.terms],
+            times=[occurrences(term, self.run.plan, device) for term in self.terms],
             under=covered,
             slowdown=[s - made for s, made in zip(slowed, made_up, strict=True)],
             made_up=made_up,
@@ -202,24 +205,24 @@ def _busiest(run: Pipelined, *groups: _Group) -> Sequence[Real]:
     It matters only where a device serves one virtual stage beside the work of another,
     of which the terms know nothing.
     """
-    if run.plan.pipeline.chunks == 1:
+    if all(len(held) == 1 for held in run.plan.held):
         return [0.0] * run.plan.pipeline.stages
-    m, found = run.plan.pipeline.micro_batches, []
+    m, found, shares = run.plan.pipeline.micro_batches, [], run.plan.shares
     for held in run.plan.held:
         most: Real = 0.0
         for resource in {term.resource for group in groups for term in group.terms}:
-            busy = m * total(run.loads[x].busy(PASSES, resource) for x in held)
+            busy = m * total(shares[k] * run.loads[k].busy(PASSES, resource) for k in held)
             for group in groups:
                 for i, term in enumerate(group.terms):
                     if term.resource == resource:
-                        busy = busy + total(group.stages[x].took[i] for x in held)
+                        busy = busy + total(group.stages[k].took[i] for k in held)
             most = maximum(most, busy)
         found.append(most)
     return found
 
 
-def _stage(terms: Sequence[Once], x: int, run: Pipelined) -> _Stage:
-    """Return what *terms* take on virtual stage *x*, and what its compute covers of it.
+def _stage(terms: Sequence[Once], k: int, run: Pipelined) -> _Stage:
+    """Return what *terms* take on copy *k*, and what its compute covers of it.
 
     What one term covers is covered; the next one on the same resource gets the rest.
     """
@@ -228,11 +231,11 @@ def _stage(terms: Sequence[Once], x: int, run: Pipelined) -> _Stage:
     used: dict[str, Real] = {}
     slowed: Real = 0.0
     for i, term in enumerate(terms):
-        times = count(term, x)
+        times = count(term, run.plan.stage[k])
         if not times:
             continue
         seconds = term.seconds * times
-        room = _room(term, x, run) - used.get(term.resource, 0.0)
+        room = _room(term, k, run) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         used[term.resource] = used.get(term.resource, 0.0) + hides
         took[i], covered[i] = seconds, hides
@@ -241,7 +244,7 @@ def _stage(terms: Sequence[Once], x: int, run: Pipelined) -> _Stage:
     return _Stage(took=took, covered=covered, seconds=total(took), exposed=exposed)
 
 
-def _room(term: Once, x: int, run: Pipelined) -> Real:
+def _room(term: Once, k: int, run: Pipelined) -> Real:
     """Return the seconds of one micro-batch under which *term* may hide.
 
     Fill hides under the first forward pass. Gradients appear as the last backward op
@@ -249,10 +252,10 @@ def _room(term: Once, x: int, run: Pipelined) -> Real:
     """
     if term.when == "end" or not any_of(term.beside != 0):
         return 0.0
-    load, resource = run.loads[x], term.resource
+    load, resource = run.loads[k], term.resource
     if term.when == "fill":
         return term.beside * load.idle(("F",), resource)
-    fused, split = load.idle(("R", "B", "W"), resource), run.plan.split(x)
+    fused, split = load.idle(("R", "B", "W"), resource), run.plan.split(k)
     if split is False:
         return term.beside * fused
     return term.beside * where(split, load.idle(("W",), resource), fused)

@@ -2,7 +2,8 @@
 
 1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
 2. The schedule's op order is replayed with these times, without and with the time of
-   messages between devices (``order``, ``program``, ``replay``).
+   messages between devices (``order``, ``program``, ``replay``). Passes that it runs at
+   once hide messages of one another (``pairs``).
 3. What happens once per step is exposed where neither an idle stage nor the
    micro-batch beside it hides it (``once``).
 4. The ledger is that of the reference device, the busiest: its work, what it idles
@@ -20,14 +21,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
 
-from parcost.diagnostics import Diagnostic, PluginError, SpecError, did_you_mean
+from parcost.diagnostics import PluginError, SpecError
 from parcost.evaluation.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.evaluation.memory import fullest
 from parcost.evaluation.once import WHENS, Pipelined
+from parcost.evaluation.pairs import Paired
 from parcost.evaluation.program import OrderError
 from parcost.evaluation.replay import Hop, Plan, slower
+from parcost.evaluation.replay import busy as busy_devices
 from parcost.evaluation.select import largest, total
-from parcost.evaluation.work import PASSES, kinds, load_where
+from parcost.evaluation.work import PASSES, Load, kinds, load_where
 from parcost.numeric import Mask, Real, any_of
 from parcost.outcome import Fault, Outcome
 from parcost.terms import MOMENTS, Edge, Memory, Once, Pipeline, Schedule, Times, Work
@@ -47,14 +50,9 @@ def evaluate(study: Study) -> Outcome:
         SpecError: No plugin offers the schedule, or it does not exist there.
         PluginError: The schedule's op order is not one.
     """
-    pipeline = study.pipeline
+    pipeline, schedule = study.pipeline, study.schedule
+    plugin = study.plugins.named("schedules")[pipeline.schedule][0]
     where = study.path or study.name
-    offered = study.plugins.named("schedules")
-    if pipeline.schedule not in offered:
-        message = f"no plugin offers the schedule `{pipeline.schedule}`"
-        hint = did_you_mean(pipeline.schedule, offered)
-        raise SpecError([Diagnostic("no-schedule", message, help=hint, place=where)])
-    plugin, schedule = offered[pipeline.schedule]
     terms, memory = study.contributions("terms"), study.contributions("memory")
     try:
         return reduce(pipeline, schedule, terms, memory, study.faults)
@@ -78,7 +76,7 @@ def reduce(
     """
     plan = Plan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
-    sound = _sound("terms", terms, stages, faults)
+    sound = _sound("terms", terms, pipeline, faults)
     works = sorted(_of(Work, sound), key=lambda p: (PASSES.index(p[1].pass_), p[1].name))
     edges = sorted(_of(Edge, sound), key=lambda p: p[1].name)
     onces = sorted(_of(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
@@ -86,28 +84,36 @@ def reduce(
     alone = [term for _, term in works]
     split = _split(plan)
     by_kind = {x: load_where(split, alone, x) for x in dict.fromkeys(alike)}
-    loads = [by_kind[x] for x in alike]
+    by_stage = [by_kind[x] for x in alike]
+    paired = Paired(plan, alone, by_stage)
+    loads = [by_stage[x] for x in plan.stage]
     seconds = {x: by_kind[x].seconds for x in by_kind}
-    device = largest([total(loads[x].total for x in held) for held in plan.held])[1]
     passes = {x: (t["F"], t["R"] + t["B"], t["W"]) for x, t in seconds.items()}
-    times = Times(*zip(*(passes[x] for x in alike), strict=True))
+    forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
+    times = Times(forward, backward, weights, paired.seconds)
+    device = largest(_at_work(plan, loads, times))[1]
     hops: list[Hop] = [0.0]  # as one kind of message after another is added
     for _, edge in edges:
         hops.append(slower(hops[-1], tuple(edge.boundaries) or edge.seconds))
     spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
     timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
     whole = Pipelined(
-        plan=plan, loads=loads, kinds=alike, times=times, hop=hops[-1], timeline=timelines[-1]
+        plan=plan,
+        loads=loads,
+        kinds=[alike[x] for x in plan.stage],
+        times=times,
+        hop=hops[-1],
+        timeline=timelines[-1],
     )
 
-    ledger = work_lines(works, loads, plan, device)
+    ledger = work_lines(works, loads, plan, device, paired)
     busy = total(line.exposed for line in ledger)
     if pipeline.stages > 1:
         ledger.append(bubble_line(plan, timelines[0].seconds, busy))
         ledger += hop_lines(edges, plan, device, [timeline.seconds for timeline in timelines])
     ledger += once_lines(onces, whole)
     ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
-    kept = sorted(_sound("memory", memory, stages, faults), key=lambda p: p[1].name)
+    kept = sorted(_sound("memory", memory, pipeline, faults), key=lambda p: p[1].name)
     full = fullest(kept, plan)
     return Outcome(
         pipeline=pipeline,
@@ -117,14 +123,22 @@ def reduce(
         ideal_seconds=busy,
         makespan_seconds=timelines[-1].seconds,
         flops=pipeline.micro_batches
-        * device.of(lambda d: total(loads[x].flops for x in plan.held[d])),
+        * device.of(lambda d: total(plan.shares[k] * loads[k].flops for k in plan.held[d])),
         memory_bytes=full.bytes_,
         memory_lines=full.lines,
         memory_device=full.device,
         memory_moment=full.moment,
         device_memory=full.devices,
         alive=[_alive(plan, x) for x in range(stages)],
+        pipelined=whole,
     )
+
+
+def _at_work(plan: Plan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
+    """Return what tells which device is busiest: seconds per micro-batch, or per step."""
+    if plan.pairs or len(plan.device) > len(times.F):
+        return busy_devices(plan, times)
+    return [total(loads[k].total for k in held) for held in plan.held]
 
 
 def _split(plan: Plan) -> Mask:
@@ -134,18 +148,19 @@ def _split(plan: Plan) -> Mask:
 
 
 def _alive(plan: Plan, x: int) -> Real:
-    return plan.by_order(lambda order: float(order.alive[x]))
+    copies = [k for k, stage in enumerate(plan.stage) if stage == x]
+    return plan.by_order(lambda order: float(max(order.alive[k] for k in copies)))
 
 
 def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
     return ((plugin, term) for plugin, term in stamped if isinstance(term, wanted))
 
 
-def _sound(hook: str, stamped: Stamped, stages: int, faults: list[Fault] | None) -> Stamped:
+def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] | None) -> Stamped:
     """Return the terms that fit the pipeline and make sense."""
     found: list[tuple[Plugin, Any]] = []
     for plugin, term in stamped:
-        complaint = _complaint(term, stages)
+        complaint = _complaint(term, pipeline.stages, pipeline.stages * pipeline.chunks)
         if not complaint:
             found.append((plugin, term))
         elif faults is None:
@@ -155,14 +170,15 @@ def _sound(hook: str, stamped: Stamped, stages: int, faults: list[Fault] | None)
     return found
 
 
-def _complaint(term: Work | Edge | Once | Memory, stages: int) -> str:
+def _complaint(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
     amount = term.bytes_ if isinstance(term, Memory) else term.seconds
     each = term.boundaries if isinstance(term, Edge) else ()
     if any(any_of(value < 0) for value in (amount, *each)):
         return f"`{term.name}` is negative"
     if isinstance(term, Edge):
-        fits = not each or len(each) == stages - 1
-        counted = f"`{term.name}` is for {len(each)} boundaries, and there are {stages - 1}"
+        between = devices - 1
+        fits = not each or len(each) == between
+        counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"
         return "" if fits else counted
     if not isinstance(term.count, (float, int)) and len(term.count) != stages:
         return f"`{term.name}` counts {len(term.count)} virtual stages, and there are {stages}"

@@ -8,8 +8,8 @@ distinct numbers of micro-batches, whose orders differ, and never over candidate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, reduce
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -17,20 +17,21 @@ from attrs import field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.order import LONGEST, Order, order_of
-from parcost.evaluation.program import NEVER, OrderError
+from parcost.evaluation.program import NEVER, OrderError, Program
 from parcost.evaluation.select import total
-from parcost.numeric import INFINITY, Mask, Real, all_of, is_array, maximum, minimum
+from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum, minimum
 from parcost.terms import Pipeline, Schedule, Times
 
+ALL = 1.0  # the share of the micro-batches that passes through a stage without copies
 _BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the cache
 
-#: Seconds of a message between devices: of any, or over each boundary of virtual stages.
+#: Seconds of a message between devices: any two, or over each boundary, 0 and 1 first.
 Hop: TypeAlias = "Real | tuple[Real, ...]"
 
 
 @frozen(kw_only=True, eq=False)
 class Timeline:
-    """When things happen, in seconds since the step began, by virtual stage.
+    """When things happen, in seconds since the step began, by copy of a virtual stage.
 
     *seconds* is when the last device is done, *starts* when each first forward pass
     begins and *ends* when each last backward pass ends.
@@ -41,7 +42,7 @@ class Timeline:
     ends: Sequence[Real]
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Plan:
     """A schedule for a pipeline, ready to be timed.
 
@@ -62,7 +63,7 @@ class Plan:
         import numpy as np
 
         found = [(float(value), self._order(value)) for value in np.unique(m)]
-        if len({order.held for _, order in found}) > 1:
+        if len({(order.stage, order.device) for _, order in found}) > 1:
             message = f"schedule `{self.schedule.name}` moves stages when m changes"
             raise OrderError(message)
         return found
@@ -80,24 +81,46 @@ class Plan:
         if why:
             message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
-        return order_of(self.schedule, p, m, v)
+        return order_of(self.schedule, p, m, v, blocking=self.pipeline.blocking)
 
     # --- read off the order -------------------------------------------------------------
 
     @property
-    def held(self) -> Sequence[Sequence[int]]:
-        """The virtual stages of each device."""
-        return self.orders[0][1].held
+    def stage(self) -> Sequence[int]:
+        """The virtual stage of each copy."""
+        return self.orders[0][1].stage
 
     @property
     def device(self) -> Sequence[int]:
-        """The device of each virtual stage."""
+        """The device of each copy."""
         return self.orders[0][1].device
 
-    def split(self, x: int) -> Mask:
-        """Say whether virtual stage *x* ends on a weight-gradient pass of its own."""
-        found = {order.split[x] for _, order in self.orders}
-        return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[x]) != 0
+    @property
+    def held(self) -> Sequence[Sequence[int]]:
+        """The copies on each device."""
+        return self.orders[0][1].held
+
+    @property
+    def pairs(self) -> Sequence[tuple[int, int]]:
+        """The virtual stages whose forward and backward passes ever run at once."""
+        return list(dict.fromkeys(pair for _, o in self.orders for pair in o.program.pairs))
+
+    @cached_property
+    def shares(self) -> Sequence[Real]:
+        """The share of the micro-batches that passes through each copy."""
+        if len(self.device) == self.pipeline.stages * self.pipeline.chunks:
+            return (ALL,) * len(self.device)
+        m = self.pipeline.micro_batches
+        return [self.by_order(_runs_of(k)) / m for k in range(len(self.device))]
+
+    def paired(self, d: int, forward: int, backward: int) -> Real:
+        """Return how often device *d* runs these virtual stages at once."""
+        return self.by_order(lambda order: float(order.pairs[d].get((forward, backward), 0)))
+
+    def split(self, k: int) -> Mask:
+        """Say whether copy *k* ends on a weight-gradient pass of its own."""
+        found = {order.split[k] for _, order in self.orders}
+        return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[k]) != 0
 
     def by_order(self, value: Callable[[Order], Any]) -> Real:
         """Return a number that depends on the order, per candidate."""
@@ -117,11 +140,11 @@ class Plan:
     ) -> Timeline:
         """Return when things happen; in closed form where the schedule has one.
 
-        *hop* is the time of a message between devices. No forward pass of a virtual
-        stage starts before its *releases*. Without *spans*, *starts* and *ends* may
-        be left empty.
+        *hop* is the time of a message between devices. No forward pass of a copy starts
+        before its *releases*. Without *spans*, *starts* and *ends* may be left empty.
         """
-        if not releases and (found := self._closed(times, hop, spans)):
+        blocked = self.pipeline.blocking and any_of(reduce(maximum, hops_of(hop)) > 0)
+        if not releases and not blocked and (found := self._closed(times, hop, spans)):
             return found
         return self._replayed(times, hop, releases, spans)
 
@@ -147,10 +170,10 @@ class Plan:
         return Timeline(seconds=seconds, starts=starts, ends=ends)
 
     def _replayed(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
-        n, m = len(times.F), self.pipeline.micro_batches
+        n, m = len(self.device), self.pipeline.micro_batches
         held_back = releases or [0.0] * n
-        hops = hop if isinstance(hop, tuple) else (hop,)
-        values = [*times.F, *times.B, *times.W, *held_back, *hops]
+        hops = hops_of(hop)
+        values = [*times.F, *times.B, *times.W, *times.FB.values(), *held_back, *hops]
         if not is_array(m, *values):
             return run(self.orders[0][1], times, hop, held_back)
         import numpy as np
@@ -161,10 +184,11 @@ class Plan:
         found = np.empty((rows, int(np.prod(shape))))
         for order, block in self._blocks(shape):
             cut = {key: v[block] if is_array(v) else v for key, v in flat.items()}
-            columns = (*times, held_back, hops)
-            *own, back, across = ([cut[id(v)] for v in column] for column in columns)
+            columns = (times.F, times.B, times.W, held_back, hops)
+            f, b, w, back, across = ([cut[id(v)] for v in column] for column in columns)
+            pairs = {both: cut[id(v)] for both, v in times.FB.items()}
             over = tuple(across) if isinstance(hop, tuple) else across[0]
-            timeline = run(order, Times(*own), over, back)
+            timeline = run(order, Times(f, b, w, pairs), over, back)
             row = [timeline.seconds, *timeline.starts, *timeline.ends]
             for i in range(rows):
                 found[i, block] = row[i]
@@ -189,16 +213,37 @@ class Plan:
 def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timeline:
     """Replay *order* for one candidate, or for arrays of them that broadcast."""
     program = order.program
+    state = play(program, times, hop, releases)[0]
+    seconds: Real = 0.0
+    for slot in program.last:
+        seconds = maximum(seconds, state[slot])
+    return Timeline(
+        seconds=seconds,
+        starts=[state[slot] for slot in program.starts],
+        ends=[state[slot] for slot in program.ends],
+    )
+
+
+def play(
+    program: Program, times: Times, hop: Hop, releases: Sequence[Real]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return what every slot holds when all is done, and the durations of all ops."""
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
     for b, w in zip(times.B, times.W, strict=True):
         if (id(b), id(w)) not in fused:
             fused[id(b), id(w)] = b + w
     both = [fused[id(b), id(w)] for b, w in zip(times.B, times.W, strict=True)]
-    durations: list[Any] = [*times.F, *times.B, *times.W, *both, 0.0]
+    pairs = [times.pair(*pair) for pair in program.pairs]
+    durations: list[Any] = [*times.F, *times.B, *times.W, *both, 0.0, *pairs]
     state: list[Any] = [0.0] * program.slots
     state[NEVER] = -INFINITY
-    hops: tuple[Real, ...] = (*hop, 0.0) if isinstance(hop, tuple) else (hop,)
-    across = map(hops.__getitem__, program.over) if isinstance(hop, tuple) else repeat(hop)
+    hops: tuple[Real, ...]
+    across: Iterable[Real]
+    if isinstance(hop, tuple):
+        hops = (*(reduce(maximum, hop[a:b]) for a, b in program.routes), 0.0)
+        across = map(hops.__getitem__, program.over)
+    else:
+        hops, across = (hop,), repeat(hop)
     for slot, release in zip(program.releases, releases, strict=True):
         state[slot] = release - hops[-1]  # every message takes a hop, and this is not one
     steps = zip(program.into, program.turn, program.message, program.takes, across, strict=False)
@@ -211,14 +256,11 @@ def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timel
         for into, turn, message, takes, over in steps:
             clock, arrival = state[turn], state[message] + over
             state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
-    seconds: Real = 0.0
-    for slot in program.last:
-        seconds = maximum(seconds, state[slot])
-    return Timeline(
-        seconds=seconds,
-        starts=[state[slot] for slot in program.starts],
-        ends=[state[slot] for slot in program.ends],
-    )
+    return state, durations
+
+
+def _runs_of(k: int) -> Callable[[Order], float]:
+    return lambda order: float(order.runs[k])
 
 
 def _flat(value: Real, shape: tuple[int, ...]) -> Any:
@@ -257,15 +299,47 @@ def slower(hop: Hop, more: Hop) -> Hop:
     return even(tuple(a + b for a, b in zip(*both, strict=True)))
 
 
+def hops_of(hop: Hop) -> tuple[Real, ...]:
+    """Return the seconds that a message may take.
+
+    >>> hops_of(2.0), hops_of(())
+    ((2.0,), (0.0,))
+    """
+    return (hop or (0.0,)) if isinstance(hop, tuple) else (hop,)
+
+
 def lower_bound(plan: Plan, times: Times, hop: Hop) -> Real:
-    """Return seconds that the makespan is never below: the busiest device, or better."""
+    """Return seconds that the makespan is never below.
+
+    Without a better one of the schedule it is the longest of the way of one micro-batch
+    through all stages, and of what each device does: a first micro-batch has to reach
+    it, and a last gradient has to leave.
+    """
     better = getattr(plan.schedule, "lower_bound", None)
-    p, m, v = plan.pipeline.stages, plan.pipeline.micro_batches, plan.pipeline.chunks
     if better is not None:
-        if isinstance(hop, tuple):
-            hop = reduce(minimum, hop)
-        return better(times, hop, p, m, v)  # type: ignore[no-any-return]
-    busiest: Real = 0.0
-    for stages in plan.held:
-        busiest = maximum(busiest, m * total(times.F[x] + times.B[x] + times.W[x] for x in stages))
-    return busiest
+        p, m, v = plan.pipeline.stages, plan.pipeline.micro_batches, plan.pipeline.chunks
+        return better(times, reduce(minimum, hops_of(hop)), p, m, v)  # type: ignore[no-any-return]
+    orders = [order for _, order in plan.orders]
+    longest = total(f + b for f, b in zip(times.F, times.B, strict=True))
+    for d, own in enumerate(busy(plan, times)):
+        before = total(times.F[: min(order.first[d] for order in orders)])
+        after = total(times.B[: min(order.last[d] for order in orders)])
+        longest = maximum(longest, before + own + after)
+    return longest
+
+
+def busy(plan: Plan, times: Times) -> Sequence[Real]:
+    """Return the seconds that each device is at work."""
+    m, found = plan.pipeline.micro_batches, []
+    for d, held in enumerate(plan.held):
+        own: Real = 0.0
+        for k in held:
+            x = plan.stage[k]
+            own = own + plan.shares[k] * (times.F[x] + times.B[x] + times.W[x])
+        own = m * own
+        for x, y in plan.pairs:
+            apart = times.F[x] + times.B[y] + times.W[y]
+            often = plan.paired(d, x, y)
+            own = own - often * (apart - times.pair(x, y))
+        found.append(own)
+    return found

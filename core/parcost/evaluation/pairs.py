@@ -1,0 +1,88 @@
+"""A forward pass and a backward pass at once: what one half hides of the other.
+
+Kernels of both halves take turns on the device; what is left is communication, which
+runs beside the other half's kernels. Within a half nothing moves. So a pair lasts at
+least as long as its longer half, as all its kernels, slowed down by what hides under
+them, and as all its messages on one resource; and never longer than both halves one
+after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from parcost.evaluation.replay import Plan
+from parcost.evaluation.work import Load
+from parcost.numeric import Real, any_of, maximum, where
+from parcost.terms import Work
+
+#: What the kernels of a device keep busy; everything else is communication.
+KERNELS = ("compute", "hbm")
+
+
+@frozen(eq=False)
+class Together:
+    """A pair: its *seconds*, and how many of each work hide that did not before."""
+
+    seconds: Real
+    hidden: Sequence[Real]
+
+
+def together(forward: Load, backward: Load, share: Real) -> Together:
+    """Return a pair, of whose gain *share* is had."""
+    first = forward.seconds["F"]
+    second = backward.seconds["R"] + backward.seconds["B"] + backward.seconds["W"]
+    apart = first + second
+    halves = {"F": forward}
+    exposed: dict[int, Real] = {}
+    busy: dict[str, Real] = {}
+    kernels = apart
+    for i, work in enumerate(forward.works):
+        time = halves.get(work.pass_, backward).exposed[i]
+        if work.resource in KERNELS or not any_of(time != 0):
+            continue
+        exposed[i] = time
+        busy[work.resource] = busy.get(work.resource, 0.0) + time
+        kernels = kernels - time + work.slowdown * time
+    hidden: list[Real] = [0.0] * len(forward.works)
+    if not exposed:
+        return Together(apart, hidden)
+    least = maximum(maximum(first, second), kernels)
+    messages: Real = 0.0
+    for seconds in busy.values():
+        least, messages = maximum(least, seconds), messages + seconds
+    gain = share * maximum(apart - least, 0.0)
+    for i, time in exposed.items():
+        hidden[i] = gain * (time / where(messages > 0, messages, 1.0))
+    return Together(apart - gain, hidden)
+
+
+class Paired:
+    """The pairs of a plan: their times, and what they hide on each device."""
+
+    def __init__(self, plan: Plan, works: Sequence[Work], loads: Sequence[Load]) -> None:
+        """*loads* are by virtual stage; equal stages share theirs."""
+        self._plan = plan
+        self._works = works
+        known: dict[tuple[int, int], Together] = {}
+        self._found: dict[tuple[int, int], Together] = {}
+        for x, y in plan.pairs:
+            key = (id(loads[x]), id(loads[y]))
+            if key not in known:
+                known[key] = together(loads[x], loads[y], plan.pipeline.overlap)
+            self._found[x, y] = known[key]
+
+    @property
+    def seconds(self) -> Mapping[tuple[int, int], Real]:
+        """The seconds of each pair, by virtual stages."""
+        return {both: pair.seconds for both, pair in self._found.items()}
+
+    def hidden(self, d: int) -> Sequence[Real]:
+        """Return the seconds of each work that the pairs of device *d* hide in a step."""
+        found: list[Real] = [0.0] * len(self._works)
+        for both, pair in self._found.items():
+            often = self._plan.paired(d, *both)
+            found = [sum_ + often * more for sum_, more in zip(found, pair.hidden, strict=True)]
+        return found

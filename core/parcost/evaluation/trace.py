@@ -1,0 +1,41 @@
+"""What every device does when: the replay of an order that forgets nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parcost.evaluation.once import Pipelined
+from parcost.evaluation.order import ask, parts
+from parcost.evaluation.program import lay_out
+from parcost.evaluation.replay import Hop, Plan, play
+from parcost.numeric import is_array
+from parcost.terms import Activity, Times
+
+
+def trace(run: Pipelined) -> Sequence[Sequence[Activity]]:
+    """Return the activities of each device, in order.
+
+    Raises:
+        ValueError: The run is of many candidates.
+    """
+    values = [*run.times.F, *run.times.B, *run.times.W, run.plan.pipeline.micro_batches]
+    if is_array(*values):
+        raise ValueError("a sweep has no single timeline: evaluate one of its points")
+    return traced(run.plan, run.times, run.hop)
+
+
+def traced(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
+    """Return the activities of each device of *plan* with these times."""
+    cut = plan.pipeline
+    assert not is_array(cut.micro_batches)
+    lists = ask(plan.schedule, cut.stages, int(cut.micro_batches), cut.chunks)
+    home = {
+        (op.micro_batch, op.stage): d for d, entries in enumerate(lists) for op in parts(entries)
+    }
+    number = {(x, d): k for k, (x, d) in enumerate(zip(plan.stage, plan.device, strict=True))}
+    program, _ = lay_out(lists, home, number, blocking=cut.blocking, keep=True)
+    state, durations = play(program, times, hop, [0.0] * len(number))
+    found: list[list[Activity]] = [[] for _ in lists]
+    for d, entry, slot, takes in program.entries:
+        found[d].append(Activity(entry, state[slot] - durations[takes], state[slot]))
+    return found
