@@ -10,7 +10,18 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
-from parcost import Call, Check, Edge, Formula, Pipeline, Real, Study, hookimpl
+from parcost import (
+    Call,
+    Check,
+    Edge,
+    Figure,
+    Formula,
+    Outcome,
+    Pipeline,
+    Real,
+    Study,
+    hookimpl,
+)
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -41,19 +52,13 @@ def terms(study: Study) -> list[Edge]:
     """Price the hop: what a stage hands on is the residual stream of a micro-batch.
 
     With sequence parallelism a tensor-parallel rank sends its share of the sequence;
-    without it, every rank sends the whole.
+    without it, every rank sends the whole. A context-parallel rank has no more than its
+    share anyway.
     """
-    layout, training = study[Layout], study[Training]
-    if layout.pp == 1:
+    if study[Layout].pp == 1:
         return []
-    shards = layout.tp if layout.sequence_parallel else 1.0
-    sizes = {
-        "s": training.sequence,
-        "b": training.micro_batch,
-        "h": training.model.hidden,
-        "e": training.precision.activation,
-    }
-    bytes_ = sizes["s"] * sizes["b"] * sizes["h"] * sizes["e"] / shards
+    sizes = _sizes(study)
+    shards, bytes_ = _shards(study), _message(study)
     group, algorithm = study.group("pp"), study[CollectiveChoice].pipeline
     call = study.collective("point_to_point", bytes_, group, algorithm)
     formula = Formula(
@@ -77,6 +82,29 @@ def terms(study: Study) -> list[Edge]:
     ]
 
 
+def _sizes(study: Study) -> dict[str, Real]:
+    training = study[Training]
+    return {
+        "s": training.sequence / study[Layout].cp,
+        "b": training.micro_batch,
+        "h": training.model.hidden,
+        "e": training.precision.activation,
+    }
+
+
+def _shards(study: Study) -> Real:
+    layout = study[Layout]
+    return layout.tp if layout.sequence_parallel else 1.0
+
+
+def _message(study: Study) -> Real:
+    """Return the bytes that one rank hands to the next stage."""
+    bytes_: Real = 1.0
+    for size in _sizes(study).values():
+        bytes_ = bytes_ * size
+    return bytes_ / _shards(study)
+
+
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
     """Return the seconds of a hop over each boundary, or nothing where they are alike.
 
@@ -97,6 +125,72 @@ def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
     if all(link is group.hop for link in links):
         return ()
     return tuple(priced[id(link)] for link in links)
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return what crosses the boundary of two devices: activations there, gradients back."""
+    cut = outcome.pipeline
+    if cut.stages == 1:
+        return
+    bytes_, m, v = _message(study), cut.micro_batches, cut.chunks
+    call = study.collective(
+        "point_to_point", bytes_, study.group("pp"), study[CollectiveChoice].pipeline
+    )
+    transfers = 2.0 * m * v
+    inputs = {
+        "m": (m, ""),
+        "v": (v, ""),
+        "n": (bytes_, "B"),
+        "c": (call.seconds, "s"),
+        "p": (cut.stages, ""),
+    }
+    for name, title, value, unit, text, note in (
+        ("pp_hop_bytes", "message between stages", bytes_, "B", "s b h e / t", "of one rank"),
+        ("pp_hop_seconds", "hop between stages", call.seconds, "s", "c", "over the slowest"),
+        (
+            "pp_transfers_per_boundary",
+            "messages over a boundary of two devices",
+            transfers,
+            "",
+            "2 m v",
+            "per step, in both directions",
+        ),
+        (
+            "pp_volume_per_boundary",
+            "bytes over a boundary of two devices",
+            transfers * bytes_,
+            "B",
+            "2 m v n",
+            "per step, in both directions",
+        ),
+        (
+            "pp_time_per_boundary",
+            "time of the messages over a boundary",
+            transfers * call.seconds,
+            "s",
+            "2 m v c",
+            "one after another; the two directions may run at once",
+        ),
+        (
+            "pp_volume",
+            "bytes over all boundaries of a replica",
+            (cut.stages * v - 1.0) * 2.0 * m * bytes_,
+            "B",
+            "2 m (p v - 1) n",
+            "per step and rank of the other degrees",
+        ),
+    ):
+        yield Figure(
+            name=name,
+            title=title,
+            value=value,
+            unit=unit,
+            formula=Formula(
+                text=text, inputs=inputs, source="the residual stream of a micro-batch"
+            ),
+            note=note,
+        )
 
 
 @hookimpl
