@@ -4,22 +4,35 @@
 - ZeRO 1 scatters the same sums and gathers the updated parameters.
 - ZeRO 2 keeps only a share of the gradients, so it reduces in every micro-batch.
 - ZeRO 3 keeps only a share of the parameters too, so it gathers them for each pass.
+
+Dense parameters are held by all data- and context-parallel ranks, experts by fewer. Hybrid
+sharding shares out among some of them and reduces across the rest; workers that train on
+their own meet now and then instead.
 """
 
 from __future__ import annotations
 
-from parcost import Once, Study, Work, hookimpl
-from parcost_plugins.parallelism.data import replicated, sharded, tied
+from collections.abc import Iterator
+
+from parcost import Check, Once, Study, Work, hookimpl
+from parcost_plugins.parallelism.data import legal, local, replicated, sharded, squeeze, tied
 from parcost_plugins.vocabulary import Layout
 
 
 @hookimpl
-def terms(study: Study) -> list[Work | Once]:
+def terms(study: Study) -> Iterator[Work | Once]:
     """Price the traffic of the ZeRO stage that the layout asks for."""
     if study[Layout].zero == 3:
-        return [*sharded.passes(study), *tied.reduction(study)]
-    return [
-        *replicated.reduction(study),
-        *replicated.gather(study),
-        *tied.reduction(study),
-    ]
+        yield from sharded.passes(study)
+    else:
+        yield from replicated.reduction(study)
+        yield from replicated.gather(study)
+    yield from tied.reduction(study)
+    yield from squeeze.compressing(study)
+    yield from local.meeting(study)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules of sharding, compression and local updates."""
+    yield from legal.rules(study)

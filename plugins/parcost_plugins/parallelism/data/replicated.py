@@ -7,6 +7,9 @@ in reverse order of the layers. N equal buckets of tau seconds each leave
 
 exposed: the last bucket fills when backward ends, and before the first one fills there
 is nothing to send. Under gradient accumulation only the last micro-batch can hide them.
+A first bucket that is smaller, the share f of all, leaves earlier: the others have
+(1 - f) of backward, and it has what they leave. Taken in that order the two terms are
+the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
 
 Whoever holds the gradients whole anyway (ZeRO 0 and 1) gains nothing by buckets that may
 not hide, and sends one message. ZeRO 2 has room for one bucket and no more, so it cuts
@@ -19,26 +22,34 @@ from collections.abc import Iterator
 from typing import Literal
 
 from parcost import Once, Real, Study, Work
-from parcost_plugins.parallelism.data.wire import times, wire
-from parcost_plugins.vocabulary import Layout, Overlap, Training
-from parcost_plugins.vocabulary.held import alike
+from parcost.numeric import ceil_div, is_array, maximum, minimum, where
+from parcost_plugins.parallelism.data.wire import Wire, times, wires
+from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
 
 When = Literal["fill", "drain", "end"]
 
 
 def reduction(study: Study) -> Iterator[Work | Once]:
-    """Reduce gradients: once per step, and in every micro-batch under ZeRO 2."""
+    """Reduce gradients: once per step, or in every micro-batch where only a share is kept."""
     zero = study[Layout].zero
-    if zero == 2:
+    if zero == 2 and study[Sharding].accumulate == "shard":
         yield from _every_micro_batch(study)
         return
+    yield from once_per_step(study)
+
+
+def once_per_step(study: Study) -> Iterator[Once]:
+    """Reduce gradients that are kept whole until the last micro-batch."""
     operation, name = (
-        ("all_reduce", "gradient all-reduce")
-        if zero == 0
-        else ("reduce_scatter", "gradient reduce-scatter")
+        ("reduce_scatter", "gradient reduce-scatter")
+        if study[Layout].zero
+        else ("all_reduce", "gradient all-reduce")
     )
-    size = study[Training].precision.reduction
-    yield from _once(study, operation, name, size, "drain", study[Overlap].gradients)
+    overlap = study[Overlap].gradients
+    for wire in wires(study):
+        yield from _reduced(wire, operation, name, overlap)
+        if wire.across:
+            yield across_once(wire, overlap)
 
 
 def gather(study: Study) -> Iterator[Once]:
@@ -51,51 +62,117 @@ def gather(study: Study) -> Iterator[Once]:
         return
     overlap = study[Overlap].parameters
     when: When = "fill" if overlap else "end"
-    size = study[Training].precision.gather
-    yield from _once(study, "all_gather", "parameter all-gather", size, when, overlap)
-
-
-def _once(
-    study: Study,
-    operation: str,
-    name: str,
-    size: Real,
-    when: When,
-    overlap: bool,
-) -> Iterator[Once]:
-    dp = wire(study)
-    for kind in alike(study):
-        n = kind.elements * size
-        call, buckets = dp.bucketed(operation, n, overlap)
+    for wire in wires(study):
+        n = wire.kind.elements * study[Training].precision.gather
+        buckets = wire.buckets(n, overlap)
+        call = wire.call("all_gather", n / buckets)
         yield Once(
-            name=kind.named(name),
+            name=wire.kind.named("parameter all-gather"),
             seconds=buckets * call.seconds,
             formula=times(call.formula, buckets) if overlap else call.formula,
             when=when,
-            count=kind.count,
-            resource=dp.resource,
+            count=wire.kind.count,
+            resource=wire.resource,
             beside=1.0 - 1.0 / buckets,
             tail=call.seconds,
-            slowdown=dp.slowdown,
+            slowdown=wire.slowdown,
             bytes_=n,
         )
 
 
-def _every_micro_batch(study: Study) -> Iterator[Work]:
-    """Reduce-scatter as backward goes: a rank has no room for the other ranks' sums."""
-    dp, overlap = wire(study), study[Overlap].gradients
-    for kind in alike(study):
-        n = kind.elements * study[Training].precision.reduction
-        call, buckets = dp.bucketed("reduce_scatter", n)
-        yield dp.work(
-            kind.named("last gradient bucket"), call, "W", count=kind.count, bytes_=n / buckets
-        )
-        yield dp.work(
-            kind.named("gradient reduce-scatter"),
-            call,
-            "W",
+def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[Once]:
+    kind, chosen = wire.kind, wire.study[Overlap]
+    size = wire.study[Training].precision.reduction
+    n = kind.elements * size
+    first: Real = 0.0
+    if overlap and (
+        is_array(chosen.first_bucket, chosen.bucket) or chosen.first_bucket != chosen.bucket
+    ):
+        # a bucket like any other where it is not smaller
+        smaller = chosen.first_bucket < chosen.bucket
+        first = where(smaller, minimum(chosen.first_bucket, n), 0.0)
+    buckets = wire.buckets(n - first, overlap)
+    each = wire.reduce(operation, (n - first) / size / buckets)
+    some = where(n > first, 1.0, 0.0)
+    yield Once(
+        name=kind.named(name),
+        seconds=some * buckets * each.seconds,
+        formula=times(each.formula, buckets) if overlap else each.formula,
+        when="drain",
+        count=kind.count,
+        resource=wire.resource,
+        beside=(1.0 - first / n) * (1.0 - 1.0 / buckets),
+        tail=some * each.seconds,
+        slowdown=wire.slowdown,
+        bytes_=each.bytes_ * buckets,
+    )
+    if is_array(first) or first:
+        one = wire.reduce(operation, first / size)
+        yield Once(
+            name=kind.named("smaller gradient bucket"),  # by name behind the others
+            seconds=where(first > 0, one.seconds, 0.0),
+            formula=one.formula,
+            when="drain",
             count=kind.count,
-            bytes_=n / buckets,
-            repeat=buckets - 1.0,
-            share=1.0 - 1.0 / buckets if overlap else None,
+            resource=wire.resource,
+            beside=1.0 - first / n,
+            slowdown=wire.slowdown,
+            bytes_=one.bytes_,
         )
+
+
+def across_once(wire: Wire, overlap: bool) -> Once:
+    """Reduce the shares of a hybrid sharding over the groups that hold the same."""
+    kind = wire.kind
+    n = kind.elements * wire.study[Training].precision.reduction
+    buckets = wire.buckets(n, overlap)
+    each = wire.reduce_across(kind.elements / buckets)
+    return Once(
+        name=kind.named("all-reduce of gradient shards"),
+        seconds=buckets * each.seconds,
+        formula=times(each.formula, buckets) if overlap else each.formula,
+        when="drain",
+        count=kind.count,
+        resource=wire.resource_across,
+        beside=1.0 - 1.0 / buckets,
+        tail=each.seconds,
+        slowdown=wire.slowdown,
+        bytes_=each.bytes_ * buckets,
+    )
+
+
+def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
+    """Reduce-scatter as backward goes: a rank has no room for the other ranks' sums."""
+    overlap, size = study[Overlap].gradients, study[Training].precision.reduction
+    for wire in wires(study):
+        kind = wire.kind
+        buckets = maximum(ceil_div(kind.elements * size, wire.bucket), 1.0)
+        part = kind.elements / buckets
+        scattered = wire.reduce("reduce_scatter", part)
+        calls = [
+            ("gradient reduce-scatter", "last gradient bucket", scattered, wire.resource),
+        ]
+        if wire.across and study[Sharding].replicate == "micro_batch":
+            name, call = "all-reduce of gradient shards", wire.reduce_across(part)
+            calls.append((name, f"last {name}", call, wire.resource_across))
+        elif wire.across:
+            yield across_once(wire, overlap)
+        for name, last, call, resource in calls:
+            yield wire.work(
+                kind.named(last),
+                call,
+                "W",
+                count=kind.count,
+                bytes_=call.bytes_,
+                resource=resource,
+            )
+            yield wire.work(
+                kind.named(name),
+                call,
+                "W",
+                count=kind.count,
+                bytes_=call.bytes_,
+                repeat=buckets - 1.0,
+                share=1.0 - 1.0 / buckets if overlap else None,
+                resource=resource,
+            )

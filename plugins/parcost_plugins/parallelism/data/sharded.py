@@ -9,6 +9,12 @@ in every micro-batch: the first gather and the last reduce-scatter find nothing 
 under, the others have (L - 1) / L of the pass. What the model has before its first
 layer is gathered before anything can run; what it has behind its last is kept from
 forward to backward, which follow one another there.
+
+Backward gathers nothing where parameters are kept from forward, and a gather less where
+the last layer is. An embedding that the head shares on the same stage is needed at both
+ends of each pass, so that it is kept throughout.
+
+Groups of hybrid sharding reduce their shares too, on other links and at the same time.
 """
 
 from __future__ import annotations
@@ -16,66 +22,127 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from parcost import Pass, Study, Work
-from parcost_plugins.parallelism.data.wire import wire
-from parcost_plugins.vocabulary import Overlap, Training
-from parcost_plugins.vocabulary.held import alike
+from parcost import Once, Pass, Real, Study, Work
+from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
+from parcost_plugins.parallelism.data.wire import Wire, wires
+from parcost_plugins.vocabulary import Overlap, Sharding, Training, virtual_stages
+
+Part = Literal["before", "layer", "after"]
 
 
 class _Traffic(NamedTuple):
     pass_: Pass
     name: str
-    operation: Literal["all_gather", "reduce_scatter"]
-    part: Literal["before", "layer", "after"]
+    part: Part
     repeat: Literal["once", "other layers"]
     hides: bool
 
 
-# What a micro-batch sends on a stage, in the order in which it does.
-_TRAFFIC = [
-    _Traffic("F", "leading parameter all-gather", "all_gather", "before", "once", False),
-    _Traffic("F", "first parameter all-gather", "all_gather", "layer", "once", False),
-    _Traffic("F", "parameter all-gather", "all_gather", "layer", "other layers", True),
-    _Traffic("F", "trailing parameter all-gather", "all_gather", "after", "once", True),
-    _Traffic("B", "first parameter all-gather", "all_gather", "layer", "once", False),
-    _Traffic("B", "parameter all-gather", "all_gather", "layer", "other layers", True),
-    _Traffic("B", "leading parameter all-gather", "all_gather", "before", "once", True),
-    _Traffic("W", "trailing gradient reduce-scatter", "reduce_scatter", "after", "once", True),
-    _Traffic("W", "gradient reduce-scatter", "reduce_scatter", "layer", "other layers", True),
-    _Traffic("W", "last gradient reduce-scatter", "reduce_scatter", "layer", "once", False),
-    _Traffic("W", "leading gradient reduce-scatter", "reduce_scatter", "before", "once", False),
+# What a micro-batch gathers and reduces on a stage, in the order in which it does.
+_GATHERED = [
+    _Traffic("F", "leading parameter all-gather", "before", "once", False),
+    _Traffic("F", "first parameter all-gather", "layer", "once", False),
+    _Traffic("F", "parameter all-gather", "layer", "other layers", True),
+    _Traffic("F", "trailing parameter all-gather", "after", "once", True),
+]
+_GATHERED_AGAIN = [
+    _Traffic("B", "first parameter all-gather", "layer", "once", False),
+    _Traffic("B", "parameter all-gather", "layer", "other layers", True),
+    _Traffic("B", "leading parameter all-gather", "before", "once", True),
+]
+_REDUCED = [
+    _Traffic("W", "trailing gradient reduce-scatter", "after", "once", True),
+    _Traffic("W", "gradient reduce-scatter", "layer", "other layers", True),
+    _Traffic("W", "last gradient reduce-scatter", "layer", "once", False),
+    _Traffic("W", "leading gradient reduce-scatter", "before", "once", False),
 ]
 
 
-def passes(study: Study) -> Iterator[Work]:
+def passes(study: Study) -> Iterator[Work | Once]:
     """Gather parameters for both passes, and reduce-scatter gradients in backward."""
-    dp, overlap, precision = wire(study), study[Overlap], study[Training].precision
-    size = {"all_gather": precision.gather, "reduce_scatter": precision.reduction}
-    may_hide = {"all_gather": overlap.parameters, "reduce_scatter": overlap.gradients}
-    for kind in alike(study):
-        elements = {"before": kind.before, "layer": kind.layer, "after": kind.after}
-        others = max(kind.layers - 1, 0)
-        calls = {
-            (operation, part): dp.call(operation, held * bytes_)
-            for operation, bytes_ in size.items()
-            for part, held in elements.items()
-            if not _nothing(held)
-        }
-        for row in _TRAFFIC:
-            repeat = 1 if row.repeat == "once" else others
-            if not repeat or (row.operation, row.part) not in calls:
-                continue
-            hides = row.hides and may_hide[row.operation]
-            yield dp.work(
-                kind.named(row.name),
-                calls[row.operation, row.part],
+    sharding, overlap = study[Sharding], study[Overlap]
+    hides = overlap.parameters and sharding.prefetch > 0
+    for wire in wires(study):
+        yield from _gathers(wire, [*_GATHERED, *_again(study)], hides)
+        if sharding.accumulate == "shard":
+            yield from _reductions(wire, overlap.gradients)
+            if wire.across and sharding.replicate == "step":
+                yield across_once(wire, overlap.gradients)
+    if sharding.accumulate == "whole":
+        yield from once_per_step(study)
+
+
+def tied_on_one_stage(study: Study) -> bool:
+    """Say whether embedding and head are one tensor of one stage."""
+    return virtual_stages(study) == 1 and study[Training].model.tied
+
+
+def _again(study: Study) -> list[_Traffic]:
+    """Return what backward gathers that forward has dropped."""
+    sharding = study[Sharding]
+    if not sharding.reshard:
+        return []
+    kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
+    return kept[:-1] if tied_on_one_stage(study) else kept
+
+
+def _gathers(wire: Wire, rows: list[_Traffic], hides: bool) -> Iterator[Work]:
+    size = wire.study[Training].precision.gather
+    calls = {
+        part: wire.call("all_gather", elements * size) for part, elements in _parts(wire).items()
+    }
+    for row, repeat, share in _times(wire, rows):
+        if row.part in calls:
+            yield wire.work(
+                wire.kind.named(row.name),
+                calls[row.part],
                 row.pass_,
-                count=[repeat * stage for stage in kind.count],
-                bytes_=elements[row.part] * size[row.operation],
-                share=others / (others + 1) if hides else None,
+                count=repeat,
+                bytes_=_parts(wire)[row.part] * size,
+                share=share if row.hides and hides else None,
             )
 
 
-def _nothing(held: object) -> bool:
+def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
+    parts = _parts(wire)
+    calls = {part: wire.reduce("reduce_scatter", elements) for part, elements in parts.items()}
+    shares = {}
+    if wire.across and wire.study[Sharding].replicate == "micro_batch":
+        shares = {part: wire.reduce_across(elements) for part, elements in parts.items()}
+    for row, repeat, share in _times(wire, _REDUCED):
+        for priced, resource in ((calls, wire.resource), (shares, wire.resource_across)):
+            if row.part in priced:
+                call = priced[row.part]
+                name = row.name.replace("reduce-scatter", "shard all-reduce")
+                yield wire.work(
+                    wire.kind.named(name if priced is shares else row.name),
+                    call,
+                    row.pass_,
+                    count=repeat,
+                    bytes_=call.bytes_,
+                    share=share if row.hides and hides else None,
+                    resource=resource,
+                )
+
+
+def _times(
+    wire: Wire, rows: list[_Traffic]
+) -> Iterator[tuple[_Traffic, list[float], float | None]]:
+    """Yield each row with how often it occurs, and the share of a pass that may hide it."""
+    others = max(wire.kind.layers - 1, 0)
+    for row in rows:
+        repeat = 1 if row.repeat == "once" else others
+        if repeat:
+            yield row, [repeat * stage for stage in wire.kind.count], others / (others + 1)
+
+
+def _parts(wire: Wire) -> dict[Part, Real]:
+    """Return the elements of each part that the stages hold."""
+    kind = wire.kind
+    parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
+    return {part: elements for part, elements in parts.items() if not _nothing(elements)}
+
+
+def _nothing(held: Real) -> bool:
     """Whether a stage has none of a part at all; a sweep never decides that."""
     return isinstance(held, float) and held == 0.0

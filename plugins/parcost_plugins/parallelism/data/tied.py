@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Group, Once, Real, Study
-from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training, on_first, on_last
+from parcost_plugins.vocabulary import (
+    CollectiveChoice,
+    Layout,
+    Sharding,
+    Training,
+    on_first,
+    on_last,
+)
 
 
 def reduction(study: Study) -> Iterator[Once]:
@@ -27,7 +34,7 @@ def reduction(study: Study) -> Iterator[Once]:
         return
     pipeline = study.group("pp")
     ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
-    shards = layout.dp if layout.zero >= 2 else 1.0
+    shards = study[Sharding].shard if layout.zero >= 2 else 1.0
     n = copied * study[Training].precision.reduction / shards
     call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
     yield Once(

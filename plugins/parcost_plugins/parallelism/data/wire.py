@@ -1,50 +1,75 @@
-"""What all data-parallel traffic has in common: its group, its buckets, its price."""
+"""What all data-parallel traffic has in common: its groups, its buckets, its price."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
 from parcost import Call, Formula, Pass, Real, Study, Work
-from parcost.numeric import ceil_div, maximum
-from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Overlap
+from parcost.numeric import ceil_div, is_array, maximum
+from parcost_plugins.parallelism.data.compressed import Exchange, exchange
+from parcost_plugins.vocabulary import (
+    Cluster,
+    CollectiveChoice,
+    Layout,
+    LocalUpdates,
+    Overlap,
+    Training,
+)
+from parcost_plugins.vocabulary.held import Alike, alike
 
 
 @frozen(kw_only=True, eq=False)
 class Wire:
-    """The data-parallel group of a study.
+    """The ranks that share what stages of one *kind* hold.
 
-    *resource* is the link that its traffic keeps busy. *slowdown* is what compute loses
+    State is sharded, and gradients reduced, over the group *inside*. Under hybrid
+    sharding the shares are then reduced over the group *across*, else "". *resource* and
+    *resource_across* are the links that this keeps busy. *slowdown* is what compute loses
     to each second of traffic that hides under it: the multiprocessors that the traffic
     takes, against those that it leaves.
     """
 
     study: Study
+    kind: Alike
+    inside: str
+    across: str
     algorithm: str
     bucket: Real
-    resource: str
     slowdown: Real
+    resource: str
+    resource_across: str
 
     def call(self, operation: str, n: Real) -> Call:
         """Price one collective over *n* bytes."""
-        return self.study.collective(operation, n, "dp", self.algorithm)
+        return self.study.collective(operation, n, self.inside, self.algorithm)
 
-    def bucketed(self, operation: str, n: Real, cut: bool = True) -> tuple[Call, Real]:
-        """Price one of the equal buckets that *n* bytes are *cut* into, and say how many."""
-        buckets = maximum(ceil_div(n, self.bucket), 1.0) if cut else 1.0
-        return self.call(operation, n / buckets), buckets
+    def reduce(self, operation: str, elements: Real) -> Exchange:
+        """Price the reduction of *elements* gradients, compressed where that is asked for."""
+        return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
+
+    def reduce_across(self, elements: Real) -> Exchange:
+        """Price the reduction of what a rank keeps of *elements*, over the other shards."""
+        n = elements * self.study[Training].precision.reduction / self.kind.shard
+        call = self.study.collective("all_reduce", n, self.across, self.algorithm)
+        return Exchange(seconds=call.seconds, formula=call.formula, bytes_=n)
+
+    def buckets(self, n: Real, cut: bool = True) -> Real:
+        """Return into how many equal buckets *n* bytes are *cut*."""
+        return maximum(ceil_div(n, self.bucket), 1.0) if cut else 1.0
 
     def work(
         self,
         name: str,
-        call: Call,
+        call: Call | Exchange,
         pass_: Pass,
         *,
         count: Sequence[float],
         bytes_: Real,
         repeat: Real = 1.0,
         share: Real | None = None,
+        resource: str = "",
     ) -> Work:
         """Return *repeat* calls in each micro-batch; under compute where *share* is given."""
         return Work(
@@ -53,7 +78,7 @@ class Wire:
             pass_=pass_,
             formula=times(call.formula, repeat),
             count=count,
-            resource=self.resource,
+            resource=resource or self.resource,
             window=None if share is None else "",
             share=1.0 if share is None else share,
             slowdown=self.slowdown,
@@ -61,17 +86,40 @@ class Wire:
         )
 
 
-def wire(study: Study) -> Wire:
-    """Return the data-parallel group of *study*."""
+def wires(study: Study) -> Iterator[Wire]:
+    """Yield the wire of every kind of stage of *study*."""
     overlap = study[Overlap]
     taken, of = overlap.multiprocessors, study[Cluster].device.multiprocessors
-    return Wire(
-        study=study,
-        algorithm=study[CollectiveChoice].data,
-        bucket=overlap.bucket,
-        resource=study.group("dp").flat.name,
-        slowdown=taken / (of - taken),
-    )
+    for kind in alike(study):
+        inside, across = _groups(study, kind)
+        yield Wire(
+            study=study,
+            kind=kind,
+            inside=inside,
+            across=across,
+            algorithm=study[CollectiveChoice].data,
+            bucket=overlap.bucket,
+            slowdown=taken / (of - taken),
+            resource=study.group(inside).flat.name,
+            resource_across=study.group(across).flat.name if across else "",
+        )
+
+
+def _groups(study: Study, kind: Alike) -> tuple[str, str]:
+    """Return the groups over which gradients are reduced: first and, of the shares, then.
+
+    Workers that train on their own reduce among their own ranks only.
+    """
+    workers = study[LocalUpdates].workers
+    whole = _equal(kind.shard * workers, kind.replicas)
+    if kind.expert or (_equal(workers, 1.0) and (whole or not study[Layout].zero)):
+        return kind.group, ""
+    return "shard", "" if whole else "replicate"
+
+
+def _equal(a: Real, b: Real) -> bool:
+    """Say whether two degrees are the same for certain; a sweep never decides that."""
+    return not is_array(a, b) and a == b
 
 
 def times(formula: Formula, count: Real) -> Formula:

@@ -1,0 +1,109 @@
+"""Gradients on the wire, compressed or not: what is sent, how, and what compressing costs.
+
+Only sums of equal types go round a ring. What is quantised or reduced to signs is
+exchanged all to all, added up by the rank that gets it, and gathered; a reduce-scatter
+needs the first half alone. Of top-k every rank gathers what all others kept. PowerSGD
+sends two thin factors of each matrix by all-reduce, and vectors as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from parcost import Call, Formula, Real, Study
+from parcost.numeric import where
+from parcost_plugins.vocabulary import Compression, Training
+from parcost_plugins.vocabulary.held import Alike
+
+#: Bits of an element on the wire; what is exchanged as a sum, and what is not.
+SUMMED = {"fp16": 16.0, "bf16": 16.0}
+EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
+
+
+@frozen(kw_only=True, eq=False)
+class Exchange:
+    """A reduction: its time, how that comes about, and the bytes of its message."""
+
+    seconds: Real
+    formula: Formula
+    bytes_: Real
+
+
+def exchange(
+    study: Study, kind: Alike, operation: str, elements: Real, group: str, algorithm: str
+) -> Exchange:
+    """Price *operation*, an all-reduce or a reduce-scatter, of *elements* gradients."""
+    chosen = study[Compression]
+    method = chosen.method
+
+    def call(operation: str, n: Real) -> Call:
+        return study.collective(operation, n, group, algorithm)
+
+    if method == "none" or method in SUMMED:
+        each = SUMMED[method] / 8.0 if method in SUMMED else study[Training].precision.reduction
+        return _together([(call(operation, elements * each), elements * each)])
+    if method in EXCHANGED:
+        n = elements * quantised(chosen)
+        calls = [(call("all_to_all", n), n)]
+        if operation == "all_reduce":
+            calls.append((call("all_gather", n), n))
+        return _together(calls)
+    if method == "top_k":
+        n = study.group(group).ranks * elements * kept(chosen)
+        return _together([(call("all_gather", n), n)])
+    first, second, whole = low_rank(study, kind)
+    sizes = [elements * part for part in (first, second, whole)]
+    return _together([(call("all_reduce", n), n) for n in sizes])
+
+
+def quantised(chosen: Compression) -> Real:
+    """Return the bytes per element of what is quantised, scales included."""
+    return EXCHANGED[chosen.method] / 8.0 + chosen.scale / chosen.block
+
+
+def kept(chosen: Compression) -> Real:
+    """Return the bytes per element that a rank sends of what top-k keeps."""
+    return chosen.density * (chosen.value + chosen.index)
+
+
+def low_rank(study: Study, kind: Alike) -> tuple[Real, Real, Real]:
+    """Return bytes per element: of both factors, and of what is sent as it is.
+
+    One side of every matrix of a transformer is the hidden width; a tensor that is no
+    longer than that is a vector.
+    """
+    chosen, hidden = study[Compression], study[Training].model.hidden
+    size = study[Training].precision.reduction
+    rows: Real = 0.0
+    columns: Real = 0.0
+    whole: Real = 0.0
+    for held in study.parameters:
+        if held.expert != kind.expert or not held.count[kind.stages[0]]:
+            continue
+        often, width = held.count[kind.stages[0]], held.elements / hidden
+        shrinks = (hidden + width) * chosen.rank * chosen.minimum_rate < held.elements
+        rows = rows + often * where(shrinks, hidden, 0.0)
+        columns = columns + often * where(shrinks, width, 0.0)
+        whole = whole + often * where(shrinks, 0.0, held.elements)
+    factor = chosen.rank * chosen.factor / kind.elements
+    return factor * rows, factor * columns, whole * size / kind.elements
+
+
+def _together(calls: Sequence[tuple[Call, Real]]) -> Exchange:
+    """Return calls one after another as one."""
+    if len(calls) == 1:
+        [(call, n)] = calls
+        return Exchange(seconds=call.seconds, formula=call.formula, bytes_=n)
+    seconds: Real = 0.0
+    bytes_: Real = 0.0
+    inputs: dict[str, tuple[Real, str]] = {}
+    for i, (call, n) in enumerate(calls, 1):
+        seconds, bytes_ = seconds + call.seconds, bytes_ + n
+        inputs |= call.formula.inputs
+        inputs[f"n{i}"] = (n, "B")
+    inputs.pop("n", None)
+    text = ", then ".join(call.formula.text for call, _ in calls)
+    formula = Formula(text=f"{text}, over n1, n2 ...", inputs=inputs)
+    return Exchange(seconds=seconds, formula=formula, bytes_=bytes_)

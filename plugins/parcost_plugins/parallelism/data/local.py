@@ -1,0 +1,44 @@
+"""Workers that train on their own and meet every H steps: local SGD, DiLoCo, streaming.
+
+A meeting is an all-reduce of the parameters, or of how far they have moved, over one rank
+of each worker. The step is an average one: it has 1/H of a meeting. A model that meets in
+q parts has q small meetings in as many steps, which come to the same bytes and less at
+once. While steps go on beside a meeting, what they compute hides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Once, Study
+from parcost.numeric import is_array
+from parcost_plugins.parallelism.data.wire import times
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
+from parcost_plugins.vocabulary.held import alike
+
+
+def meeting(study: Study) -> Iterator[Once]:
+    """Price the average share of a meeting."""
+    local = study[LocalUpdates]
+    if not is_array(local.workers) and local.workers == 1:
+        return
+    resource = study.group("workers").flat.name
+    sharded = study[Layout].zero == 3
+    for kind in alike(study):
+        if kind.expert:
+            continue
+        held = kind.elements / (kind.shard if sharded else 1.0)
+        n = held * local.wire / local.fragments
+        call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)
+        often = local.fragments / local.period
+        yield Once(
+            name=kind.named("meeting of the workers"),
+            seconds=often * call.seconds,
+            formula=times(call.formula, often),
+            when="drain",
+            count=kind.count,
+            resource=resource,
+            # of tau steps for each part, the backward pass; forward is left to the rest
+            beside=often * local.overlap_steps * study.pipeline.micro_batches,
+            bytes_=often * n,
+        )
