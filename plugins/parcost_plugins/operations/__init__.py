@@ -1,0 +1,64 @@
+"""What a run is beside its steps: data, failures, checkpoints, days, money, energy.
+
+Most of it needs no step, so it is a calculation: a spec may ask for an interval between
+checkpoints and nothing else. Days, cost and energy follow the step where there is one,
+and what was published of a run where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Once, Outcome, Study, hookimpl
+from parcost_plugins.operations import data, rules
+from parcost_plugins.operations.account import account
+from parcost_plugins.operations.goodput import goodput, losses
+from parcost_plugins.operations.known import known_speed, stepping
+from parcost_plugins.vocabulary import Checkpoint, Energy, Price, Reliability, Run, Training
+
+_ASKED = (Checkpoint, Energy, Price, Reliability, Run)
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Once]:
+    """Return the wait for data."""
+    yield from data.stall(study)
+
+
+@hookimpl
+def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+    """Warn where the loaders are slower than the step."""
+    yield from data.starved(study, outcome)
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Check]:
+    """Return the rules, and every figure that needs no step."""
+    broken = yield from rules.stated(study)
+    if broken or not any(study.all(schema) for schema in _ASKED):
+        return
+    yield from goodput(study)
+    if not study.all(Training):
+        yield from losses(study)
+        speed = known_speed(study)
+        if speed is not None:
+            headline, further = account(study, speed)
+            yield from headline
+            yield from further
+
+
+@hookimpl
+def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return days, cost and energy of a run of such steps."""
+    if any(study.all(schema) for schema in _ASKED):
+        headline, _ = account(study, stepping(study, outcome))
+        yield from headline
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return what goodput, cost and energy are made of."""
+    if any(study.all(schema) for schema in _ASKED):
+        yield from losses(study)
+        _, further = account(study, stepping(study, outcome))
+        yield from further

@@ -1,0 +1,64 @@
+"""The wait for training data.
+
+Loaders work beside the devices. With prefetching they have a whole step for the next
+batch, so they either keep up or set the pace; without, every step begins with a wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Formula, Once, Outcome, Real, Study
+from parcost_plugins.vocabulary import Data, Training, on_first
+
+
+def stall(study: Study) -> Iterator[Once]:
+    """Yield what a step waits before the first forward pass of its first stage."""
+    data = study.get(Data)
+    if data is None:
+        return
+    seconds = data.stall
+    text, inputs = "stall", {"stall": (data.stall, "s")}
+    if data.rate is not None and not data.prefetch:
+        loading = step_tokens(study) / data.rate
+        seconds = seconds + loading
+        text = "stall + tokens / rate"
+        inputs |= {"tokens": (step_tokens(study), ""), "rate": (data.rate, "")}
+    yield Once(
+        name="data stall",
+        seconds=seconds,
+        when="fill",
+        count=on_first(study),
+        resource="host",
+        formula=Formula(text=text, inputs=inputs, source="loaders work beside the devices"),
+    )
+
+
+def starved(study: Study, outcome: Outcome) -> Iterator[Check]:
+    """Yield the warning that loaders which prefetch are slower than the step."""
+    data = study.get(Data)
+    if data is None or data.rate is None or not data.prefetch:
+        return
+    loading, step = step_tokens(study) / data.rate, outcome.step_seconds
+    yield Check(
+        id="data-starved",
+        holds=loading <= step,
+        severity="warning",
+        subject="data.rate",
+        message="loading the next batch takes {loading:.4g} s and the step {step:.4g} s: "
+        "every step waits {wait:.4g} s more than is shown",
+        inputs={
+            "loading": loading,
+            "step": step,
+            "wait": data.stall + loading - step,
+            "needed": step_tokens(study) / step,
+        },
+        help="loaders that deliver {needed:.4g} tokens/s keep up; or say what is waited for: "
+        "`data {{ stall = {wait:.4g} s }}`",
+    )
+
+
+def step_tokens(study: Study) -> Real:
+    """Return the tokens of a step, over all replicas."""
+    training = study[Training]
+    return training.global_batch * training.sequence

@@ -1,0 +1,77 @@
+"""Failures and checkpoints: how often to save, and what is left of the time.
+
+Failures are taken to be memoryless, independent and seen at once. Fleets show early
+failures and correlated ones too; then take the mean time between them as measured.
+
+C is the time that a checkpoint blocks, R that of a restart, M the mean time between
+failures of the job, tau the useful work between checkpoints.
+"""
+
+from __future__ import annotations
+
+import math
+
+from parcost import Real
+from parcost.numeric import is_array, minimum, sqrt, where
+
+YOUNG = "Young 1974, A first order approximation to the optimum checkpoint interval"
+DALY = "Daly 2006, A higher order estimate of the optimum checkpoint interval"
+
+_LARGEST = 700.0  # exponents beyond this leave nothing of the time
+
+
+def young(C: Real, M: Real) -> Real:
+    """Return Young's interval.
+
+    >>> round(young(30.0, 11135.08), 1)
+    817.4
+    """
+    return sqrt(2.0 * C * M)
+
+
+def daly(C: Real, M: Real) -> Real:
+    """Return Daly's interval; where a checkpoint takes twice as long as M, M.
+
+    >>> round(daly(30.0, 11135.08), 1)
+    797.5
+    """
+    r = C / (2.0 * M)
+    longer = sqrt(2.0 * C * M) * (1.0 + sqrt(r) / 3.0 + r / 9.0) - C
+    return where(C < 2.0 * M, longer, M)
+
+
+def kept(tau: Real, C: Real, M: Real, R: Real) -> Real:
+    """Return the share of wall time that is work that lasts; a restart may fail too.
+
+    >>> round(kept(798.0, 30.0, 11135.08, 600.0), 5)
+    0.87968
+    """
+    return tau / (M * _exp(R / M) * _exp_less_one((tau + C) / M))
+
+
+def kept_first_order(tau: Real, C: Real, M: Real, R: Real) -> Real:
+    """Return the same where checkpoint, interval and restart are all short beside M."""
+    return 1.0 - C / tau - tau / (2.0 * M) - R / M
+
+
+def kept_without_failures(tau: Real, C: Real) -> Real:
+    """Return what checkpoints leave of a job that never fails."""
+    return tau / (tau + C)
+
+
+def _exp(x: Real) -> Real:
+    x = minimum(x, _LARGEST)
+    if not is_array(x):
+        return math.exp(x)
+    import numpy as np
+
+    return np.exp(x)
+
+
+def _exp_less_one(x: Real) -> Real:
+    x = minimum(x, _LARGEST)
+    if not is_array(x):
+        return math.expm1(x)
+    import numpy as np
+
+    return np.expm1(x)

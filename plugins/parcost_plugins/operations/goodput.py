@@ -1,0 +1,223 @@
+"""Goodput: the share of wall time that is work that lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from parcost import Figure, Formula, Real, Study
+from parcost.numeric import maximum
+from parcost_plugins.operations import failures
+from parcost_plugins.operations.saving import Saving, saving
+from parcost_plugins.vocabulary import Checkpoint, Cluster, Reliability
+
+
+@frozen(kw_only=True, eq=False)
+class Rhythm:
+    """How a job saves and fails: *interval* tau, *blocking* C, *restart* R, *mtbf* M.
+
+    M is None where nothing fails.
+    """
+
+    interval: Real
+    blocking: Real
+    saved: Saving
+    mtbf: Real | None
+    restart: Real
+    lost: Real
+
+    @property
+    def useful(self) -> Real:
+        """The share of wall time that is work that lasts."""
+        if self.mtbf is None:
+            return failures.kept_without_failures(self.interval, self.blocking)
+        share = failures.kept(self.interval, self.blocking, self.mtbf, self.restart)
+        return share * (1.0 - self.lost)
+
+
+def useful(study: Study) -> Real:
+    """Return the share of wall time that is work that lasts; all, where nobody asks."""
+    found = rhythm(study)
+    return 1.0 if found is None else found.useful
+
+
+def rhythm(study: Study) -> Rhythm | None:
+    """Return how the job of *study* saves and fails, or None where nothing says."""
+    checkpoint = study.get(Checkpoint)
+    if checkpoint is None:
+        return None
+    saved = saving(study, checkpoint)
+    reliability = study.get(Reliability)
+    mtbf = None if reliability is None else job_mtbf(study, reliability)
+    if saved.blocking is None:
+        return None
+    interval = checkpoint.interval
+    if interval is None:
+        if mtbf is None:
+            return None
+        optimum = failures.young if checkpoint.optimum == "young" else failures.daly
+        interval = optimum(saved.blocking, mtbf)
+        if checkpoint.asynchronous and saved.writing is not None:
+            interval = maximum(interval, saved.writing)
+    return Rhythm(
+        interval=interval,
+        blocking=saved.blocking,
+        saved=saved,
+        mtbf=mtbf,
+        restart=0.0 if reliability is None else reliability.restart,
+        lost=0.0 if reliability is None else reliability.lost,
+    )
+
+
+def failing_devices(study: Study, reliability: Reliability) -> Real | None:
+    """Return the devices that can stop the job, or None where nothing says."""
+    if reliability.devices is not None:
+        return reliability.devices
+    cluster = study.get(Cluster)
+    return None if cluster is None else cluster.devices
+
+
+def job_mtbf(study: Study, reliability: Reliability) -> Real | None:
+    """Return the mean time between failures of the job, or None where nothing says."""
+    if reliability.mtbf is not None:
+        return reliability.mtbf
+    devices = failing_devices(study, reliability)
+    return None if devices is None else reliability.device_mtbf / devices
+
+
+def goodput(study: Study) -> Iterator[Figure]:
+    """Yield the headline."""
+    found = rhythm(study)
+    if found is None:
+        return
+    inputs = {"tau": (found.interval, "s"), "C": (found.blocking, "s")}
+    if found.mtbf is None:
+        formula = Formula(text="tau / (tau + C)", inputs=inputs, source=failures.DALY)
+    else:
+        formula = Formula(
+            text="(1 - lost) tau / (M e^(R/M) (e^((tau + C)/M) - 1))",
+            inputs={
+                **inputs,
+                "M": (found.mtbf, "s"),
+                "R": (found.restart, "s"),
+                "lost": (found.lost, ""),
+            },
+            source=failures.DALY,
+        )
+    yield Figure(
+        name="goodput",
+        title="goodput",
+        value=found.useful,
+        unit="%",
+        formula=formula,
+        note="of wall time, left by checkpoints, by failures and by the work that they undo",
+    )
+
+
+def losses(study: Study) -> Iterator[Figure]:
+    """Yield what goodput is made of."""
+    reliability, checkpoint = study.get(Reliability), study.get(Checkpoint)
+    mtbf = None if reliability is None else job_mtbf(study, reliability)
+    if reliability is not None and mtbf is not None:
+        yield from _mtbf(study, reliability, mtbf)
+    if checkpoint is None:
+        return
+    yield from _checkpoint(saving(study, checkpoint))
+    found = rhythm(study)
+    if found is None:
+        return
+    yield Figure(
+        name="checkpoint.interval",
+        title="useful work between checkpoints",
+        value=found.interval,
+        unit="s",
+        formula=Formula(text="as given, or the optimum"),
+    )
+    if mtbf is not None:
+        yield from _optima(found, mtbf)
+
+
+def _mtbf(study: Study, reliability: Reliability, mtbf: Real) -> Iterator[Figure]:
+    devices = failing_devices(study, reliability)
+    one = reliability.device_mtbf if devices is None else mtbf * devices
+    yield Figure(
+        name="mtbf",
+        title="mean time between failures of the job",
+        value=mtbf,
+        unit="h",
+        formula=Formula(
+            text="MTBF of a device / N", inputs={"N": (devices, "")} if devices is not None else {}
+        ),
+    )
+    yield Figure(
+        name="device_mtbf",
+        title="mean time between failures of a device",
+        value=one,
+        unit="h",
+        formula=Formula(text="M N", inputs={"M": (mtbf, "s")}),
+    )
+
+
+def _checkpoint(saved: Saving) -> Iterator[Figure]:
+    for name, title, value, unit, text in (
+        ("size", "size of a checkpoint", saved.size, "B", "bytes per parameter x parameters"),
+        ("shard", "checkpoint of one device", saved.shard, "B", "size / devices that differ"),
+        (
+            "writing",
+            "time to write a checkpoint",
+            saved.writing,
+            "s",
+            "max(size / storage, size of a node / its way, shard / serialisation)",
+        ),
+        (
+            "blocking",
+            "time that a checkpoint blocks",
+            saved.blocking,
+            "s",
+            "writing, or the copy to the host where writing is asynchronous",
+        ),
+    ):
+        if value is not None:
+            yield Figure(
+                name=f"checkpoint.{name}",
+                title=title,
+                value=value,
+                unit=unit,
+                formula=Formula(text=text),
+            )
+
+
+def _optima(found: Rhythm, mtbf: Real) -> Iterator[Figure]:
+    C, M = found.blocking, mtbf
+    inputs = {"C": (C, "s"), "M": (M, "s")}
+    yield Figure(
+        name="checkpoint.young",
+        title="Young's interval between checkpoints",
+        value=failures.young(C, M),
+        unit="s",
+        formula=Formula(text="sqrt(2 C M)", inputs=inputs, source=failures.YOUNG),
+    )
+    yield Figure(
+        name="checkpoint.daly",
+        title="Daly's interval between checkpoints",
+        value=failures.daly(C, M),
+        unit="s",
+        formula=Formula(
+            text="sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (18 M)) - C, M where C >= 2 M",
+            inputs=inputs,
+            source=failures.DALY,
+        ),
+    )
+    yield Figure(
+        name="goodput_first_order",
+        title="goodput to first order",
+        value=failures.kept_first_order(found.interval, C, M, found.restart),
+        unit="%",
+        formula=Formula(
+            text="1 - C / tau - tau / (2 M) - R / M",
+            inputs={**inputs, "tau": (found.interval, "s"), "R": (found.restart, "s")},
+            source=failures.YOUNG,
+        ),
+        note="good where checkpoint, interval and restart are all short beside M",
+    )

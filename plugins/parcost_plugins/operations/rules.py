@@ -1,0 +1,231 @@
+"""Rules of runs: what has to be known, and what contradicts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from parcost import Check, Study
+from parcost.numeric import all_of
+from parcost_plugins.operations.account import draw
+from parcost_plugins.operations.goodput import failing_devices, job_mtbf, rhythm
+from parcost_plugins.operations.saving import saving
+from parcost_plugins.vocabulary import (
+    Checkpoint,
+    Cluster,
+    Data,
+    Energy,
+    Price,
+    Reliability,
+    Run,
+    Serving,
+    Training,
+)
+
+_ASKED = (Checkpoint, Data, Energy, Price, Reliability, Run)
+
+
+def stated(study: Study) -> Generator[Check, None, bool]:
+    """Yield every rule, and return whether one of them leaves nothing to work with."""
+    if not any(study.all(schema) for schema in _ASKED):
+        return False
+    broken = False
+    for check in _rules(study):
+        yield check
+        broken = broken or (check.severity == "error" and not all_of(check.holds))
+    return broken
+
+
+def _rules(study: Study) -> Iterator[Check]:
+    for schema, rules in (
+        (Run, _run),
+        (Reliability, _reliability),
+        (Checkpoint, _checkpoint),
+        (Data, _data),
+        (Energy, _energy),
+        (Price, _price),
+    ):
+        if study.all(schema):
+            yield from rules(study)
+
+
+def _run(study: Study) -> Iterator[Check]:
+    run = study[Run]
+    given = [name for name in ("device_time", "speed") if getattr(run, name) is not None]
+    yield Check(
+        id="run-known-twice",
+        holds=len(given) <= (0 if study.all(Training) else 1),
+        subject=f"run.{given[0]}" if given else "run.tokens",
+        message="{given} {say} how fast the run is, and {too}",
+        inputs={
+            "given": " and ".join(f"`{name}`" for name in given),
+            "say": "says" if len(given) == 1 else "say",
+            "too": "the step says so too" if study.all(Training) else "one of them is enough",
+        },
+        help="leave out {given}, or the training job" if study.all(Training) else "leave one out",
+    )
+    yield Check(
+        id="run-speed-unknown",
+        holds=bool(study.all(Training)) or bool(given),
+        subject="run.tokens",
+        message="nothing says how fast the run is: there is no training job",
+        help="write `device_time = 82_432 h` or `speed = 380 tokens` per second and device",
+    )
+    yield _devices_known(study, "run", run.devices is not None)
+
+
+def _reliability(study: Study) -> Iterator[Check]:
+    reliability = study[Reliability]
+    known = job_mtbf(study, reliability) is not None
+    yield _devices_known(study, "reliability", known)
+    yield Check(
+        id="reliability-alone",
+        holds=bool(study.all(Checkpoint)) or not study.all(Training),
+        subject="reliability.restart",
+        message="nothing says how work outlives a failure: there is no `checkpoint`",
+        help="write `checkpoint {{ storage = 1 TB/s }}` or `checkpoint {{ blocking = 30 s }}`",
+    )
+    devices = failing_devices(study, reliability)
+    given = study.origin(reliability, "device_mtbf")
+    yield Check(
+        id="mtbf-known-twice",
+        holds=reliability.mtbf is None or given is None or given.how == "default",
+        subject="reliability.mtbf",
+        message="`mtbf` is that of the whole job, and `device_mtbf` says it again",
+        inputs={"devices": devices if devices is not None else "all"},
+        help="leave one out: `mtbf` is `device_mtbf` over {devices} devices",
+    )
+
+
+def _checkpoint(study: Study) -> Iterator[Check]:
+    checkpoint = study[Checkpoint]
+    saved = saving(study, checkpoint)
+    direct = checkpoint.blocking is not None
+    yield Check(
+        id="checkpoint-size-unknown",
+        holds=direct or saved.size is not None,
+        subject="checkpoint",
+        message="nothing says how large a checkpoint is: there is no training job",
+        help="write `size = 405 G * 12 B`, or `blocking = 30 s`",
+    )
+    yield Check(
+        id="checkpoint-rate-unknown",
+        holds=direct or checkpoint.asynchronous or saved.size is None or saved.writing is not None,
+        subject="checkpoint",
+        message="nothing says how fast a checkpoint is written",
+        help="write `storage = 2 TB/s`, the rate of all writers together, `node_bandwidth`, "
+        "or `blocking = 30 s`",
+    )
+    copies = saved.blocking is not None or saved.size is None
+    yield Check(
+        id="checkpoint-copy-unknown",
+        holds=direct or not checkpoint.asynchronous or copies,
+        subject="checkpoint.asynchronous",
+        message="nothing says how fast a device copies its shard to its host",
+        help="write `host_bandwidth = 25 GB/s` and the `shards` that the state is cut into",
+    )
+    yield Check(
+        id="checkpoint-interval-unknown",
+        holds=checkpoint.interval is not None or bool(study.all(Reliability)),
+        subject="checkpoint",
+        message="a job that never fails has no best interval between checkpoints",
+        help="write `interval = 30 min`, or `reliability {{ restart = 10 min }}`",
+    )
+    if checkpoint.shards is not None and study.get(Cluster) is not None:
+        yield Check(
+            id="checkpoint-shards",
+            holds=checkpoint.shards <= study[Cluster].devices,
+            subject="checkpoint.shards",
+            message="{shards} shards need as many devices, and the cluster has {devices}",
+            inputs={"shards": checkpoint.shards, "devices": study[Cluster].devices},
+            help="at most {devices}",
+        )
+    yield from _rhythm(study, checkpoint)
+
+
+def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
+    found = rhythm(study)
+    if found is None:
+        return
+    if checkpoint.asynchronous and found.saved.writing is not None:
+        yield Check(
+            id="checkpoint-background",
+            holds=found.saved.writing <= found.interval,
+            subject="checkpoint.interval",
+            message="writing a checkpoint takes {writing:.4g} s in the background, and the next "
+            "one comes after {interval:.4g} s",
+            inputs={"writing": found.saved.writing, "interval": found.interval},
+            help="an interval of {writing:.4g} s or more, or faster storage",
+        )
+    if found.mtbf is not None:
+        yield Check(
+            id="fails-too-often",
+            holds=found.interval + found.blocking + found.restart <= found.mtbf,
+            subject="reliability.restart",
+            severity="warning",
+            message="a checkpoint, the work before it and a restart take {cycle:.4g} s, and the "
+            "job fails every {mtbf:.4g} s",
+            inputs={
+                "cycle": found.interval + found.blocking + found.restart,
+                "mtbf": found.mtbf,
+            },
+            help="goodput is very sensitive to all three here: measure them",
+        )
+
+
+def _data(study: Study) -> Iterator[Check]:
+    data = study[Data]
+    yield Check(
+        id="data-untrained",
+        holds=bool(study.all(Training)),
+        subject="data",
+        message="`data` is about a step, and there is no training job",
+    )
+    yield Check(
+        id="data-not-prefetched",
+        holds=data.prefetch or data.rate is not None,
+        subject="data.prefetch",
+        message="without prefetching every step waits for its batch, and nothing says how long",
+        help="write `rate = 2 M tokens`, the tokens per second of all loaders together",
+    )
+
+
+def _energy(study: Study) -> Iterator[Check]:
+    energy = study[Energy]
+    yield Check(
+        id="power-unknown",
+        holds=draw(study, energy) is not None,
+        subject="energy",
+        message="nothing says what a device draws",
+        help="write `power = 700 W`, the design power of one device",
+    )
+    yield _used(study, "energy")
+
+
+def _price(study: Study) -> Iterator[Check]:
+    yield _used(study, "price")
+
+
+def _used(study: Study, kind: str) -> Check:
+    spent = (
+        bool(study.all(Training))
+        or bool(study.all(Run))
+        or (kind == "price" and bool(study.all(Serving)))
+    )
+    return Check(
+        id=f"{kind}-unused",
+        holds=spent,
+        subject=kind,
+        severity="warning",
+        message=f"`{kind}` is about a run, and there is none",
+        help="write `run {{ tokens = 15 T tokens, device_time = 30 M h }}`",
+    )
+
+
+def _devices_known(study: Study, kind: str, known: bool) -> Check:
+    return Check(
+        id=f"{kind}-devices-unknown",
+        holds=known or study.get(Cluster) is not None,
+        subject=kind,
+        message=f"nothing says how many devices the {kind} is about: there is no cluster",
+        help="write `devices = 1024`" + (", or `mtbf = 3 h`" if kind == "reliability" else ""),
+    )

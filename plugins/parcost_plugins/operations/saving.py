@@ -1,0 +1,100 @@
+"""One checkpoint: its size, the time to write it, and the time that training stands still.
+
+Every device that holds something that no other holds writes it; replicas write nothing.
+The slowest of three ends it: the storage as a whole, the busiest node's way there, and
+the host that makes a shard into a file.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from parcost import Real, Study
+from parcost.numeric import maximum, minimum
+from parcost_plugins.vocabulary import Checkpoint, Cluster, Layout, Training
+
+
+@frozen(kw_only=True, eq=False)
+class Saving:
+    """One checkpoint. What nothing says is None; rules speak of what is needed."""
+
+    size: Real | None
+    shard: Real | None
+    writing: Real | None
+    blocking: Real | None
+
+
+def saving(study: Study, checkpoint: Checkpoint) -> Saving:
+    """Return the checkpoint that *study* writes."""
+    size = _size(study, checkpoint)
+    shards = _shards(study, checkpoint)
+    shard = None if size is None or shards is None else size / shards
+    writing = None if size is None else _writing(study, checkpoint, size, shard)
+    blocking = checkpoint.blocking
+    if blocking is None:
+        blocking = _copying(study, checkpoint, shard) if checkpoint.asynchronous else writing
+    return Saving(size=size, shard=shard, writing=writing, blocking=blocking)
+
+
+def _size(study: Study, checkpoint: Checkpoint) -> Real | None:
+    if checkpoint.size is not None:
+        return checkpoint.size
+    if not study.all(Training):
+        return None
+    each = checkpoint.bytes_per_parameter
+    if each is None:
+        precision = study[Training].precision
+        each = precision.weights + precision.optimizer
+    elements: Real = 0.0
+    for held in study.parameters:
+        elements = elements + held.total * sum(held.count)
+    return each * elements
+
+
+def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
+    """Return the devices that hold different state: all of them once ZeRO shards it."""
+    if checkpoint.shards is not None:
+        return checkpoint.shards
+    if not study.all(Training):
+        return None
+    layout, devices = study[Layout], study[Cluster].devices
+    return devices if layout.zero else devices / layout.dp
+
+
+def _writing(study: Study, checkpoint: Checkpoint, size: Real, shard: Real | None) -> Real | None:
+    ends: list[Real] = []
+    if checkpoint.storage is not None:
+        ends.append(size / checkpoint.storage)
+    if checkpoint.node_bandwidth is not None:
+        nodes = _nodes(study, checkpoint)
+        if nodes is not None:
+            ends.append(size / nodes / checkpoint.node_bandwidth)
+    if checkpoint.serialisation is not None and shard is not None:
+        ends.append(shard / checkpoint.serialisation)
+    if not ends:
+        return None
+    longest = ends[0]
+    for end in ends[1:]:
+        longest = maximum(longest, end)
+    return longest
+
+
+def _nodes(study: Study, checkpoint: Checkpoint) -> Real | None:
+    """Return the nodes that write: units of the fabric's first level, no more than shards."""
+    if checkpoint.nodes is not None:
+        return checkpoint.nodes
+    cluster = study.get(Cluster)
+    if cluster is None or not cluster.fabric.levels or cluster.fabric.levels[0].size is None:
+        return None
+    nodes = maximum(cluster.devices / cluster.fabric.levels[0].size, 1.0)
+    shards = _shards(study, checkpoint)
+    return nodes if shards is None else minimum(nodes, shards)
+
+
+def _copying(study: Study, checkpoint: Checkpoint, shard: Real | None) -> Real | None:
+    """Return the time to copy one shard to its host."""
+    rate = checkpoint.host_bandwidth
+    cluster = study.get(Cluster)
+    if rate is None and cluster is not None:
+        rate = cluster.device.host_bandwidth
+    return None if rate is None or shard is None else shard / rate

@@ -1,0 +1,113 @@
+"""What has to be known of a run, and what contradicts itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+JOB = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama32_1b
+use catalog.precisions.bf16
+cluster { devices = 16 }
+training { sequence = 2048, micro_batch = 1, global_batch = 64 sequences }
+"""
+
+
+def told(text: str) -> dict[str, parcost.Diagnostic]:
+    report = parcost.load_text(text)[0].evaluate()
+    return {d.id: d for d in report.diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "says"),
+    [
+        (
+            "run-known-twice",
+            "run { tokens = 1 T tokens, device_time = 1 h, speed = 1 tokens, devices = 8 }",
+            "`device_time` and `speed` say how fast the run is",
+        ),
+        (
+            "run-known-twice",
+            JOB + "run { tokens = 1 T tokens, speed = 100 tokens }",
+            "`speed` says how fast the run is, and the step says so too",
+        ),
+        ("run-speed-unknown", "run { tokens = 1 T tokens, devices = 8 }", "no training job"),
+        ("run-devices-unknown", "run { tokens = 1 T tokens, device_time = 1 h }", "no cluster"),
+        (
+            "reliability-devices-unknown",
+            "reliability { restart = 1 min }\ncheckpoint { blocking = 1 s }",
+            "how many devices the reliability is about",
+        ),
+        ("reliability-alone", JOB + "reliability { restart = 1 min }", "there is no `checkpoint`"),
+        (
+            "mtbf-known-twice",
+            "reliability { restart = 1 min, mtbf = 3 h, device_mtbf = 9 h, devices = 2 }",
+            "`device_mtbf` says it again",
+        ),
+        ("checkpoint-size-unknown", "checkpoint { storage = 1 GB/s, interval = 1 h }", "how large"),
+        ("checkpoint-rate-unknown", "checkpoint { size = 1 TB, interval = 1 h }", "how fast"),
+        (
+            "checkpoint-copy-unknown",
+            "checkpoint { size = 1 TB, storage = 1 GB/s, interval = 1 h, asynchronous = on }",
+            "copies its shard",
+        ),
+        ("checkpoint-interval-unknown", "checkpoint { blocking = 30 s }", "never fails"),
+        (
+            "checkpoint-shards",
+            JOB + "checkpoint { storage = 1 TB/s, interval = 1 h, shards = 17 }",
+            "17 shards need as many devices, and the cluster has 16",
+        ),
+        (
+            "checkpoint-background",
+            JOB + "checkpoint { storage = 1 GB/s, interval = 5 s, asynchronous = on }",
+            "the next one comes after 5 s",
+        ),
+        (
+            "fails-too-often",
+            "reliability { restart = 2 h, mtbf = 1 h }\ncheckpoint { blocking = 30 s }",
+            "the job fails every 3600 s",
+        ),
+        ("data-untrained", "data { stall = 1 ms }", "no training job"),
+        ("data-not-prefetched", JOB + "data { prefetch = off }", "nothing says how long"),
+        (
+            "power-unknown",
+            "run { tokens = 1 T tokens, device_time = 1 h, devices = 8 }\nenergy { }",
+            "draws",
+        ),
+        ("energy-unused", "energy { power = 700 W }", "about a run"),
+        ("price-unused", "price { device_hour = 2 USD/h }", "about a run"),
+    ],
+)
+def test_a_rule_speaks_in_the_words_of_the_spec(rule: str, text: str, says: str) -> None:
+    found = told(text)
+    assert rule in found
+    assert says in found[rule].message
+
+
+def test_a_run_that_says_everything_once_breaks_no_rule() -> None:
+    assert (
+        told(
+            JOB
+            + "run { tokens = 1 T tokens }\nreliability { restart = 5 min }\n"
+            + "checkpoint { storage = 10 GB/s, asynchronous = on }\n"
+            + "price { device_hour = 2 USD/h }\nenergy { }\ndata { rate = 100 M tokens }"
+        )
+        == {}
+    )
+
+
+def test_shares_and_overheads_have_their_ranges() -> None:
+    for text in (
+        "energy { power = 700 W, pue = 0.9 }",
+        "energy { power = 700 W, activity = 120 % }",
+        "reliability { restart = 1 min, mtbf = 0 s }",
+        "run { tokens = 0 tokens }",
+        "checkpoint { blocking = 30 s, interval = 0 s }",
+        "data { rate = 0 tokens }",
+    ):
+        with pytest.raises(parcost.SpecError) as error:
+            parcost.load_text(text)[0].evaluate()
+        assert {d.id for d in error.value.diagnostics} == {"out-of-range"}
