@@ -1,49 +1,69 @@
 """What training keeps for every parameter: weights, gradients and optimizer state.
 
-Each ZeRO stage shards one more of them over the data-parallel ranks. What is sharded
-has to be put together to be used, and that takes buffers: the layers that ZeRO 3 has
-gathered, the gradients that are on their way to their owners.
+Each ZeRO stage shards one more of them over the ranks that hold the same parameters. What
+is sharded has to be put together to be used, and that takes buffers: the layers that
+ZeRO 3 has gathered, the gradients that are on their way to their owners.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Moment, Study, hookimpl
+from parcost import Formula, Memory, Moment, Real, Study, hookimpl
 from parcost.numeric import maximum, minimum, where
-from parcost_plugins.vocabulary import Layout, Overlap, Training
+from parcost_plugins.vocabulary import (
+    Compression,
+    Layout,
+    LocalUpdates,
+    Offload,
+    Overlap,
+    Sharding,
+    Training,
+    virtual_stages,
+)
 from parcost_plugins.vocabulary.held import Alike, alike
+
+_FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did not send
 
 
 @hookimpl
-def memory(study: Study) -> list[Memory]:
-    """Return the state that is kept, and the buffers that sharding it takes."""
-    zero = study[Layout].zero
-    found: list[Memory] = []
+def memory(study: Study) -> Iterator[Memory]:
+    """Yield the state that is kept, and the buffers that sharding it takes."""
+    zero, sharding = study[Layout].zero, study[Sharding]
     for kind in alike(study):
-        found += _state(kind, study)
-        if zero == 2:
-            found.append(_bucket(kind, study))
+        yield from _state(kind, study)
+        if zero == 2 and sharding.accumulate == "shard":
+            yield _bucket(kind, study)
         if zero == 3:
-            found += _gathered(kind, study)
-    return found
+            yield from _gathered(kind, study)
+        if sharding.bucket_copy and zero == 0:
+            yield _copies(kind, study)
+        if study[Compression].method in _FEEDBACK:
+            yield _residual(kind, study)
+        if study[LocalUpdates].method == "outer" and not study[LocalUpdates].offload:
+            yield _outer(kind, study)
 
 
 def _state(kind: Alike, study: Study) -> Iterator[Memory]:
-    layout, precision = study[Layout], study[Training].precision
-    for name, bytes_, sharded_from in (
-        ("weights", precision.weights, 3),
-        ("gradients", precision.gradients, 2),
-        ("optimizer state", precision.optimizer, 1),
+    zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
+    shares = study[Sharding].accumulate == "shard"
+    for name, bytes_, since, away in (
+        ("weights", precision.weights, 3, offload.parameters),
+        ("gradients", precision.gradients, 2 if shares else 4, 0.0),
+        ("optimizer state", precision.optimizer, 1, offload.optimizer),
     ):
-        shards = layout.dp if layout.zero >= sharded_from else 1.0
+        shards = kind.shards(zero, since)
+        inputs = {"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")}
+        text = "psi e / N"
+        if not isinstance(away, float) or away:
+            text, inputs = f"{text} x (1 - o), o on the host", {**inputs, "o": (away, "")}
         yield Memory(
             name=kind.named(name),
-            bytes_=bytes_ * kind.elements / shards,
+            bytes_=bytes_ * kind.elements / shards * (1.0 - away),
             count=kind.count,
             formula=Formula(
-                text="psi e / N",
-                inputs={"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")},
+                text=text,
+                inputs=inputs,
                 source="Rajbhandari et al. 2019, ZeRO, section 5",
             ),
         )
@@ -55,7 +75,7 @@ def _bucket(kind: Alike, study: Study) -> Memory:
     whole = kind.elements * precision.reduction
     return Memory(
         name=kind.named("gradient bucket"),
-        bytes_=where(study[Layout].dp > 1, minimum(bucket, whole), 0.0),
+        bytes_=where(kind.shard > 1, minimum(bucket, whole), 0.0),
         count=kind.count,
         once_per_device=True,
         formula=Formula(
@@ -74,32 +94,33 @@ def _bucket(kind: Alike, study: Study) -> Memory:
 def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     """Yield what is whole of a stage for a while: of one stage at a time on a device.
 
-    That is the layer that computes and the next one, which is gathered meanwhile, and
-    what stands behind the last layer, which stays gathered. What stands before the first
-    is gathered beside that one layer only: it takes the place of the second, and counts
-    by what it exceeds that and the end that is not there then. On the way back, the
-    gradients of one of all these are whole, of the largest at the worst.
+    That is the layer that computes and those that are gathered ahead, and what stands
+    behind the last layer, which stays gathered. What stands before the first is gathered
+    beside that one layer only: it takes the place of the others, and counts by what it
+    exceeds them and the end that is not there then. On the way back, the gradients of one
+    of all these are whole, of the largest at the worst.
+
+    A stage that is not dropped after forward is whole until its backward pass. An
+    embedding that the head shares on the same stage is whole throughout.
     """
-    precision, dp = study[Training].precision, study[Layout].dp
+    precision, sharding = study[Training].precision, study[Sharding]
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
-    layers, one, gather = min(kind.layers, 2), min(kind.layers, 1), precision.gather
+    one, gather = min(kind.layers, 1), precision.gather
     before, layer, after = kind.before, kind.layer, kind.after
-    ends = maximum(after, before - (layers - one) * layer)
+    layers = min(kind.layers, 1 + sharding.prefetch) if sharding.reshard else kind.layers
+    ends: Real = maximum(after, before - (layers - one) * layer)
+    ends_text = "max(a, b - k psi) e, b before the layers and a behind them"
+    if not sharding.reshard or (study[Training].model.tied and virtual_stages(study) == 1):
+        ends, ends_text = after + before, "(a + b) e, b before the layers and a behind them"
     largest = maximum(maximum(before, after), one * layer)
     sizes = {"psi": (layer, ""), "b": (before, ""), "a": (after, "")}
+    shares = sharding.accumulate == "shard"
     for name, elements, text, inputs, bytes_, moments in (
         ("gathered layers", layers * layer, "l psi e", {"l": (layers, "")}, gather, passes),
-        (
-            "gathered ends",
-            ends,
-            "max(a, b - k psi) e, b before the layers and a behind them",
-            {"k": (layers - one, "")},
-            gather,
-            passes,
-        ),
+        ("gathered ends", ends, ends_text, {"k": (layers - one, "")}, gather, passes),
         (
             "unsharded gradients",
-            largest,
+            largest if shares else 0.0,
             "max(b, psi, a) e",
             {},
             precision.reduction,
@@ -108,13 +129,62 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     ):
         yield Memory(
             name=kind.named(name),
-            bytes_=where(dp > 1, elements * bytes_, 0.0),
+            bytes_=where(kind.shard > 1, elements * bytes_, 0.0),
             count=kind.count,
-            once_per_device=True,
+            once_per_device=sharding.reshard,
             formula=Formula(
                 text=text,
                 inputs={**inputs, **sizes, "e": (bytes_, "B")},
-                source="PyTorch FSDP gathers one layer ahead",
+                source="PyTorch FSDP gathers ahead by whole layers",
             ),
             moments=moments,
         )
+
+
+def _copies(kind: Alike, study: Study) -> Memory:
+    """Return buckets that gradients are copied into before they are reduced."""
+    size = study[Training].precision.reduction
+    return Memory(
+        name=kind.named("gradient buckets"),
+        bytes_=where(kind.replicas > 1, kind.elements * size, 0.0),
+        count=kind.count,
+        formula=Formula(
+            text="psi r",
+            inputs={"psi": (kind.elements, ""), "r": (size, "B")},
+            source="PyTorch DDP without gradient_as_bucket_view",
+        ),
+    )
+
+
+def _residual(kind: Alike, study: Study) -> Memory:
+    size = study[Compression].residual
+    return Memory(
+        name=kind.named("compression residual"),
+        bytes_=where(kind.replicas > 1, kind.elements * size, 0.0),
+        count=kind.count,
+        formula=Formula(
+            text="psi e",
+            inputs={"psi": (kind.elements, ""), "e": (size, "B")},
+            source="error feedback adds what was not sent to the next gradient",
+        ),
+    )
+
+
+def _outer(kind: Alike, study: Study) -> Memory:
+    """Return the outer optimizer's momentum, and the parameters of the last meeting."""
+    local = study[LocalUpdates]
+    shards = kind.shards(study[Layout].zero, since=3)
+    return Memory(
+        name=kind.named("outer optimizer state"),
+        bytes_=where(local.workers > 1, kind.elements * local.outer_state / shards, 0.0),
+        count=kind.count,
+        formula=Formula(
+            text="psi e / N",
+            inputs={
+                "psi": (kind.elements, ""),
+                "e": (local.outer_state, "B"),
+                "N": (shards, ""),
+            },
+            source="Douillard et al. 2023 (DiLoCo)",
+        ),
+    )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Pass, Study
-from parcost_plugins.vocabulary import KernelChoice, Layout, Stream, Training
+from parcost_plugins.vocabulary import KernelChoice, Layout, Sharding, Stream, Training
+from parcost_plugins.vocabulary.held import spread
 
 BESIDE: Pass = "W"  # the gradient that is added is the one that has just been computed
 
@@ -22,13 +23,14 @@ def accumulation(study: Study) -> Iterator[Stream]:
     """
     if study[KernelChoice].fused_accumulation:
         return
-    layout, precision = study[Layout], study[Training].precision
-    shards = layout.dp if layout.zero >= 2 else 1.0
+    precision = study[Training].precision
+    shares = study[Layout].zero >= 2 and study[Sharding].accumulate == "shard"
     traffic = 2.0 * precision.gradients + precision.activation
     for held in study.parameters:
+        _, _, shard = spread(study, expert=held.expert)
         yield Stream(
             name=f"gradient accumulation, {held.name}",
-            bytes_=traffic * held.elements / shards,
+            bytes_=traffic * held.elements / (shard if shares else 1.0),
             pass_=BESIDE,
             count=held.count,
             source="reads the gradient, reads and writes the sum",

@@ -1,10 +1,11 @@
 """The end of a step: the norm of the gradients, clipping, and the optimizer's update.
 
 Under ZeRO a rank does all three for its share only. They read and write more than any
-other kernel, so they run at the rate of large streams.
+other kernel, so they run at the rate of large streams. Each device has a norm of its own,
+one number, and the devices add them up.
 
-The norm itself is summed over every device of the job, a number each. No group of the
-layout is all of them, and the reduction takes microseconds: it is left out.
+What of the optimizer state is on the host is updated there, or by the device to which it
+comes and goes; see the memory plugins for how it travels.
 """
 
 from __future__ import annotations
@@ -12,8 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Formula, Once, Real, Study
-from parcost_plugins.vocabulary import Cluster, KernelChoice, Layout, Training
+from parcost.numeric import is_array, where
+from parcost_plugins.vocabulary import (
+    Cluster,
+    CollectiveChoice,
+    KernelChoice,
+    Layout,
+    Offload,
+    Training,
+)
 from parcost_plugins.vocabulary.held import alike
+
+NUMBER = 4.0  # bytes of the norm, in fp32
 
 
 def clipping(study: Study) -> Iterator[Once]:
@@ -21,13 +32,25 @@ def clipping(study: Study) -> Iterator[Once]:
     traffic = study[Training].precision.norm_traffic
     source = "the norm reads each gradient once, clipping reads and writes it"
     yield from _streams(study, "gradient norm and clipping", traffic, source)
+    if is_array(traffic) or traffic:
+        call = study.collective("all_reduce", NUMBER, "job", study[CollectiveChoice].data)
+        yield Once(
+            name="all-reduce of the gradient norm",
+            seconds=where(traffic > 0, call.seconds, 0.0),
+            formula=call.formula,
+            when="end",
+            resource=study.group("job").flat.name,
+            bytes_=NUMBER,
+        )
 
 
 def update(study: Study) -> Iterator[Once]:
     """Price the optimizer."""
     traffic = study[Training].precision.update_traffic
     source = "Adam with an fp32 master copy reads and writes all of its state once"
-    yield from _streams(study, "optimizer update", traffic, source)
+    offload = study[Offload]
+    stays = 1.0 - offload.optimizer if offload.update == "host" else 1.0
+    yield from _streams(study, "optimizer update", traffic * stays, source)
 
 
 def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[Once]:
@@ -35,8 +58,8 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
     layout, device = study[Layout], study[Cluster].device
     chosen = study[KernelChoice].memory_efficiency
     efficiency = device.memory_efficiency if chosen is None else chosen
-    shards = layout.dp if layout.zero else 1.0
     for kind in alike(study):
+        shards = kind.shards(layout.zero, since=1)
         bytes_ = traffic * kind.elements / shards
         yield Once(
             name=kind.named(name),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from parcost import Call, Formula, Real, Study
-from parcost.numeric import where
+from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.held import Alike
 
@@ -87,8 +87,9 @@ def low_rank(study: Study, kind: Alike) -> tuple[Real, Real, Real]:
         rows = rows + often * where(shrinks, hidden, 0.0)
         columns = columns + often * where(shrinks, width, 0.0)
         whole = whole + often * where(shrinks, 0.0, held.elements)
-    factor = chosen.rank * chosen.factor / kind.elements
-    return factor * rows, factor * columns, whole * size / kind.elements
+    elements = maximum(kind.elements, 1.0)
+    factor = chosen.rank * chosen.factor / elements
+    return factor * rows, factor * columns, whole * size / elements
 
 
 def _together(calls: Sequence[tuple[Call, Real]]) -> Exchange:

@@ -93,7 +93,8 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         first = where(smaller, minimum(chosen.first_bucket, n), 0.0)
     buckets = wire.buckets(n - first, overlap)
     each = wire.reduce(operation, (n - first) / size / buckets)
-    some = where(n > first, 1.0, 0.0)
+    left = 1.0 - first / maximum(n, 1.0)  # of backward, when the first bucket is full
+    some = where(n > first, 1.0, 0.0) if is_array(first) or first else 1.0
     yield Once(
         name=kind.named(name),
         seconds=some * buckets * each.seconds,
@@ -101,7 +102,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         when="drain",
         count=kind.count,
         resource=wire.resource,
-        beside=(1.0 - first / n) * (1.0 - 1.0 / buckets),
+        beside=left * (1.0 - 1.0 / buckets),
         tail=some * each.seconds,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
@@ -115,7 +116,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
             when="drain",
             count=kind.count,
             resource=wire.resource,
-            beside=1.0 - first / n,
+            beside=left,
             slowdown=wire.slowdown,
             bytes_=one.bytes_,
         )

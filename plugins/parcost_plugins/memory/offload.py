@@ -1,0 +1,275 @@
+"""What is kept in the host's memory, and what fetching it costs.
+
+The link to the host works in both directions at once. Optimizer state that is updated on
+the host sends gradients there and gets parameters back; state that is updated on the
+device comes and goes, both at the same time. Activations go in forward and come back in
+backward, parameters come for each gather. Those two hide under compute, and the optimizer
+stands at the end of the step where nothing is left to hide under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Formula, Memory, Once, Outcome, Real, Study, Work, hookimpl
+from parcost.numeric import is_array, where
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Layout,
+    LocalUpdates,
+    MemoryBudget,
+    Offload,
+    Sharding,
+    Training,
+    virtual_stages,
+)
+from parcost_plugins.vocabulary.held import Alike, alike
+
+LINK = "host"
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Take offloaded activations off the device."""
+    offload = study[Offload]
+    if _some(offload.activations):
+        lost = study[MemoryBudget].fragmentation
+        yield Memory(
+            name="activations on the host",
+            bytes_=0.0,
+            of_activations=-offload.activations * (1.0 + lost),
+            formula=Formula(
+                text="- o x activations alive, and what they would lose between blocks",
+                inputs={"o": (offload.activations, "")},
+            ),
+        )
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work | Once]:
+    """Price what travels between device and host."""
+    offload, bandwidth = study[Offload], study[Cluster].device.host_bandwidth
+    if bandwidth is None:
+        return  # a rule has said so where it matters
+    if _some(offload.optimizer):
+        for kind in alike(study):
+            yield from _optimizer(study, kind, bandwidth)
+    if _some(offload.parameters) and study[Layout].zero == 3:
+        for kind in alike(study):
+            yield from _parameters(study, kind, bandwidth)
+    if _some(offload.activations):
+        yield from _activations(study, bandwidth)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require a link to the host, sharded parameters, and a host that can update."""
+    offload, device, zero = study[Offload], study[Cluster].device, study[Layout].zero
+    for name in ("optimizer", "parameters", "activations"):
+        away = getattr(offload, name)
+        if _some(away):
+            yield Check(
+                id="offload-needs-host-bandwidth",
+                holds=device.host_bandwidth is not None,
+                subject=f"offload.{name}",
+                message=f"{{share:.4g}} % of the {name} go to the host, and the device has no "
+                "link to it",
+                inputs={"share": 100.0 * away},
+                help="give the device a `host_bandwidth`, such as 64 GB/s per_direction",
+            )
+    if _some(offload.parameters):
+        yield Check(
+            id="offload-needs-sharding",
+            holds=zero == 3,
+            subject="offload.parameters",
+            message="ZeRO {zero} uses parameters where they are: only those that are gathered "
+            "for each layer can be kept on the host",
+            inputs={"zero": zero},
+            help="say `layout { zero = 3 }`",
+        )
+    if _some(offload.optimizer) and offload.update == "host":
+        yield Check(
+            id="offload-needs-host-memory-bandwidth",
+            holds=offload.host_memory_bandwidth is not None,
+            subject="offload.update",
+            message="the host updates {share:.4g} % of the optimizer state, and how fast is not "
+            "said",
+            inputs={"share": 100.0 * offload.optimizer},
+            help="give `host_memory_bandwidth`, per device, or say `update = device`",
+        )
+    if study[LocalUpdates].offload:
+        yield Check(
+            id="offload-needs-host-bandwidth",
+            holds=device.host_bandwidth is not None,
+            subject="local_updates.offload",
+            message="the outer state is kept on the host, and the device has no link to it",
+            help="give the device a `host_bandwidth`, such as 64 GB/s per_direction",
+        )
+
+
+@hookimpl
+def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+    """Require that the host has room for what it is given."""
+    room = study[Offload].host_memory
+    if room is None:
+        return
+    needs = on_host(study, outcome)
+    yield Check(
+        id="host-does-not-fit",
+        holds=needs <= room,
+        subject="offload.host_memory",
+        message="a device keeps {needs:.1f} GiB on its host, which has {room:.1f} GiB for it",
+        inputs={"needs": needs / 2.0**30, "room": room / 2.0**30},
+        help="keep less there, or share it over more ranks",
+    )
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield what the host of one device holds."""
+    yield Figure(
+        name="host_memory",
+        title="memory on the host, per device",
+        value=on_host(study, outcome),
+        unit="GiB",
+        formula=Formula(text="what is offloaded, on the stage that has the most"),
+    )
+
+
+def on_host(study: Study, outcome: Outcome) -> Real:
+    """Return the bytes that the fullest host holds for one device."""
+    offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
+    zero = study[Layout].zero
+    outer = local.outer_state if local.offload and local.method == "outer" else 0.0
+    found: Real = 0.0
+    for kind in alike(study):
+        held = offload.optimizer * precision.optimizer / kind.shards(zero, 1)
+        if offload.update == "host":  # which keeps the gradients that it works on
+            held = held + offload.optimizer * precision.gradients / kind.shards(zero, 1)
+        held = held + offload.parameters * precision.weights / kind.shards(zero, 3)
+        held = held + outer / kind.shards(zero, 3)
+        most = held * kind.elements
+        found = where(found > most, found, most)
+    if not _some(offload.activations):
+        return found
+    saved = _saved(study)
+    alive = outcome.alive
+    most = 0.0
+    for bytes_, n in zip(saved, alive, strict=True):
+        kept = offload.activations * bytes_ * n
+        most = where(most > kept, most, kept)
+    return found + most
+
+
+def _optimizer(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Once]:
+    offload, precision = study[Offload], study[Training].precision
+    away = offload.optimizer * kind.elements / kind.shards(study[Layout].zero, since=1)
+    if offload.update == "device":
+        yield _once(
+            kind.named("optimizer state from and to the host"),
+            away * precision.optimizer,
+            kind,
+            bandwidth,
+            "each way at once",
+        )
+        return
+    yield _once(
+        kind.named("gradients to the host"), away * precision.gradients, kind, bandwidth, ""
+    )
+    if offload.host_memory_bandwidth is not None:
+        yield _once(
+            kind.named("optimizer update on the host"),
+            away * precision.update_traffic,
+            kind,
+            offload.host_memory_bandwidth,
+            "memory traffic of the update",
+            resource="host memory",
+        )
+    yield _once(
+        kind.named("parameters from the host"), away * precision.weights, kind, bandwidth, ""
+    )
+
+
+def _once(
+    name: str, bytes_: Real, kind: Alike, bandwidth: Real, source: str, resource: str = LINK
+) -> Once:
+    return Once(
+        name=name,
+        seconds=bytes_ / bandwidth,
+        formula=_formula(bytes_, bandwidth, source),
+        when="end",
+        count=kind.count,
+        resource=resource,
+        bytes_=bytes_,
+    )
+
+
+def _parameters(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Work]:
+    """Fetch a rank's shares before they are gathered: in forward, and again in backward."""
+    offload = study[Offload]
+    away = offload.parameters * kind.elements / kind.shard
+    bytes_ = away * study[Training].precision.weights
+    for pass_ in ("F", "B") if study[Sharding].reshard else ("F",):
+        yield Work(
+            name=kind.named("parameters from the host"),
+            seconds=bytes_ / bandwidth,
+            pass_="F" if pass_ == "F" else "B",
+            formula=_formula(bytes_, bandwidth, ""),
+            count=kind.count,
+            resource=LINK,
+            window="" if offload.overlap else None,
+            bytes_=bytes_,
+        )
+
+
+def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
+    offload = study[Offload]
+    by_size: dict[int, list[int]] = {}
+    saved = _saved(study)
+    for stage, bytes_ in enumerate(saved):
+        same = next((s for s in by_size if saved[s] is bytes_ or _equal(saved[s], bytes_)), stage)
+        by_size.setdefault(same, []).append(stage)
+    for first, stages in by_size.items():
+        moved = offload.activations * saved[first]
+        where_ = "" if len(by_size) == 1 else f", stages {_spelled(stages)}"
+        for name, forward in (("activations to the host", True), ("activations back", False)):
+            yield Work(
+                name=name + where_,
+                seconds=moved / bandwidth,
+                pass_="F" if forward else "B",
+                formula=_formula(moved, bandwidth, "the saved activations of a micro-batch"),
+                count=[float(stage in stages) for stage in range(len(saved))],
+                resource=LINK,
+                window="" if offload.overlap else None,
+                bytes_=moved,
+            )
+
+
+def _saved(study: Study) -> list[Real]:
+    """Return the activations of one micro-batch that every virtual stage saves."""
+    found: list[Real] = [0.0] * virtual_stages(study)
+    for _, held in study.contributions("memory"):
+        if held.per_micro_batch and "forward" in held.moments:
+            for stage in range(len(found)):
+                often = held.count if isinstance(held.count, (float, int)) else held.count[stage]
+                found[stage] = found[stage] + held.bytes_ * often
+    return found
+
+
+def _formula(bytes_: Real, bandwidth: Real, source: str) -> Formula:
+    return Formula(
+        text="n / B", inputs={"n": (bytes_, "B"), "B": (bandwidth, "B/s")}, source=source
+    )
+
+
+def _some(share: Real) -> bool:
+    """Whether anything is offloaded; a sweep may be."""
+    return is_array(share) or bool(share > 0)
+
+
+def _equal(a: Real, b: Real) -> bool:
+    return not is_array(a, b) and bool(a == b)
+
+
+def _spelled(stages: list[int]) -> str:
+    return ", ".join(map(str, stages))
