@@ -8,12 +8,15 @@ Numbers are changed together, each in a point of its own along one array.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from parcost import Outcome, Study
-from parcost.numeric import Real
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _Values = Mapping[tuple[int, str], Any]  # by id of a block, and attribute
 
@@ -37,28 +40,49 @@ class Effect(NamedTuple):
 def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Effect]:
     """Return what each of *changes* does on its own to a study without sweeps."""
     numbers = [i for i, change in enumerate(changes) if isinstance(change.value, float)]
-    found: dict[int, tuple[Real, Real]] = {}
+    found: dict[int, tuple[float, float]] = {}
     if numbers and (together := _together(study, [changes[i] for i in numbers])):
         found.update(zip(numbers, together, strict=True))
     for i, change in enumerate(changes):
         if i not in found:
-            outcome, _ = _evaluated(study, {(id(change.block), change.attribute): change.value})
-            found[i] = outcome.step_seconds, outcome.memory_bytes
+            outcome, _ = evaluated(study, {(id(change.block), change.attribute): change.value})
+            found[i] = float(outcome.step_seconds), float(outcome.memory_bytes)
     return [
         Effect(
-            seconds=float(seconds),
-            time=_relative(float(seconds), before.step_seconds),
-            memory=_relative(float(bytes_), before.memory_bytes),
+            seconds=seconds,
+            time=_relative(seconds, before.step_seconds),
+            memory=_relative(bytes_, before.memory_bytes),
         )
         for seconds, bytes_ in (found[i] for i in range(len(changes)))
     ]
 
 
-def _relative(after: float, before: Real) -> float:
+def along(study: Study, values: Mapping[tuple[Any, str], Any]) -> Outcome | None:
+    """Return the step along arrays: attributes of blocks that change together, point by point.
+
+    None where a plugin cannot take arrays.
+    """
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        outcome, faultless = evaluated(
+            study, {(id(block), attribute): array for (block, attribute), array in values.items()}
+        )
+    return outcome if faultless else None
+
+
+def points(outcome: Outcome, count: int) -> NDArray[np.float64]:
+    """Return the step seconds of each of *count* points."""
+    import numpy as np
+
+    return np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
+
+
+def _relative(after: float, before: Any) -> float:
     return float(after / before - 1.0) if before else 0.0
 
 
-def _together(study: Study, changes: Sequence[Change]) -> list[tuple[Real, Real]] | None:
+def _together(study: Study, changes: Sequence[Change]) -> list[tuple[float, float]] | None:
     """Return step and memory after each change, or None if a plugin cannot take arrays."""
     import numpy as np
 
@@ -66,25 +90,24 @@ def _together(study: Study, changes: Sequence[Change]) -> list[tuple[Real, Real]
     for point, (block, attribute, value) in enumerate(changes):
         now = np.full(len(changes), getattr(block, attribute))
         values.setdefault((id(block), attribute), now)[point] = value
-    outcome, faultless = _evaluated(study, values)
+    outcome, faultless = evaluated(study, values)
     if not faultless:
         return None
     seconds = np.broadcast_to(outcome.step_seconds, len(changes))
     bytes_ = np.broadcast_to(outcome.memory_bytes, len(changes))
-    return list(zip(seconds, bytes_, strict=True))
+    return [(float(t), float(b)) for t, b in zip(seconds, bytes_, strict=True)]
 
 
-def _evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
+def evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
     """Return what *study* costs with other *values*, and whether every plugin answered."""
-    from parcost.evaluation.reduce import evaluate
-
     made: dict[int, Any] = {}
-    blocks = {
-        schema: tuple(_changed(block, values, made) for block in found)
-        for schema, found in study.blocks.items()
-    }
-    changed = attrs.evolve(study, blocks=blocks, faults=[], answers={})
-    return evaluate(changed), not changed.faults
+    changed = study.with_blocks(
+        {
+            schema: tuple(_changed(block, values, made) for block in found)
+            for schema, found in study.blocks.items()
+        }
+    )
+    return changed.evaluate(), not changed.faults
 
 
 def _changed(value: Any, values: _Values, made: dict[int, Any]) -> Any:

@@ -42,7 +42,7 @@ from parcost_plugins.vocabulary.training import (
     Precision,
     Training,
 )
-from parcost_plugins.vocabulary.understanding import Roofline, Targets
+from parcost_plugins.vocabulary.understanding import Plan, Roofline, Targets
 
 __all__ = [
     "BatchScaling",
@@ -80,6 +80,7 @@ __all__ = [
     "Price",
     "Recompute",
     "Reliability",
+    "Plan",
     "Roofline",
     "Routing",
     "Run",
@@ -133,6 +134,7 @@ def blocks() -> list[type]:
         Price,
         Recompute,
         Reliability,
+        Plan,
         Roofline,
         Routing,
         Run,

@@ -1,0 +1,198 @@
+"""Computation against communication, level by level, and the bandwidth that would do.
+
+The times are those of the step: what its compute keeps a device busy, and what its
+collectives keep each level busy, hidden or not. Their ratio says what is possible: a level
+that is busy for longer than the compute cannot be hidden, whatever overlaps. What is
+exposed says what is. The bandwidth that would do is found by evaluating the step at many
+bandwidths of that one level: the least at which the step is within ``targets.slack`` of
+the step on a link without limit, everything else, overlap included, as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study
+from parcost_plugins.advice import vary
+from parcost_plugins.vocabulary import Cluster, Targets, Training
+
+_SEARCHED = (1e-3, 1e3)  # times the present bandwidth
+_GRID = 61  # points of each of two passes
+
+_RATIO = (
+    "to compute: seconds that the level is busy over seconds that the device computes; "
+    "beyond 1 no overlap hides it"
+)
+_WOULD_DO = (
+    "would do: the least bandwidth of a port at which the step is within {slack:.0%} of one "
+    "on a link without limit, with the overlap that there is"
+)
+
+#: Communication over computation, up to which a level is called so.
+REGIMES = (
+    (0.5, "compute-bound"),
+    (1.0, "near the ridge"),
+    (2.0, "communication-bound"),
+    (float("inf"), "far beyond the ridge"),
+)
+
+
+@frozen(kw_only=True, eq=False)
+class Crossed:
+    """One level that the step uses: seconds of a step on the busiest device."""
+
+    name: str
+    level: Any
+    bandwidth: Real  # of a device, for long messages
+    busy: Real
+    exposed: Real
+    compute: Real
+
+    @property
+    def ratio(self) -> Real:
+        """Communication over computation."""
+        return self.busy / self.compute
+
+
+def crossed(study: Study, outcome: Outcome) -> list[Crossed]:
+    """Return the levels that the step keeps busy, from the fastest outwards."""
+    lines = [line for line in outcome.ledger if line.kind in ("work", "hop", "once")]
+    names = {level.label: level for level in _levels(study)}
+    compute = _sum(x.exposed + x.hidden for x in lines if x.resource not in names)
+    found = []
+    for link in study.group("job").links:
+        busy = _sum(x.exposed + x.hidden for x in lines if x.resource == link.name)
+        exposed = _sum(x.exposed for x in lines if x.resource == link.name)
+        if link.name in names and _some(busy) and _some(compute):
+            found.append(
+                Crossed(
+                    name=link.name,
+                    level=names[link.name],
+                    bandwidth=link.bandwidth,
+                    busy=busy,
+                    exposed=exposed,
+                    compute=compute,
+                )
+            )
+    return found
+
+
+def _levels(study: Study) -> Sequence[Any]:
+    return study[Cluster].fabric.levels
+
+
+def _sum(values: Iterator[Real]) -> Real:
+    return sum(values, 0.0)
+
+
+def _some(value: Real) -> bool:
+    from parcost.numeric import any_of
+
+    return any_of(value > 0)
+
+
+def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield ridge and ratio of each level, and the bandwidth that would do."""
+    compute = study[Training].precision.compute
+    peak = getattr(study[Cluster].device, compute)
+    for at in crossed(study, outcome):
+        if peak is not None:
+            yield Figure(
+                name=f"ridge.{at.name}",
+                title=f"ridge of {at.name}",
+                value=peak / at.bandwidth,
+                unit="",
+                formula=Formula(
+                    text="F / B", inputs={"F": (peak, "FLOP/s"), "B": (at.bandwidth, "B/s")}
+                ),
+                note=f"{compute} FLOPs for each byte that one device sends",
+            )
+        yield Figure(
+            name=f"communication_to_computation.{at.name}",
+            title=f"communication over computation, {at.name}",
+            value=at.ratio,
+            unit="",
+            formula=Formula(
+                text="busy / compute",
+                inputs={"busy": (at.busy, "s"), "compute": (at.compute, "s")},
+            ),
+            note="seconds of a step that each is busy, hidden or not",
+        )
+        if not study.axes and (needed := needed_bandwidth(study, at)) is not None:
+            yield Figure(
+                name=f"needed_bandwidth.{at.name}",
+                title=f"bandwidth of {at.name} that would do",
+                value=needed,
+                unit="GB/s",
+                formula=Formula(
+                    text="least B at which the step is within the slack of one on endless B",
+                    inputs={"slack": (study[Targets].slack, "")},
+                ),
+                note="of one port, in one direction, everything else as it is",
+            )
+
+
+def needed_bandwidth(study: Study, at: Crossed) -> float | None:
+    """Return the least bandwidth of a level that leaves no bottleneck there.
+
+    None where its times are measured, or where no bandwidth searched does.
+    """
+    import numpy as np
+
+    now = at.level.bandwidth
+    if isinstance(now, Curve):
+        return None
+    low, high = (now * factor for factor in _SEARCHED)
+    for _ in range(2):
+        tried = np.geomspace(low, high, _GRID)
+        tried[-1] = high
+        outcome = vary.along(study, {(at.level, "bandwidth"): np.append(tried, now * 1e9)})
+        if outcome is None:
+            return None
+        steps = vary.points(outcome, _GRID + 1)
+        does = steps[:-1] <= steps[-1] * (1.0 + study[Targets].slack)
+        if not does.any():
+            return None
+        first = int(np.argmax(does))
+        low, high = tried[max(first - 1, 0)], tried[first]
+    return float(high)
+
+
+def regime(ratio: float) -> str:
+    """Return what to call a level by its communication over computation.
+
+    >>> regime(0.2), regime(3.0)
+    ('compute-bound', 'far beyond the ridge')
+    """
+    return next(name for most, name in REGIMES if ratio <= most)
+
+
+def section(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Yield the table of levels."""
+    levels = crossed(study, outcome)
+    if not levels:
+        return
+    rows = []
+    for at in levels:
+        needed = needed_bandwidth(study, at)
+        rows.append(
+            (
+                at.name,
+                (at.busy, "s"),
+                (at.exposed, "s"),
+                at.ratio,
+                regime(float(at.ratio)),
+                (now, "B/s") if not isinstance(now := at.level.bandwidth, Curve) else "measured",
+                (needed, "B/s") if needed is not None else "none does",
+            )
+        )
+    slack = study[Targets].slack
+    yield Section(
+        title="Computation against communication",
+        columns=("level", "busy", "exposed", "to compute", "regime", "bandwidth", "would do"),
+        rows=rows,
+        notes=[_RATIO, _WOULD_DO.format(slack=slack)],
+    )

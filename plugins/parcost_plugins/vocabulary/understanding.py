@@ -1,0 +1,49 @@
+"""Questions about a machine or a step: where its ridges are, and what would reach a target."""
+
+from __future__ import annotations
+
+from parcost import SECONDS, Real, block, fraction, integer, quantity, reference, switch, word
+from parcost_plugins.vocabulary.hardware import Device, Fabric
+
+
+@block("roofline", label="required")
+class Roofline:
+    """A machine by its ridges: the FLOPs that pay for one byte, at every level."""
+
+    device: Device = reference("device", default="device", doc="which accelerator")
+    fabric: Fabric = reference("fabric", default="fabric", doc="which network")
+    compute: str = word(
+        "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", default="bf16", doc="which matrix peak"
+    )
+
+
+@block("targets", label="none")
+class Targets:
+    """What a training step is to reach; the report says which change gets there."""
+
+    step_time: Real | None = quantity(
+        SECONDS, default=None, positive=True, doc="longest step that will do"
+    )
+    mfu: Real | None = fraction(
+        default=None, positive=True, doc="model FLOPs utilisation, at least"
+    )
+    bubble: Real | None = fraction(
+        default=None, positive=True, doc="share of the pipeline's makespan that is idle, at most"
+    )
+    slack: Real = fraction(
+        positive=True,
+        doc="by which a step may be longer than on a link of any bandwidth, for the bandwidth "
+        "that removes a bottleneck",
+    )
+
+
+@block("plan", label="none")
+class Plan:
+    """Ask which strategies fit: each is laid out for this model and machine, and evaluated."""
+
+    recompute: bool = switch(
+        default=True, doc="try full recomputation where a strategy does not fit without"
+    )
+    widest_tp: Real | None = integer(
+        default=None, doc="largest tensor parallel degree to try; one unit of the first level"
+    )
