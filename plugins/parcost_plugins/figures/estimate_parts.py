@@ -55,6 +55,10 @@ def parts_of(e: Estimate, study: Study) -> Parts:
     communication = e.communication
     if communication is None:
         communication = gradients + tensor
+        if e.message_time is not None:
+            communication = e.messages * e.message_time
+        elif e.message is not None and e.outer is not None:
+            communication = e.messages * e.message / e.outer
     share = (e.pp - 1) / (e.micro_batches + e.pp - 1)
     over = (e.pp - 1) / e.micro_batches
     return Parts(

@@ -79,6 +79,16 @@ def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
         L=(e.layers, ""),
         pp=(e.pp, ""),
     )
+    if e.message is not None:
+        yield say(
+            "sent",
+            "bytes of all messages",
+            e.messages * e.message,
+            "GB",
+            "k n",
+            k=(e.messages, ""),
+            n=(e.message, "B"),
+        )
     communication = (parts.communication, "s")
     yield say(
         "communication",
@@ -235,7 +245,7 @@ def _lacking(e: Estimate) -> Iterator[Check]:
             message="nothing says how long a device is busy",
             help="give `compute`, or `peak` and `parameters`, or `stream` and `parameters`",
         )
-        for _ in range(e.compute is None and e.peak is None and e.stream is None)
+        for _ in range(_nothing_said(e))
     )
     yield from (
         Check(
@@ -248,3 +258,8 @@ def _lacking(e: Estimate) -> Iterator[Check]:
         )
         for _ in range(e.reduction != "flat" and e.outer is not None and e.inner is None)
     )
+
+
+def _nothing_said(e: Estimate) -> bool:
+    said = (e.compute, e.peak, e.stream, e.message, e.message_time, e.communication, e.outer)
+    return all(value is None for value in said)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Pipeline, Real, Schedule, Study, Times, called
 from parcost.numeric import ceil, floor, maximum
 from parcost_plugins.figures.naming import figures_of
+from parcost_plugins.figures.pipeline_counts import counts, of_device, sent
 from parcost_plugins.vocabulary import PipelineSketch
 
 # Quotients that are whole numbers come out a little off: 7 x 0.9 / 0.1 is 63.
@@ -29,8 +30,9 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
         else:
             makespan = _makespan(sketch, schedule)
             yield from _bubble(sketch, makespan)
-            yield from _counts(sketch)
-            yield from _order(sketch, schedule)
+            yield from counts(sketch)
+            yield from sent(sketch, makespan)
+            yield from of_device(sketch, schedule)
             if sketch.target is not None:
                 yield from _fewest(sketch, makespan)
 
@@ -142,93 +144,6 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         p=(sketch.stages, ""),
         F=(sketch.forward, "s"),
         B=(sketch.backward, "s"),
-    )
-
-
-def _counts(sketch: PipelineSketch) -> Iterator[Figure]:
-    say = figures_of(sketch)
-    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
-    letters = {"p": (p, ""), "m": (m, ""), "v": (v, "")}
-    yield say("operations", "forward passes of stages", p * m * v, "", "p m v", **letters)
-    yield say("passes", "passes of stages, both ways", 2 * p * m * v, "", "2 p m v", **letters)
-    yield say(
-        "transfers_per_boundary",
-        "messages over one boundary",
-        2 * m * (p * v > 1),
-        "",
-        "2 m",
-        note="an activation forward and a gradient backward for each micro-batch",
-        m=(m, ""),
-    )
-    yield say("boundaries", "boundaries of stages", p * v - 1, "", "p v - 1", **letters)
-    yield say(
-        "transfers", "messages of a replica", 2 * m * (p * v - 1), "", "2 m (p v - 1)", **letters
-    )
-    if sketch.layers is not None:
-        layers = {"L": (sketch.layers, ""), **letters}
-        note = "on the average; no stage has a part of a layer"
-        yield say(
-            "layers_per_stage",
-            "layers per device",
-            sketch.layers / p,
-            "",
-            "L / p",
-            note=note,
-            **layers,
-        )
-        yield say(
-            "layers_per_virtual_stage",
-            "layers per virtual stage",
-            sketch.layers / (p * v),
-            "",
-            "L / (p v)",
-            note=note,
-            **layers,
-        )
-
-
-def _order(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
-    """Yield what the op order says of the device that is asked about."""
-    say = figures_of(sketch)
-    ops = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
-    first = next(i for i, op in enumerate(ops) if op.kind != "F")
-    held = sorted({op.stage for op in ops})
-    alive = most = 0
-    for op in ops:
-        alive += (op.kind == "F") - (op.kind in ("BW", "W"))
-        most = max(most, alive)
-    text, asked = f"counted in the order of `{sketch.kind}`", f"device {sketch.stage}"
-    yield say(
-        "alive",
-        f"most micro-batches alive on {asked}",
-        float(most),
-        "",
-        text,
-        note="forward begun and backward not ended; chunks count one by one",
-    )
-    yield say(
-        "warm_up",
-        f"forward passes of {asked} before it alternates",
-        float(first - 1),
-        "",
-        text,
-        note="the forward pass right before the first backward pass is not one of them",
-    )
-    yield say(
-        "first_stage",
-        f"first virtual stage of {asked}",
-        held[0] + 1.0,
-        "",
-        text,
-        note="counted from 1",
-    )
-    yield say(
-        "last_stage",
-        f"last virtual stage of {asked}",
-        held[-1] + 1.0,
-        "",
-        text,
-        note="counted from 1",
     )
 
 

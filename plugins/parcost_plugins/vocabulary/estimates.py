@@ -47,6 +47,31 @@ class PipelineSketch:
     )
     hop: Real = quantity(SECONDS, default=0.0, doc="one message between neighbouring stages")
     layers: Real | None = integer(default=None, doc="layers that are dealt to the stages")
+    # What crosses a boundary.
+    message: Real | None = quantity(
+        BYTES,
+        default=None,
+        positive=True,
+        doc="activation of one micro-batch; from its shape where it is left out",
+    )
+    batch: Real | None = quantity(
+        ONE,
+        default=None,
+        positive=True,
+        qualifiers={"sequences": 1.0},
+        doc="of one replica and step",
+    )
+    sequence: Real | None = integer(
+        default=None, qualifiers={"tokens": 1.0}, doc="tokens of one sequence"
+    )
+    hidden: Real | None = integer(default=None, doc="width of the residual stream")
+    element: Real = quantity(BYTES, default=2.0, positive=True, doc="of one activation")
+    period: Real | None = quantity(
+        SECONDS,
+        default=None,
+        positive=True,
+        doc="time of a step, for the rate over a boundary; the makespan where it is left out",
+    )
     target: Real | None = fraction(
         positive=True, default=None, doc="bubble to stay within, for `fewest_micro_batches`"
     )
@@ -138,6 +163,15 @@ class Estimate:
     dispatch: Real = quantity(SECONDS, default=0.0, doc="once per step")
     launch: Real = quantity(SECONDS, default=0.0, doc="once per layer")
     # What is sent.
+    messages: Real = quantity(
+        ONE, default=1.0, positive=True, doc="sent one after another, of the next two"
+    )
+    message: Real | None = quantity(
+        BYTES, default=None, doc="one message between nodes, in place of all that follows"
+    )
+    message_time: Real | None = quantity(
+        SECONDS, default=None, doc="time of one message, in place of all that follows"
+    )
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
     inner: Real | None = quantity(
         RATE,

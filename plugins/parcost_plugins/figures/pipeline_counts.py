@@ -1,0 +1,128 @@
+"""What a pipeline runs, sends and keeps, counted: nothing here is a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Pair, Real, Schedule
+from parcost_plugins.figures.naming import figures_of
+from parcost_plugins.vocabulary import PipelineSketch
+
+
+def counts(sketch: PipelineSketch) -> Iterator[Figure]:
+    """Yield the passes, the messages and the layers of a stage."""
+    say = figures_of(sketch)
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    letters = {"p": (p, ""), "m": (m, ""), "v": (v, "")}
+    yield say("operations", "forward passes of stages", p * m * v, "", "p m v", **letters)
+    yield say("passes", "passes of stages, both ways", 2 * p * m * v, "", "2 p m v", **letters)
+    yield say(
+        "transfers_per_boundary",
+        "messages over one boundary",
+        2 * m * (p * v > 1),
+        "",
+        "2 m",
+        note="an activation forward and a gradient backward for each micro-batch",
+        m=(m, ""),
+    )
+    yield say("boundaries", "boundaries of stages", p * v - 1, "", "p v - 1", **letters)
+    yield say(
+        "transfers", "messages of a replica", 2 * m * (p * v - 1), "", "2 m (p v - 1)", **letters
+    )
+    if sketch.layers is not None:
+        layers = {"L": (sketch.layers, ""), **letters}
+        note = "on the average; no stage has a part of a layer"
+        yield say(
+            "layers_per_stage",
+            "layers per device",
+            sketch.layers / p,
+            "",
+            "L / p",
+            note=note,
+            **layers,
+        )
+        yield say(
+            "layers_per_virtual_stage",
+            "layers per virtual stage",
+            sketch.layers / (p * v),
+            "",
+            "L / (p v)",
+            note=note,
+            **layers,
+        )
+
+
+def sent(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+    """Yield what crosses a boundary, where something says how large it is."""
+    say, m = figures_of(sketch), sketch.micro_batches
+    message, shape = sketch.message, (sketch.batch, sketch.sequence, sketch.hidden)
+    if message is None:
+        batch, sequence, hidden = shape
+        if batch is None or sequence is None or hidden is None:
+            return
+        message = batch / m * sequence * hidden * sketch.element
+    inputs = {"n": (message, "B"), "m": (m, ""), "p": (sketch.stages, ""), "v": (sketch.chunks, "")}
+    period = makespan if sketch.period is None else sketch.period
+    each = 2 * m * message
+    hops = sketch.stages * sketch.chunks - 1
+    for name, title, value, unit, text in (
+        ("message_size", "activation of one micro-batch", message, "MB", "n"),
+        ("round_trip", "sent over a boundary for one micro-batch", 2 * message, "MB", "2 n"),
+        ("boundary_traffic", "sent over a boundary in a step", each, "GB", "2 m n"),
+        ("traffic", "sent over all boundaries", each * hops, "GB", "2 m (p v - 1) n"),
+        (
+            "boundary_rate",
+            "mean rate over a boundary",
+            2 * m * message / period,
+            "GB/s",
+            "2 m n / T",
+        ),
+    ):
+        note = "both directions together" if name != "message_size" else ""
+        yield say(name, title, value, unit, text, note=note, **inputs, T=(period, "s"))
+
+
+def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
+    """Yield what the op order says of the device that is asked about."""
+    say = figures_of(sketch)
+    entries = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
+    ops = [op for entry in entries for op in (entry if isinstance(entry, Pair) else (entry,))]
+    first = next(i for i, op in enumerate(ops) if op.kind != "F")
+    held = sorted({op.stage for op in ops})
+    alive = most = 0
+    for op in ops:
+        alive += (op.kind == "F") - (op.kind in ("BW", "W"))
+        most = max(most, alive)
+    text, asked = f"counted in the order of `{sketch.kind}`", f"device {sketch.stage}"
+    yield say(
+        "alive",
+        f"most micro-batches alive on {asked}",
+        float(most),
+        "",
+        text,
+        note="forward begun and backward not ended; chunks count one by one",
+    )
+    yield say(
+        "warm_up",
+        f"forward passes of {asked} before it alternates",
+        float(first - 1),
+        "",
+        text,
+        note="the forward pass right before the first backward pass is not one of them",
+    )
+    yield say(
+        "first_stage",
+        f"first virtual stage of {asked}",
+        held[0] + 1.0,
+        "",
+        text,
+        note="counted from 1",
+    )
+    yield say(
+        "last_stage",
+        f"last virtual stage of {asked}",
+        held[-1] + 1.0,
+        "",
+        text,
+        note="counted from 1",
+    )
