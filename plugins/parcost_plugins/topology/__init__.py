@@ -8,16 +8,17 @@ over the same ranks. Placement depends on the product of the degrees before a gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from parcost import Group, Study, hookimpl
 from parcost.numeric import all_of
 from parcost_plugins.topology.decomposition import Decomposition, joined
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.topology.placement import place
-from parcost_plugins.topology.tiers import tiers
+from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster
 
 
@@ -25,23 +26,46 @@ from parcost_plugins.vocabulary import Cluster
 def groups(study: Study) -> Iterator[Group]:
     """Place every group of the job, and those of experts where there are any."""
     cluster = study[Cluster]
-    levels = tiers(cluster)
-    cut = Decomposition.of(study)
+    ground = _ground(cluster)
     placed: list[tuple[Axes, Group]] = []
-    for name, axes in {**cut.axes, "job": [(1.0, cluster.devices)]}.items():
+    for name, axes in Decomposition.of(study).axes.items():
         extent = joined(axes)
-        group = next((there for other, there in placed if _same(extent, other)), None)
-        if group is None:
-            group = place(name, extent, levels, cluster.devices)
+        if not extent:
+            yield evolve(ground.alone, name=name)
+            continue
+        same = next((group for other, group in placed if _same(extent, other)), None)
+        if same is None:
+            group = place(name, extent, ground.levels, cluster.devices)
             placed.append((extent, group))
             yield group
         else:
-            yield evolve(group, name=name)
+            yield evolve(same, name=name)
+    yield ground.job
+
+
+@frozen(kw_only=True, eq=False)
+class _Ground:
+    """What depends on the cluster and not on the layout."""
+
+    levels: Sequence[Tier]
+    alone: Group
+    job: Group
+
+
+@lru_cache(maxsize=64)
+def _ground(cluster: Cluster) -> _Ground:
+    levels, devices = tiers(cluster), cluster.devices
+    return _Ground(
+        levels=levels,
+        alone=place("alone", [], levels, devices),
+        job=place("job", [(1.0, devices)], levels, devices),
+    )
 
 
 def _same(these: Axes, those: Axes) -> bool:
     if len(these) != len(those):
         return False
-    return all(
-        all_of(a == b) and all_of(n == m) for (a, n), (b, m) in zip(these, those, strict=True)
-    )
+    for (a, n), (b, m) in zip(these, those, strict=True):
+        if not (all_of(a == b) and all_of(n == m)):
+            return False
+    return True
