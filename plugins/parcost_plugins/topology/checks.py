@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from parcost import Check, Mask, Study, hookimpl
 from parcost.numeric import all_of, ceil_div
+from parcost_plugins.topology import kinds
 from parcost_plugins.topology.decomposition import (
     OPTIONAL,
     Decomposition,
@@ -14,7 +15,7 @@ from parcost_plugins.topology.decomposition import (
     has_experts,
 )
 from parcost_plugins.topology.placement import place
-from parcost_plugins.topology.tiers import tiers
+from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Training
 
 
@@ -23,7 +24,9 @@ def checks(study: Study) -> Iterator[Check]:
     """Return the rules of placement."""
     yield from _order(study[Layout])
     yield from _same_stages(study)
-    yield from _reach(study[Cluster])
+    levels = tiers(study[Cluster])
+    yield from kinds.rules(levels)
+    yield from _reach(study[Cluster], levels)
     yield from _fast_domain(study)
 
 
@@ -89,10 +92,10 @@ def _nearest(named: list[str], used: list[str]) -> str:
     return "-".join([*mended, *(name for name in used if name not in mended)])
 
 
-def _reach(cluster: Cluster) -> Iterator[Check]:
+def _reach(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]:
     """Require that the levels have sizes and join all devices."""
-    *inner, last = tiers(cluster)
-    endless = [tier.name for tier in inner if tier.level.size is None]
+    *inner, last = levels
+    endless = [tier.name for tier in inner if tier.level.size is None and not tier.level.dimensions]
     yield Check(
         id="level-without-size",
         holds=not endless,
@@ -101,7 +104,7 @@ def _reach(cluster: Cluster) -> Iterator[Check]:
         inputs={"level": endless[0] if endless else ""},
         help="only the last level may leave its size out, and joins all that there is",
     )
-    if last.level.size is None or endless:
+    if (last.level.size is None and not last.level.dimensions) or endless:
         return
     yield Check(
         id="fabric-small",
@@ -113,7 +116,7 @@ def _reach(cluster: Cluster) -> Iterator[Check]:
             "devices": cluster.devices,
             "last": last.name,
             "below": last.below,
-            "size": last.level.size,
+            "size": last.capacity / last.below,
             "needed": ceil_div(cluster.devices, last.below),
         },
         notes=["`{last}` joins {size} units of {below} devices each"],

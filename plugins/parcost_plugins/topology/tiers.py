@@ -56,11 +56,16 @@ class Tier:
     to_all: Real = 1.0
     to_one: Real = 1.0
 
+    @property
+    def endpoints(self) -> Real:
+        """Ports of the units below that one network of switches joins; a rail has its own."""
+        units = self.capacity / self.below
+        return units if self.level.kind == "rail" else units * self.ports * self.below
+
     def over(self, reach: Real) -> Tier:
         """Return the tier as a group sees it that reaches over so many devices."""
         level = self.level
-        ends = 1.0 if level.kind == "rail" else self.ports * self.below  # of a unit
-        hops = switches(level, self.capacity / self.below * ends, reach / self.below * ends)
+        hops = switches(level, self.endpoints, reach / self.capacity * self.endpoints)
         latency = level.latency + level.cable_latency + level.hop_latency * hops
         return evolve(self, latency=latency)
 
