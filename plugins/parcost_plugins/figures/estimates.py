@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Study, called
 from parcost.numeric import minimum
 from parcost_plugins.figures.estimate_parts import Parts, parts_of
+from parcost_plugins.figures.estimate_ridge import ridges
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.figures.ratio import ratio
 from parcost_plugins.vocabulary import Estimate
@@ -29,6 +30,7 @@ def estimates(study: Study) -> Iterator[Figure | Check]:
         yield from _seconds(estimate, parts)
         yield from _shares(estimate, parts)
         yield from _rates(estimate, parts)
+        yield from ridges(estimate)
         baseline = estimate.baseline
         if baseline is not None and not list(_lacking(baseline)):
             yield from _comparison(estimate, parts, parts_of(baseline, study))

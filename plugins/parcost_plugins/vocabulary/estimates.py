@@ -203,6 +203,9 @@ class Estimate:
     nodes: Real = integer(
         default="max(1, dp * tp / node)", doc="that the gradients are reduced over"
     )
+    target: Real = fraction(
+        positive=True, default=0.9, doc="of the peak, for which `batch_for_target` is asked"
+    )
     baseline: Estimate | None = reference(
         "estimate", default=None, doc="estimate that this one is compared with"
     )
