@@ -37,7 +37,7 @@ class Targets:
     )
 
 
-@block("plan", label="none")
+@block("plan", label="optional")
 class Plan:
     """Ask which strategies fit: each is laid out for this model and machine, and evaluated."""
 
