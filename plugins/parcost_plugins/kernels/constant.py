@@ -10,14 +10,7 @@ from typing import Any
 
 from parcost import Formula, Real, Study, hookimpl
 from parcost_plugins.kernels.rates import Rate, attention, matmul, memory
-from parcost_plugins.vocabulary import (
-    Cluster,
-    FusedAttention,
-    Gemm,
-    KernelChoice,
-    Stream,
-    Training,
-)
+from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
 class Constant:
@@ -27,14 +20,12 @@ class Constant:
 
     def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
         """Return the seconds of one occurrence and how they come about."""
-        choice, device = study[KernelChoice], study[Cluster].device
-        compute = study[Training].precision.compute
         if isinstance(operator, Gemm):
-            return _at(operator.flops, matmul(choice, device, compute), "FLOP")
+            return _at(operator.flops, matmul(operator, study), "FLOP")
         if isinstance(operator, FusedAttention):
-            return _at(operator.flops, attention(operator, choice, device, compute), "FLOP")
+            return _at(operator.flops, attention(operator, study), "FLOP")
         if isinstance(operator, Stream):
-            return _at(operator.bytes_, memory(choice, device), "B")
+            return _at(operator.bytes_, memory(operator.bytes_, study), "B")
         return None
 
 

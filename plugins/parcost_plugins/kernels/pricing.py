@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from attrs import evolve
 
 from parcost import FLOPS, Check, Study, Work, block_type, called, hookimpl
-from parcost_plugins.vocabulary import Cluster, Device, KernelChoice, Stream, Training
+from parcost_plugins.kernels.rates import narrow
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Device,
+    FusedAttention,
+    Gemm,
+    KernelChoice,
+    Stream,
+    Training,
+    layers,
+)
 
 
 @hookimpl
@@ -18,7 +32,7 @@ def terms(study: Study) -> Iterator[Work]:
     """
     choice = study[KernelChoice]
     _, model = study.plugins.named("kernels")[choice.model]
-    for operator in study.operators:
+    for operator in _by_type(study):
         streams = isinstance(operator, Stream)
         if streams and not choice.memory_bound:
             continue
@@ -41,21 +55,76 @@ def terms(study: Study) -> Iterator[Work]:
         )
 
 
+def _by_type(study: Study) -> Iterator[Any]:
+    """Yield the operators, and apart from them what the outer layers run in the wide type.
+
+    The layers of a stage are taken to share its operators evenly.
+    """
+    precision = study[Training].precision
+    if precision.narrow == "none" or not (precision.wide_first or precision.wide_last):
+        yield from study.operators
+        return
+    shares = _wide_shares(layers(study), precision.wide_first, precision.wide_last)
+    for operator in study.operators:
+        if isinstance(operator, (Gemm, FusedAttention)) and narrow(operator, precision):
+            counts = list(zip(operator.count, shares, strict=True))
+            yield evolve(operator, count=tuple(count * (1.0 - share) for count, share in counts))
+            yield evolve(
+                operator,
+                name=f"{operator.name} in {precision.compute}",
+                count=tuple(count * share for count, share in counts),
+                wide=True,
+            )
+        else:
+            yield operator
+
+
+def _wide_shares(dealt: Sequence[int], first: int, last: int) -> list[float]:
+    """Return which share of the layers of each virtual stage is among the outer ones.
+
+    >>> _wide_shares((4, 4, 4), 1, 6)
+    [0.25, 0.5, 1.0]
+    """
+    total, before, shares = sum(dealt), 0, []
+    for here in dealt:
+        after = before + here
+        wide = min(after, first) - min(before, first)
+        wide += max(after, total - last) - max(before, total - last)
+        shares.append(min(wide / here, 1.0) if here else 0.0)
+        before = after
+    return shares
+
+
 @hookimpl
-def checks(study: Study) -> list[Check]:
-    """Require that the device computes in the type of the recipe."""
+def checks(study: Study) -> Iterator[Check]:
+    """Require that the device computes in the types of the recipe, and what points need."""
     device, precision = study[Cluster].device, study[Training].precision
     has = [name for name in _types() if getattr(device, name) is not None]
-    return [
-        Check(
+    for attribute in ("compute", "narrow"):
+        type_ = getattr(precision, attribute)
+        yield Check(
             id="no-peak",
-            holds=precision.compute in has,
-            subject=f"{called(precision)}.compute",
-            message="{device} has no {compute} peak",
-            inputs={"device": called(device), "compute": precision.compute},
+            holds=type_ == "none" or type_ in has,
+            subject=f"{called(precision)}.{attribute}",
+            message="{device} has no {type} peak",
+            inputs={"device": called(device), "type": type_},
             help=f"the types that it has: {', '.join(has)}",
         )
-    ]
+    points = study[KernelChoice].streaming
+    for below, above in pairwise(points):
+        yield Check(
+            id="streaming-ascends",
+            holds=below.size < above.size,
+            subject=f"{called(above)}.size",
+            message="`{above}` has {size} B and stands behind `{below}` with {before} B",
+            inputs={
+                "above": called(above),
+                "below": called(below),
+                "size": above.size,
+                "before": below.size,
+            },
+            help="write the sizes from the smallest upwards",
+        )
 
 
 @cache

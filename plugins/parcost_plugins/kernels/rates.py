@@ -1,4 +1,4 @@
-"""The rates that both kernel models divide by.
+"""The rates that kernel models divide by, and the types that operators run in.
 
 A study may put its own efficiency in place of the device's. The device's is that of
 the best matrix product that somebody measured; real shapes reach a share of it.
@@ -6,10 +6,24 @@ the best matrix product that somebody measured; real shapes reach a share of it.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from parcost import Real
-from parcost_plugins.vocabulary import Device, FusedAttention, KernelChoice
+from parcost import Real, Study
+from parcost.numeric import is_array, maximum, minimum, where
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Device,
+    FusedAttention,
+    Gemm,
+    KernelChoice,
+    Precision,
+    Streaming,
+    Training,
+)
+from parcost_plugins.vocabulary.context import seen_at_once
 
 
 class Rate(NamedTuple):
@@ -19,25 +33,108 @@ class Rate(NamedTuple):
     efficiency: Real
 
 
-def matmul(choice: KernelChoice, device: Device, compute: str) -> Rate:
-    """Return the rate of matrix products in the type *compute*."""
-    peak: Real = getattr(device, compute)
-    if choice.gemm_efficiency is not None:
-        return Rate(peak, choice.gemm_efficiency)
-    best = device.fp8_matmul_efficiency if compute == "fp8" else device.matmul_efficiency
-    return Rate(peak, best * choice.shape_efficiency)
+class Sizes(NamedTuple):
+    """Bytes of an element that a product reads, of one that it writes, and of the type.
+
+    What it reads has its share of a scaling factor, which *width* leaves out.
+    """
+
+    operand: Real
+    result: Real
+    width: Real
 
 
-def attention(operator: FusedAttention, choice: KernelChoice, device: Device, compute: str) -> Rate:
-    """Return the rate of the fused core, which backward runs slower."""
+def narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
+    """Say whether *operator* runs in the narrow type of the recipe."""
+    if precision.narrow == "none" or operator.wide:
+        return False
+    if isinstance(operator, FusedAttention):
+        return precision.narrow_attention
+    return precision.is_narrow(operator.role, operator.pass_)
+
+
+def sizes(gemm: Gemm, precision: Precision) -> Sizes:
+    """Return the bytes of the elements of a product: sums come out as wide as activations."""
+    wide = precision.activation
+    if narrow(gemm, precision):
+        return Sizes(precision.narrow_element, wide, precision.narrow_width)
+    return Sizes(wide, wide, wide)
+
+
+def matmul(gemm: Gemm, study: Study) -> Rate:
+    """Return the rate of a matrix product in the type that it runs in."""
+    choice, device, precision = (
+        study[KernelChoice],
+        study[Cluster].device,
+        study[Training].precision,
+    )
+    own, chosen = device.matmul_efficiency, choice.gemm_efficiency
+    if not narrow(gemm, precision):
+        share = own * choice.shape_efficiency if chosen is None else chosen
+        return Rate(getattr(device, precision.compute), share)
+    peak, best = getattr(device, precision.narrow), _narrow_efficiency(device, precision)
+    if choice.narrow_gemm_efficiency is not None:
+        return Rate(peak, choice.narrow_gemm_efficiency)
+    share = choice.shape_efficiency if chosen is None else chosen / own
+    return Rate(peak, best * share)
+
+
+def attention(operator: FusedAttention, study: Study) -> Rate:
+    """Return the rate of the fused core, which backward runs slower.
+
+    In a narrow type it reaches as much less of the peak as products do.
+    """
+    choice, device, precision = (
+        study[KernelChoice],
+        study[Cluster].device,
+        study[Training].precision,
+    )
     if operator.pass_ in ("F", "R"):
         own, chosen = device.attention_forward_efficiency, choice.attention_forward_efficiency
     else:
         own, chosen = device.attention_backward_efficiency, choice.attention_backward_efficiency
-    return Rate(getattr(device, compute), own if chosen is None else chosen)
+    share = own if chosen is None else chosen
+    share = share * where(
+        study[Training].model.head_dim <= choice.small_head, choice.small_head_efficiency, 1.0
+    )
+    share = share * where(
+        seen_at_once(study) < choice.short_sequence, choice.short_sequence_efficiency, 1.0
+    )
+    if not narrow(operator, precision):
+        return Rate(getattr(device, precision.compute), share)
+    less = _narrow_efficiency(device, precision) / device.matmul_efficiency
+    return Rate(getattr(device, precision.narrow), share * less)
 
 
-def memory(choice: KernelChoice, device: Device) -> Rate:
-    """Return the rate of streaming through the device's memory."""
+def memory(bytes_: Real, study: Study) -> Rate:
+    """Return the rate of streaming *bytes_* through the device's memory."""
+    choice, device = study[KernelChoice], study[Cluster].device
+    if choice.streaming:
+        return Rate(device.memory_bandwidth, _by_size(choice.streaming, bytes_))
     chosen = choice.memory_efficiency
     return Rate(device.memory_bandwidth, device.memory_efficiency if chosen is None else chosen)
+
+
+def _narrow_efficiency(device: Device, precision: Precision) -> Real:
+    best = {"fp8": device.fp8_matmul_efficiency, "fp4": device.fp4_matmul_efficiency}
+    return best[precision.narrow] * precision.narrow_rate
+
+
+def _by_size(points: Sequence[Streaming], bytes_: Real) -> Real:
+    """Interpolate by the logarithm of the size; beyond the points the nearest goes on."""
+    at = _log(maximum(bytes_, 1.0))
+    found = points[0].efficiency
+    for below, above in pairwise(points):
+        low, high = _log(below.size), _log(above.size)
+        part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
+        found = found + part * (above.efficiency - below.efficiency)
+    return found
+
+
+def _log(value: Real) -> Real:
+    if not is_array(value):
+        return math.log(value)  # type: ignore[arg-type]
+    import numpy as np
+
+    logarithm: Real = np.log(value)
+    return logarithm

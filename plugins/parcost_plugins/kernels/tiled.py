@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from parcost import Formula, Real, Study, hookimpl
-from parcost.numeric import INFINITY, maximum, minimum
-from parcost_plugins.kernels.rates import attention, matmul, memory
+from parcost.numeric import INFINITY, maximum, minimum, where
+from parcost_plugins.kernels import fixed
+from parcost_plugins.kernels.rates import matmul, memory, sizes
 from parcost_plugins.vocabulary import (
     Cluster,
     FusedAttention,
@@ -45,7 +46,6 @@ TILES = (
 DEPTH = 64  # inner elements that a tile takes at a time
 
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
-ROOFLINE = "Williams et al. 2009, roofline"
 
 
 class Tiled:
@@ -58,9 +58,9 @@ class Tiled:
         if isinstance(operator, Gemm):
             return _gemm(operator, study)
         if isinstance(operator, FusedAttention):
-            return _attention(operator, study)
+            return fixed.core(operator, study)
         if isinstance(operator, Stream):
-            return _stream(operator, study)
+            return fixed.stream(operator, study)
         return None
 
 
@@ -84,22 +84,24 @@ def quantised(gemm: Gemm, multiprocessors: Real, wave_weight: Real, tiles: Any =
 
 def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
     choice, device = study[KernelChoice], study[Cluster].device
-    precision = study[Training].precision
-    m, n, k, e, sms = gemm.m, gemm.n, gemm.k, precision.activation, device.multiprocessors
-    peak, efficiency = matmul(choice, device, precision.compute)
-    bandwidth, share = memory(choice, device)
+    operand, result, width = sizes(gemm, study[Training].precision)
+    m, n, k, sms = gemm.m, gemm.n, gemm.k, device.multiprocessors
+    peak, efficiency = matmul(gemm, study)
+    efficiency = efficiency * _alignment(gemm, width, result, choice)
     paid = quantised(gemm, sms, choice.wave_weight)
-    bytes_ = gemm.batch * e * (m * k + k * n + m * n)
+    bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
+    bandwidth, share = memory(bytes_, study)
     seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share)) + choice.launch
     formula = Formula(
-        text="max(Q / (peak eta), g e (M K + K N + M N) / (B eta_m)) + launch, Q FLOPs in "
+        text="max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)) + launch, Q FLOPs in "
         "whole tiles and waves over S multiprocessors, 2 g M N K in the product",
         inputs={
             "M": (m, ""),
             "N": (n, ""),
             "K": (k, ""),
             "g": (gemm.batch, ""),
-            "e": (e, "B"),
+            "e": (operand, "B"),
+            "r": (result, "B"),
             "S": (sms, ""),
             "Q": (paid, "FLOP"),
             "peak": (peak, "FLOP/s"),
@@ -113,33 +115,14 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
     return seconds, formula
 
 
-def _attention(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
-    choice, device = study[KernelChoice], study[Cluster].device
-    peak, efficiency = attention(operator, choice, device, study[Training].precision.compute)
-    formula = Formula(
-        text="FLOPs / (peak eta) + launch",
-        inputs={
-            "FLOPs": (operator.flops, "FLOP"),
-            "peak": (peak, "FLOP/s"),
-            "eta": (efficiency, ""),
-            "launch": (choice.launch, "s"),
-        },
-        source=operator.source,
-    )
-    return operator.flops / (peak * efficiency) + choice.launch, formula
+def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:
+    """Return the share of its rate that a product keeps whose rows start anywhere.
 
-
-def _stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
-    choice, device = study[KernelChoice], study[Cluster].device
-    bandwidth, share = memory(choice, device)
-    formula = Formula(
-        text="bytes / (B eta_m) + launch",
-        inputs={
-            "bytes": (operator.bytes_, "B"),
-            "B": (bandwidth, "B/s"),
-            "eta_m": (share, ""),
-            "launch": (choice.launch, "s"),
-        },
-        source=ROOFLINE,
-    )
-    return operator.bytes_ / (bandwidth * share) + choice.launch, formula
+    Operands lie along K and results along N. Experts pad their tokens themselves, which
+    are the K of a weight gradient.
+    """
+    step = choice.alignment
+    good = (gemm.n * result) % step == 0
+    if gemm.role != "expert" or gemm.pass_ != "W":
+        good = good & ((gemm.k * width) % step == 0)
+    return where(good, 1.0, choice.misaligned_efficiency)

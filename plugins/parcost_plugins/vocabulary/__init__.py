@@ -5,7 +5,8 @@ Anyone may import from here; a third-party plugin writes
 """
 
 from parcost import hookimpl
-from parcost_plugins.vocabulary.compression import Compression
+from parcost_plugins.vocabulary.compression import BucketSketch, Compression, ExchangeSketch
+from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.custom import CustomTerm
 from parcost_plugins.vocabulary.estimates import Change, Estimate, Grid, PipelineSketch
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
@@ -32,7 +33,7 @@ from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virt
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
 from parcost_plugins.vocabulary.scaling import BatchScaling, Equivalent, Jitter, ScalingLaw
-from parcost_plugins.vocabulary.sharding import LocalUpdates, Offload, Sharding
+from parcost_plugins.vocabulary.sharding import LocalUpdates, Offload, Sharding, ZeroSketch
 from parcost_plugins.vocabulary.sheets import LinkSheet, MachineSheet, StateSheet
 from parcost_plugins.vocabulary.training import (
     CollectiveChoice,
@@ -40,17 +41,20 @@ from parcost_plugins.vocabulary.training import (
     MemoryBudget,
     Overlap,
     Precision,
+    Streaming,
     Training,
 )
 from parcost_plugins.vocabulary.understanding import Plan, Roofline, Targets
 
 __all__ = [
     "BatchScaling",
+    "BucketSketch",
     "Change",
     "Checkpoint",
     "Cluster",
     "CollectiveChoice",
     "Compression",
+    "Context",
     "CustomTerm",
     "Data",
     "Datacenter",
@@ -58,6 +62,7 @@ __all__ = [
     "Energy",
     "Equivalent",
     "Estimate",
+    "ExchangeSketch",
     "Fabric",
     "FusedAttention",
     "Gemm",
@@ -76,11 +81,11 @@ __all__ = [
     "Overlap",
     "Parameters",
     "PipelineSketch",
+    "Plan",
     "Precision",
     "Price",
     "Recompute",
     "Reliability",
-    "Plan",
     "Roofline",
     "Routing",
     "Run",
@@ -90,8 +95,10 @@ __all__ = [
     "Sharding",
     "StateSheet",
     "Stream",
+    "Streaming",
     "Targets",
     "Training",
+    "ZeroSketch",
     "layers",
     "on_first",
     "on_last",
@@ -104,11 +111,13 @@ def blocks() -> list[type]:
     """Offer the shared blocks."""
     return [
         BatchScaling,
+        BucketSketch,
         Change,
         Checkpoint,
         Cluster,
         CollectiveChoice,
         Compression,
+        Context,
         CustomTerm,
         Data,
         Datacenter,
@@ -116,6 +125,7 @@ def blocks() -> list[type]:
         Energy,
         Equivalent,
         Estimate,
+        ExchangeSketch,
         Fabric,
         Grid,
         Jitter,
@@ -143,6 +153,8 @@ def blocks() -> list[type]:
         Sharding,
         Serving,
         StateSheet,
+        Streaming,
         Targets,
         Training,
+        ZeroSketch,
     ]

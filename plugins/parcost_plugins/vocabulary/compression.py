@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost import BYTES, ONE, Real, block, fraction, integer, quantity, word
+from parcost import BYTES, ONE, RATE, SECONDS, Real, block, fraction, integer, quantity, word
 
 
 @block("compression", label="none")
@@ -53,4 +53,95 @@ class Compression:
         default=1.0,
         minimum=1.0,
         doc="steps that make the progress of one step without compression",
+    )
+
+
+@block("exchange", label="required")
+class ExchangeSketch:
+    """Gradients reduced over some ranks, compressed or not: what each of them sends."""
+
+    elements: Real = quantity(ONE, positive=True, doc="gradients that every rank has")
+    ranks: Real = integer(default=1, doc="that reduce them (P)")
+    size: Real = quantity(BYTES, default=4.0, positive=True, doc="of one gradient, as it is")
+    method: str = word(
+        "none",
+        "fp16",
+        "bf16",
+        "int8",
+        "int4",
+        "one_bit",
+        "top_k",
+        "power_sgd",
+        default="none",
+        doc="how they are compressed",
+    )
+    scale: Real = quantity(BYTES, default=0.0, doc="one scale of a quantised block")
+    block: Real = integer(default=1, doc="elements that share a scale")
+    density: Real = fraction(default=0.01, positive=True, doc="top-k: elements that are sent")
+    value: Real = quantity(BYTES, default="size", doc="top-k: one value on the wire")
+    index: Real = quantity(BYTES, default=4.0, doc="top-k: where the value stands")
+    rank: Real = integer(default=1, doc="PowerSGD: rank of the approximation (r)")
+    rows: Real = quantity(
+        ONE,
+        positive=True,
+        default="elements",
+        doc="PowerSGD: of the matrices that they form, all alike",
+    )
+    columns: Real = quantity(
+        ONE,
+        positive=True,
+        default=1.0,
+        doc="PowerSGD: of the matrices that they form, all alike",
+    )
+    bandwidth: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers={"per_direction": 1.0, "bidirectional": 0.5},
+        must_qualify=True,
+        doc="at which a rank sends",
+    )
+    period: Real = integer(default=1, doc="steps from one exchange to the next")
+    fragments: Real = integer(default=1, doc="parts that are exchanged in turn")
+
+
+@block("buckets", label="required")
+class BucketSketch:
+    """Gradients that leave in equal buckets while backward goes on, by themselves."""
+
+    gradients: Real = quantity(BYTES, positive=True, doc="reduced in all (G)")
+    count: Real = integer(default=1, doc="buckets that they leave in (N)")
+    ranks: Real = integer(default=2, doc="that reduce them")
+    factor: Real = quantity(
+        ONE,
+        positive=True,
+        default="2 * (ranks - 1) / ranks",
+        doc="bytes that a rank sends for each; 2 is the limit of a ring of many ranks",
+    )
+    bandwidth: Real = quantity(
+        RATE,
+        positive=True,
+        qualifiers={"per_direction": 1.0, "bidirectional": 0.5},
+        must_qualify=True,
+        doc="that a bucket of this size reaches",
+    )
+    whole_bandwidth: Real = quantity(
+        RATE,
+        positive=True,
+        default="bandwidth",
+        qualifiers={"per_direction": 1.0, "bidirectional": 0.5},
+        must_qualify=True,
+        doc="that all gradients in one message reach",
+    )
+    overhead: Real = quantity(SECONDS, default=0.0, doc="fixed cost of one bucket (alpha)")
+    bucket_time: Real = quantity(
+        SECONDS,
+        positive=True,
+        default="factor * gradients / (count * bandwidth) + overhead",
+        doc="of one bucket (tau)",
+    )
+    backward: Real = quantity(SECONDS, positive=True, doc="that the buckets hide under")
+    step: Real = quantity(SECONDS, default="backward", doc="compute of the step, without them")
+    contention: Real = quantity(
+        ONE, default=0.0, doc="seconds that compute loses to a second of traffic (kappa)"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost import ONE, Real, block, integer, integers, quantity, string, switch, word
+from parcost import ONE, Real, block, fraction, integer, integers, quantity, string, switch, word
 
 
 @block("layout", label="none")
@@ -46,6 +46,21 @@ class ScheduleChoice:
 
     kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
     chunks: int = integer(default=1, structural=True, doc="model chunks per device (v)")
+    group: int = integer(
+        default="layout.pp",
+        structural=True,
+        doc="interleaved: micro-batches that pass a chunk before the next chunk's turn comes",
+    )
+    transfers: str = word(
+        "overlapped",
+        "blocking",
+        default="overlapped",
+        doc="whether a device works on while it sends to its neighbour",
+    )
+    overlap: Real = fraction(
+        doc="how much of the communication that a forward and a backward pass could hide under "
+        "each other they do hide, where the schedule runs them at once (dualpipe)",
+    )
     stages: tuple[int, ...] = integers(
         default=(), doc="layers of each virtual stage; dealt evenly where it is left out"
     )

@@ -21,6 +21,8 @@ from parcost import Pass, Real
 ATTENTION_COLUMNS, ATTENTION_ROWS = "attention, by columns", "attention, by rows"
 #: The same of the MLP.
 MLP_COLUMNS, MLP_ROWS = "MLP, by columns", "MLP, by rows"
+#: The shared experts, where the exchange of routed tokens hides under them.
+SHARED_EXPERTS = "shared experts"
 #: The product of the head, which is split by columns.
 HEAD_COLUMNS = "head, by columns"
 #: Where keys and values are needed.
@@ -31,7 +33,8 @@ ATTENTION_CORE = "attention core"
 class Gemm:
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
 
-    *role* says what it is part of, which decides whether a recipe runs it in low precision.
+    *role* says what it is part of, which decides whether a recipe runs it in low precision;
+    a *wide* one it never does.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Gemm:
     batch: Real = 1.0
     host: str = ""
     role: Literal["linear", "expert", "head", "router", "attention"] = "linear"
+    wide: bool = False
     source: str = ""
 
     @property
@@ -59,6 +63,7 @@ class FusedAttention:
     flops: Real
     pass_: Pass
     count: Sequence[float]
+    wide: bool = False
     host: str = ATTENTION_CORE
     source: str = ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost import BYTES, ONE, Real, block, fraction, integer, integers, quantity, switch, word
+from parcost import BYTES, ONE, Real, block, integer, integers, quantity, switch, word
 from parcost.numeric import divides, is_array, maximum, minimum, sqrt, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from parcost import BYTES, ONE, RATE, Real, block, fraction, integer, quantity, switch, word
+from parcost import (
+    BYTES,
+    ONE,
+    RATE,
+    Real,
+    block,
+    fraction,
+    integer,
+    quantity,
+    reference,
+    switch,
+    word,
+)
+from parcost_plugins.vocabulary.training import Precision
 
 
 @block("sharding", label="none")
@@ -100,3 +113,20 @@ class LocalUpdates:
         default=0, minimum=0, doc="steps that go on while a part is under way"
     )
     offload: bool = switch(default=False, doc="the outer state is kept on the host")
+
+
+@block("zero", label="required")
+class ZeroSketch:
+    """The ZeRO stages side by side: what a rank holds, and what it sends in a step."""
+
+    parameters: Real = quantity(ONE, positive=True, doc="that a replica trains, on one rank")
+    precision: Precision = reference("precision", default="precision", doc="which recipe")
+    ranks: Real = integer(doc="replicas")
+    micro_batches: Real = integer(default=1, doc="per replica and step (m)")
+    accumulate: str = word(
+        "shard",
+        "whole",
+        default="shard",
+        doc="from stage 2 on: gradients are reduced in every micro-batch, or in the last",
+    )
+    reshard: bool = switch(default=True, doc="stage 3 gathers again for backward")

@@ -8,6 +8,7 @@ from parcost import (
     SECONDS,
     Real,
     block,
+    children,
     fraction,
     integer,
     integers,
@@ -100,10 +101,14 @@ class Precision:
     )
 
     @property
+    def narrow_width(self) -> Real:
+        """Bytes of an element of the narrow type by itself."""
+        return {"none": self.activation, "fp8": 1.0, "fp4": 0.5}[self.narrow]
+
+    @property
     def narrow_element(self) -> Real:
         """Bytes of an element of the narrow type, with its share of a scaling factor."""
-        width = {"none": self.activation, "fp8": 1.0, "fp4": 0.5}[self.narrow]
-        return width + self.scale / self.scale_block
+        return self.narrow_width + self.scale / self.scale_block
 
     def is_narrow(self, role: str, pass_: str) -> bool:
         """Say whether a product in this *role* runs in the narrow type, off the wide layers."""
@@ -154,6 +159,14 @@ class Training:
     )
 
 
+@block("streaming", inside="kernels", label="required")
+class Streaming:
+    """What a streaming operator of one size reaches; between sizes, by their logarithm."""
+
+    size: Real = quantity(BYTES, positive=True, doc="that the operator reads and writes")
+    efficiency: Real = fraction(positive=True, doc="of the memory bandwidth")
+
+
 @block("kernels", label="none")
 class KernelChoice:
     """How long operators take on the device."""
@@ -172,6 +185,34 @@ class KernelChoice:
         positive=True,
         default=None,
         doc="of the memory bandwidth, in place of the device's own figure",
+    )
+    narrow_gemm_efficiency: Real | None = fraction(
+        positive=True,
+        default=None,
+        doc="of the peak of the recipe's narrow type; where only `gemm_efficiency` is given, that "
+        "times what the device's own figures differ by",
+    )
+    alignment: Real = quantity(
+        BYTES,
+        default=1.0,
+        positive=True,
+        doc="that rows of a matrix are to be a multiple of",
+    )
+    misaligned_efficiency: Real = fraction(
+        positive=True, default=1.0, doc="of a product's rate where they are not"
+    )
+    small_head: Real = integer(default=64, doc="size of a head that counts as small")
+    small_head_efficiency: Real = fraction(
+        positive=True, default=1.0, doc="of the fused core's rate with small heads"
+    )
+    short_sequence: Real = integer(default=2048, doc="tokens below which a sequence is short")
+    short_sequence_efficiency: Real = fraction(
+        positive=True, default=1.0, doc="of the fused core's rate on short sequences"
+    )
+    streaming: tuple[Streaming, ...] = children(
+        "streaming",
+        doc="what operators of some size reach of the memory bandwidth, from the smallest "
+        "upwards; in place of one efficiency for all",
     )
     shape_efficiency: Real = fraction(
         positive=True,

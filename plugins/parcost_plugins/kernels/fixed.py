@@ -1,0 +1,43 @@
+"""What kernel models agree on: the attention core and streams, each at a share of a rate."""
+
+from __future__ import annotations
+
+from parcost import Formula, Real, Study
+from parcost_plugins.kernels.rates import attention, memory
+from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
+
+ROOFLINE = "Williams et al. 2009, roofline"
+
+
+def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
+    """Price the attention core."""
+    launch = study[KernelChoice].launch
+    peak, efficiency = attention(operator, study)
+    formula = Formula(
+        text="FLOPs / (peak eta) + launch",
+        inputs={
+            "FLOPs": (operator.flops, "FLOP"),
+            "peak": (peak, "FLOP/s"),
+            "eta": (efficiency, ""),
+            "launch": (launch, "s"),
+        },
+        source=operator.source,
+    )
+    return operator.flops / (peak * efficiency) + launch, formula
+
+
+def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
+    """Price an operator that waits for memory and nothing else."""
+    launch = study[KernelChoice].launch
+    bandwidth, share = memory(operator.bytes_, study)
+    formula = Formula(
+        text="bytes / (B eta_m) + launch",
+        inputs={
+            "bytes": (operator.bytes_, "B"),
+            "B": (bandwidth, "B/s"),
+            "eta_m": (share, ""),
+            "launch": (launch, "s"),
+        },
+        source=ROOFLINE,
+    )
+    return operator.bytes_ / (bandwidth * share) + launch, formula

@@ -1,0 +1,65 @@
+"""Kernel time by roofline alone: compute or memory, whichever takes longer.
+
+No tile and no wave is partly filled. What it leaves out is what ``tiled`` puts in, so
+that the two together tell how much shapes cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parcost import Formula, Real, Study, hookimpl
+from parcost.numeric import maximum
+from parcost_plugins.kernels import fixed
+from parcost_plugins.kernels.rates import matmul, memory, sizes
+from parcost_plugins.vocabulary import FusedAttention, Gemm, KernelChoice, Stream, Training
+
+
+class Roofline:
+    """The model, offered as ``roofline``."""
+
+    name = "roofline"
+
+    def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
+        """Return the seconds of one occurrence and how they come about."""
+        if isinstance(operator, Gemm):
+            return _gemm(operator, study)
+        if isinstance(operator, FusedAttention):
+            return fixed.core(operator, study)
+        if isinstance(operator, Stream):
+            return fixed.stream(operator, study)
+        return None
+
+
+@hookimpl
+def kernels() -> list[Roofline]:
+    """Offer the model."""
+    return [Roofline()]
+
+
+def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
+    launch = study[KernelChoice].launch
+    operand, result, _ = sizes(gemm, study[Training].precision)
+    m, n, k = gemm.m, gemm.n, gemm.k
+    peak, efficiency = matmul(gemm, study)
+    bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
+    bandwidth, share = memory(bytes_, study)
+    seconds = maximum(gemm.flops / (peak * efficiency), bytes_ / (bandwidth * share)) + launch
+    formula = Formula(
+        text="max(2 g M N K / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)) + launch",
+        inputs={
+            "M": (m, ""),
+            "N": (n, ""),
+            "K": (k, ""),
+            "g": (gemm.batch, ""),
+            "e": (operand, "B"),
+            "r": (result, "B"),
+            "peak": (peak, "FLOP/s"),
+            "eta": (efficiency, ""),
+            "B": (bandwidth, "B/s"),
+            "eta_m": (share, ""),
+            "launch": (launch, "s"),
+        },
+        source=fixed.ROOFLINE,
+    )
+    return seconds, formula
