@@ -170,12 +170,12 @@ def test_selective_recomputation_runs_the_unfused_core_once_more(study_of: Study
 
 
 def test_what_communication_hides_under_is_named(study_of: StudyOf) -> None:
-    hosts = {(op.name, op.pass_): op.host for op in study_of("llama3_8b").operators if op.host}
+    hosts = {op.name: op.host for op in study_of("llama3_8b").operators if op.host}
     assert hosts == {
-        ("QKV projection", "B"): "column-parallel input gradients",
-        ("QKV projection", "W"): "column-parallel weight gradients",
-        ("MLP gate and up projection", "B"): "column-parallel input gradients",
-        ("MLP gate and up projection", "W"): "column-parallel weight gradients",
-        ("head", "B"): "head input gradient",
-        ("head", "W"): "head weight gradient",
+        "QKV projection": "attention, by columns",
+        "attention core": "attention core",
+        "attention output projection": "attention, by rows",
+        "MLP gate and up projection": "MLP, by columns",
+        "MLP down projection": "MLP, by rows",
+        "head": "head, by columns",
     }

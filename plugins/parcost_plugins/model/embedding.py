@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Pass, Real, Study, hookimpl
-from parcost_plugins.model.rank import COUNTED, MASK, SAVED, SPLIT, rank_of
+from parcost import Memory, Pass, Real, Study, hookimpl
+from parcost_plugins.model.rank import COUNTED, MASK, SPLIT, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
 
 TOKEN_ID = 8.0  # bytes: frameworks index with 64-bit integers
@@ -20,6 +20,8 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the rows of the vocabulary, and learned positions where there are any."""
     rank = rank_of(study)
     h, count = rank.model.hidden, on_first(study)
+    if rank.model.nominal:
+        return
     yield Parameters(
         name="embedding",
         elements=rank.vocabulary * h,
@@ -45,6 +47,8 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def operators(study: Study) -> Iterator[Stream]:
     """Return the lookup, and the scatter of its gradient."""
     rank = rank_of(study)
+    if rank.model.nominal:
+        return
     count, tensor = on_first(study), rank.element * rank.tokens * rank.model.hidden
     # Forward writes; backward reads the gradient, and reads and writes the rows it is added to.
     moved: list[tuple[Pass, str, Real]] = [
@@ -62,17 +66,10 @@ def operators(study: Study) -> Iterator[Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the token ids and the dropout mask; the output is the first layer's input."""
     rank = rank_of(study)
-    count = on_first(study)
-    yield rank.kept(
-        "token ids",
-        TOKEN_ID * rank.tokens,
-        Formula(text="8 s b", inputs=rank.inputs("s b"), source="64-bit integers"),
-        count,
-    )
+    if rank.model.nominal:
+        return
+    count, ids = on_first(study), rank.formula("8 s b", "s b")
+    yield rank.kept("token ids", TOKEN_ID * rank.tokens, ids, count)
     if rank.training.dropout:
-        yield rank.kept(
-            "embedding dropout mask",
-            MASK * rank.residual,
-            Formula(text=rank.residual_text, inputs=rank.inputs("s b h t"), source=SAVED),
-            count,
-        )
+        mask = rank.formula(rank.residual_text, "s b h t")
+        yield rank.kept("embedding dropout mask", MASK * rank.residual, mask, count)

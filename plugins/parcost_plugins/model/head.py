@@ -1,15 +1,16 @@
 """The head and the loss, with the vocabulary split over the tensor-parallel ranks.
 
 A tied head shares the embedding's matrix. Where the two stand on different pipeline
-stages, the last one holds a copy, which is trained like any other matrix.
+stages, the last one holds a copy, which is trained like any other matrix. Every layer
+that predicts a further token runs the head, and the loss, once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Moment, Study, hookimpl
-from parcost_plugins.model.rank import FP32, SAVED, SPLIT, linear, rank_of, stream
+from parcost import Memory, Moment, Study, hookimpl
+from parcost_plugins.model.rank import FP32, SPLIT, at, linear, rank_of, stream
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 
@@ -18,50 +19,65 @@ from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 def parameters(study: Study) -> Iterator[Parameters]:
     """Return the head, or the copy of the embedding that the last stage holds."""
     rank = rank_of(study)
-    h, tied = rank.model.hidden, rank.model.tied
-    if tied and rank.layout.pp == 1:
+    model, tied, count = rank.model, rank.model.tied, on_last(study)
+    if model.nominal:
         return
-    yield Parameters(
-        name="head, shared with the embedding" if tied else "head",
-        elements=rank.vocabulary * h,
-        total=0.0 if tied else rank.model.vocabulary * h,
-        count=on_last(study),
-        place="after",
-        source=SPLIT,
-    )
+    if not tied or rank.layout.pp > 1:
+        yield Parameters(
+            name="head, shared with the embedding" if tied else "head",
+            elements=rank.vocabulary * model.hidden,
+            total=0.0 if tied else model.vocabulary * model.hidden,
+            count=count,
+            place="after",
+            source=SPLIT,
+        )
+    if model.head_bias:
+        yield Parameters(
+            name="head bias",
+            elements=rank.vocabulary,
+            total=model.vocabulary,
+            count=count,
+            place="after",
+            source=SPLIT,
+        )
 
 
 @hookimpl
-def flops(study: Study) -> list[ModelFlops]:
+def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter, tied or not; padding is no part of the model."""
     rank = rank_of(study)
-    return [
-        ModelFlops(
-            name="head",
-            per_token=2 * rank.model.hidden * rank.model.vocabulary,
-            kind="matmul",
-            source="2 FLOPs per matrix parameter",
-        )
-    ]
+    model = rank.model
+    if model.nominal:
+        return
+    runs = 1 + model.prediction_layers
+    yield ModelFlops(
+        name="head",
+        per_token=2 * runs * model.hidden * model.vocabulary,
+        kind="matmul",
+        source="2 FLOPs per matrix parameter",
+    )
 
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the head's products, and the cross entropy in fp32."""
     rank = rank_of(study)
-    count, logits = on_last(study), rank.tokens * rank.vocabulary
+    if rank.model.nominal:
+        return
+    span = at(on_last(study)).times(1 + rank.model.prediction_layers)
+    e, logits = rank.element, rank.tokens * rank.vocabulary
     yield from linear(
         "head",
         rank.tokens,
         rank.vocabulary,
         rank.model.hidden,
-        count,
+        span,
+        role="head",
         host=HEAD_COLUMNS,
     )
     # Forward reads the logits, and writes and reads them in fp32; backward turns those into
     # the gradient of the logits.
-    e = rank.element
-    yield from stream("cross entropy", (e + 2 * FP32) * logits, (FP32 + e) * logits, count)
+    yield from stream("cross entropy", (e + 2 * FP32) * logits, (FP32 + e) * logits, span)
 
 
 @hookimpl
@@ -72,31 +88,21 @@ def memory(study: Study) -> Iterator[Memory]:
     themselves are gone by then, and their gradient has their size.
     """
     rank = rank_of(study)
+    if rank.model.nominal:
+        return
     logits = rank.tokens * rank.vocabulary
-    count = on_last(study)
-    yield rank.kept(
-        "head input",
-        rank.element * rank.residual,
-        Formula(
-            text=f"{rank.residual_text} e",
-            inputs=rank.inputs("s b h t e"),
-            source=SAVED,
-        ),
-        count,
-    )
-    yield rank.kept(
-        "loss softmax",
-        FP32 * logits,
-        Formula(text="4 s b V / t", inputs=rank.inputs("s b V t"), source=SAVED),
-        count,
-    )
-    formula = Formula(text="s b V e / t", inputs=rank.inputs("s b V t e"), source=SAVED)
+    runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
+    residual = rank.formula(f"{rank.residual_text} e", "s b h t e")
+    yield rank.kept("head input", rank.element * rank.residual, residual, runs)
+    softmax = rank.formula("4 s b V / t", "s b V t")
+    yield rank.kept("loss softmax", FP32 * logits, softmax, runs)
+    formula = rank.formula("s b V e / t", "s b V t e")
     passing: list[tuple[str, Moment]] = [("logits", "forward"), ("logits gradient", "backward")]
     for name, moment in passing:
         yield Memory(
             name=name,
             bytes_=rank.element * logits,
             formula=formula,
-            count=count,
+            count=on_last(study),
             moments=(moment,),
         )

@@ -1,4 +1,4 @@
-"""The MLP: two matrices with an activation between them, or three where it is gated."""
+"""The MLP of a dense layer: two matrices with an activation between, or three where gated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from parcost_plugins.vocabulary.operators import MLP_COLUMNS, MLP_ROWS
 def parameters(study: Study) -> Iterator[Parameters]:
     """Return the matrices and their biases."""
     rank = rank_of(study)
-    h, f, ups, count = rank.model.hidden, rank.model.ffn, _ups(rank), rank.layers
+    h, f, ups, count = rank.model.hidden, rank.model.ffn, _ups(rank), rank.dense.count
+    if rank.model.nominal or not any(count):
+        return
     yield Parameters(
         name=_up(rank),
         elements=ups * h * rank.ffn,
@@ -44,71 +46,70 @@ def parameters(study: Study) -> Iterator[Parameters]:
 
 
 @hookimpl
-def flops(study: Study) -> list[ModelFlops]:
+def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter of the matrices."""
     rank = rank_of(study)
+    dense = sum(rank.dense.count)
+    if rank.model.nominal or not dense:
+        return
     matrices = (_ups(rank) + 1) * rank.model.hidden * rank.model.ffn
-    return [
-        ModelFlops(
-            name="MLP",
-            per_token=2 * rank.model.layers * matrices,
-            kind="matmul",
-            source="2 FLOPs per matrix parameter",
-        )
-    ]
+    yield ModelFlops(
+        name="MLP",
+        per_token=2 * dense * matrices,
+        kind="matmul",
+        source="2 FLOPs per matrix parameter",
+    )
 
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the products and the activation between them."""
     rank = rank_of(study)
-    h, ups, count, again = rank.model.hidden, _ups(rank), rank.layers, rank.layer_again
-    yield from linear(
-        _up(rank),
-        rank.tokens,
-        ups * rank.ffn,
-        h,
-        count,
-        again=again,
-        host=MLP_COLUMNS,
-    )
+    h, ups, span, tokens = rank.model.hidden, _ups(rank), rank.dense, rank.tokens
+    if rank.model.nominal or not any(span.count):
+        return
+    span = span.forced(rank.recompute.mlp)
+    yield from linear(_up(rank), tokens, ups * rank.ffn, h, span, host=MLP_COLUMNS)
     # Forward reads what the first product made and writes one tensor; backward reads that
     # and the gradient, and writes a gradient for each.
-    tensor = rank.element * rank.tokens * rank.ffn
+    tensor = rank.element * tokens * rank.ffn
     yield from stream(
-        "MLP activation", (ups + 1) * tensor, (2 * ups + 1) * tensor, count, again=again
+        "MLP activation",
+        (ups + 1) * tensor,
+        (2 * ups + 1) * tensor,
+        span.forced(rank.recompute.activation),
     )
-    yield from linear(
-        "MLP down projection", rank.tokens, h, rank.ffn, count, again=again, host=MLP_ROWS
-    )
+    yield from linear("MLP down projection", tokens, h, rank.ffn, span, host=MLP_ROWS)
 
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the inputs of both products and of the activation."""
     rank = rank_of(study)
-    ups, again = _ups(rank), rank.layer_again
-    tensor, text = rank.element * rank.tokens * rank.ffn, "s b f e / t"
-    yield rank.saved(
+    ups, span = _ups(rank), rank.dense
+    if rank.model.nominal or not any(span.count):
+        return
+    yield from rank.saved(
         "MLP input",
         rank.kept_element * rank.residual,
         f"{rank.residual_text} q",
         "s b h t q",
-        again=again,
+        span.forced(rank.recompute.norms),
     )
-    yield rank.saved(
+    span, wide = span.forced(rank.recompute.mlp), rank.tokens * rank.ffn
+    yield from rank.saved(
         "MLP gate and up" if rank.model.gated else "MLP up",
-        ups * tensor,
-        f"2 {text}" if rank.model.gated else text,
+        ups * rank.element * wide,
+        "2 s b f e / t" if rank.model.gated else "s b f e / t",
         "s b f t e",
-        again=again,
+        span,
     )
-    yield rank.saved(
+    yield from rank.saved(
         "MLP activation",
-        rank.kept_element * rank.tokens * rank.ffn,
+        rank.kept_element * wide,
         "s b f q / t",
         "s b f t q",
-        again=again,
+        span.forced(rank.recompute.activation),
     )
 
 

@@ -6,35 +6,41 @@ tensor-parallel group; without, every rank does and keeps the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from parcost import Formula, Memory, Study, hookimpl
-from parcost_plugins.model.rank import MASK, SAVED, rank_of, stream
-from parcost_plugins.vocabulary import Parameters, Stream, on_last
+from parcost import Memory, Real, Study, hookimpl
+from parcost_plugins.model.rank import MASK, Rank, at, rank_of, stream
+from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the gains, and LayerNorm's biases, of two norms per layer and a last one."""
+    """Return the gains, and LayerNorm's biases, of the norms of each layer and of the ends."""
     rank = rank_of(study)
-    of_one = rank.model.hidden * (2 if rank.model.norm == "layer" else 1)
-    source = "every rank normalises whole tokens"
-    yield Parameters(
-        name="layer norms",
-        elements=2 * of_one,
-        total=2 * of_one,
-        count=rank.layers,
-        replicated=True,
-        source=source,
-    )
+    model = rank.model
+    if model.nominal:
+        return
+    one = of_one(rank)
+    if model.norms:
+        yield _held("layer norms", model.norms * one, rank.layers)
+    if model.embedding_norm:
+        yield Parameters(
+            name="embedding norm",
+            elements=one,
+            total=one,
+            count=on_first(study),
+            replicated=True,
+            place="before",
+            source=_WHOLE,
+        )
     yield Parameters(
         name="final norm",
-        elements=of_one,
-        total=of_one,
+        elements=one,
+        total=one,
         count=on_last(study),
         replicated=True,
         place="after",
-        source=source,
+        source=_WHOLE,
     )
 
 
@@ -42,16 +48,22 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def operators(study: Study) -> Iterator[Stream]:
     """Return the norms, and the residual additions with their dropout."""
     rank = rank_of(study)
-    twice, again = tuple(2 * n for n in rank.layers), rank.layer_again
-    tensor = rank.element * rank.residual
+    model, span = rank.model, rank.every
+    if model.nominal:
+        return
+    twice, tensor = span.times(2), rank.element * rank.residual
     # A norm reads one tensor and writes one; backward reads its input as well.
-    yield from stream("layer norms", 2 * tensor, 3 * tensor, twice, again=again)
-    yield from stream("final norm", 2 * tensor, 3 * tensor, on_last(study))
+    if model.norms:
+        norms = span.times(model.norms)
+        yield from stream("layer norms", 2 * tensor, 3 * tensor, norms.forced(rank.recompute.norms))
+    if model.embedding_norm:
+        yield from stream("embedding norm", 2 * tensor, 3 * tensor, at(on_first(study)))
+    yield from stream("final norm", 2 * tensor, 3 * tensor, at(on_last(study)))
     # Two tensors become one; backward passes the gradient on and reads and writes the sum.
-    yield from stream("residual additions", 3 * tensor, 2 * tensor, twice, again=again)
+    yield from stream("residual additions", 3 * tensor, 2 * tensor, twice)
     if rank.training.dropout:
         moved = 2 * tensor + MASK * rank.residual
-        yield from stream("residual dropout", moved, moved, twice, again=again)
+        yield from stream("residual dropout", moved, moved, twice)
 
 
 @hookimpl
@@ -59,19 +71,49 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return the inputs of the norms and the dropout masks.
 
     The input of the first norm of a layer is the layer's: what full recomputation keeps.
+    Where attention and MLP read it both, there is no other.
     """
     rank = rank_of(study)
-    tensor, text, again = rank.element * rank.residual, rank.residual_text, rank.layer_again
+    model = rank.model
+    if model.nominal:
+        return
+    tensor, text, span = rank.element * rank.residual, rank.residual_text, rank.every
     letters = "s b h t e"
-    yield rank.saved("layer input", tensor, f"{text} e", letters)
-    yield rank.saved("MLP norm input", tensor, f"{text} e", letters, again=again)
-    if rank.training.dropout:
-        yield rank.saved(
-            "residual dropout masks",
-            2 * MASK * rank.residual,
-            f"2 {text}",
-            "s b h t",
-            again=again,
+    formula = rank.formula(f"{text} e", letters)
+    yield rank.kept("layer input", tensor, formula, span.count)
+    if not model.parallel_residual:
+        yield from rank.saved("MLP norm input", tensor, f"{text} e", letters, span)
+    if model.norms > 2:
+        inputs = model.norms - 2
+        yield from rank.saved(
+            "inputs of norms behind attention and MLP",
+            inputs * tensor,
+            f"{inputs} {text} e",
+            letters,
+            span,
         )
-    formula = Formula(text=f"{text} e", inputs=rank.inputs(letters), source=SAVED)
+    if rank.training.dropout:
+        masks = 2 * MASK * rank.residual
+        yield from rank.saved("residual dropout masks", masks, f"2 {text}", "s b h t", span)
+    if model.embedding_norm:
+        yield rank.kept("embedding norm input", tensor, formula, on_first(study))
     yield rank.kept("final norm input", tensor, formula, on_last(study))
+
+
+def of_one(rank: Rank) -> Real:
+    """Return the parameters of one norm."""
+    return rank.model.hidden * (2 if rank.model.norm == "layer" else 1)
+
+
+_WHOLE = "every rank normalises whole tokens"
+
+
+def _held(name: str, elements: Real, count: Sequence[float]) -> Parameters:
+    return Parameters(
+        name=name,
+        elements=elements,
+        total=elements,
+        count=count,
+        replicated=True,
+        source=_WHOLE,
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from attrs import frozen
 
 from parcost import Formula, Memory, Moment, Pass, Real, Study
-from parcost.numeric import maximum
-from parcost_plugins.vocabulary import Gemm, Layout, Model, Stream, Training, layers
+from parcost.numeric import maximum, minimum
+from parcost_plugins.vocabulary import Gemm, Layout, Model, Recompute, Stream, Training
+from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 
 FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
 MASK = 1.0  # bytes of an element of a dropout mask
@@ -18,6 +20,43 @@ SAVED = "Korthikanti et al. 2022, section 4.1, tensor by tensor"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")
+_NOTHING = Recompute()  # type: ignore[call-arg]  # all of its attributes have defaults
+
+
+@frozen(eq=False)
+class Span:
+    """Some of the layers: how many on each virtual stage, and how many are run *again*.
+
+    *rivals* are layers of another kind that are run again. One layer is at a time: where
+    both are on a stage, the rival is the larger, and its tensors are those that are held.
+    """
+
+    count: Counts
+    again: Counts
+    rivals: Counts | None = None
+
+    def forced(self, wanted: bool = True) -> Span:
+        """Return the same layers, all of them run again if *wanted*."""
+        return Span(self.count, self.count, self.rivals) if wanted else self
+
+    def times(self, factor: int) -> Span:
+        """Return the span of something that occurs *factor* times in each layer."""
+        count, again = (tuple(factor * n for n in c) for c in (self.count, self.again))
+        return Span(count, again, self.rivals)
+
+    @property
+    def kept(self) -> Counts:
+        """Those that are not run again."""
+        return tuple(n - r for n, r in zip(self.count, self.again, strict=True))
+
+    @property
+    def held(self) -> Counts:
+        """One where a layer is run again whose tensors are held meanwhile."""
+        if self.rivals is None:
+            return tuple(min(n, 1) for n in self.again)
+        return tuple(
+            min(n, 1) * (1 - min(r, 1)) for n, r in zip(self.again, self.rivals, strict=True)
+        )
 
 
 @frozen(eq=False)
@@ -27,7 +66,44 @@ class Rank:
     layout: Layout
     training: Training
     model: Model
-    layers: tuple[int, ...]  # of each virtual stage
+    recompute: Recompute
+    kinds: Mapping[Kind, Counts]
+
+    @property
+    def layers(self) -> Counts:
+        """Layers of each virtual stage."""
+        return having(self.kinds)
+
+    @property
+    def every(self) -> Span:
+        """All layers."""
+        return self._span()
+
+    @property
+    def dense(self) -> Span:
+        """Layers with a dense MLP."""
+        if not self.model.experts:
+            return self._span()
+        span = self._span(moe=False)
+        return Span(span.count, span.again, self.moe.again)
+
+    @property
+    def moe(self) -> Span:
+        """Layers with a mixture of experts."""
+        return self._span(moe=True)
+
+    @property
+    def attending(self) -> list[tuple[bool, Span]]:
+        """Whether a window bounds attention, and the layers where it does or does not."""
+        if not self.model.window:
+            return [(False, self.every)]
+        spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
+        return [(windowed, span) for windowed, span in spans if any(span.count)]
+
+    def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
+        count = having(self.kinds, moe=moe, windowed=windowed)
+        again = having(self.kinds, moe=moe, windowed=windowed, recomputed=True)
+        return Span(count, again)
 
     @property
     def tokens(self) -> Real:
@@ -85,40 +161,57 @@ class Rank:
         return "s b h / t" if self.layout.sequence_parallel else "s b h"
 
     @property
-    def layer_again(self) -> bool:
-        """Whether backward runs whole layers forward again."""
-        return self.training.recompute == "full"
-
-    @property
     def core_again(self) -> bool:
-        """Whether backward runs the attention core forward again, as a pass of its own.
+        """Whether backward runs every attention core forward again, as a pass of its own.
 
         A fused kernel keeps no scores: selective recomputation is built into it.
         """
-        selective = self.training.recompute == "selective"
-        return self.layer_again or (selective and not self.training.flash_attention)
+        return self.training.recompute == "selective" and not self.training.flash_attention
+
+    def keys(self, windowed: bool) -> Real:
+        """Return to how many tokens a token attends on average, in its own document."""
+        training = self.training
+        if not training.documents:
+            length = training.sequence if training.document is None else training.document
+            return self._keys(length, windowed)
+        lengths = training.documents
+        attended = sum(length * self._keys(float(length), windowed) for length in lengths)
+        return attended / sum(lengths)
+
+    def _keys(self, length: Real, windowed: bool) -> Real:
+        width = minimum(float(self.model.window), length) if windowed else length
+        return width - width * width / (2 * length) if self.model.causal else width
 
     def saved(
-        self, name: str, bytes_: Real, text: str, letters: str, *, again: bool = False
-    ) -> Memory:
-        """Return a tensor of a layer that backward needs.
+        self,
+        name: str,
+        bytes_: Real,
+        text: str,
+        letters: str,
+        span: Span,
+        more: Mapping[str, tuple[Real, str]] | None = None,
+    ) -> Iterator[Memory]:
+        """Yield a tensor of the layers of *span* that backward needs.
 
-        It is kept for every layer and micro-batch alive; where it is made *again*, only
-        for the one layer that is being recomputed. *letters* are those of *text*.
+        It is kept for every layer and micro-batch alive; where it is made again, only
+        for the one layer that is being recomputed. *letters* are those of *text*, besides
+        what *more* says.
         """
-        formula = Formula(text=text, inputs=self.inputs(letters), source=SAVED)
-        if again:
-            return Memory(
+        formula = self.formula(text, letters, more)
+        kept = span.kept
+        if any(kept):
+            yield self.kept(name, bytes_, formula, kept)
+        if any(span.again):
+            yield Memory(
                 name=f"{name}, recomputed",
                 bytes_=bytes_,
                 formula=formula,
-                count=[min(n, 1) for n in self.layers],
+                count=span.held,
                 once_per_device=True,
                 moments=("backward",),
             )
-        return self.kept(name, bytes_, formula, self.layers)
 
-    def kept(self, name: str, bytes_: Real, formula: Formula, count: tuple[float, ...]) -> Memory:
+    def kept(self, name: str, bytes_: Real, formula: Formula, count: Sequence[float]) -> Memory:
         """Return memory that every micro-batch has from its forward to its backward pass."""
         return Memory(
             name=name,
@@ -129,30 +222,51 @@ class Rank:
             moments=_WHILE_ALIVE,
         )
 
-    def inputs(self, letters: str) -> dict[str, tuple[Real, str]]:
-        """Return the values of *letters*, separated by spaces, as a formula's inputs."""
-        return {letter: _LETTERS[letter](self) for letter in letters.split()}
+    def formula(
+        self, text: str, letters: str, more: Mapping[str, tuple[Real, str]] | None = None
+    ) -> Formula:
+        """Return the formula of a tensor, its *letters* filled in, and what *more* says."""
+        inputs = {letter: _LETTERS[letter](self) for letter in letters.split()}
+        if more:
+            inputs.update(more)
+        return Formula(text=text, inputs=inputs, source=SAVED)
 
 
 _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "s": lambda r: (r.sequence, ""),
+    "S": lambda r: (r.training.sequence, ""),
     "b": lambda r: (r.training.micro_batch, ""),
     "h": lambda r: (r.model.hidden, ""),
     "a": lambda r: (r.model.heads, ""),
     "k": lambda r: (r.kv_heads * r.layout.tp, ""),
-    "d": lambda r: (r.model.head_dim, ""),
+    "d": lambda r: (r.model.qk_dim, ""),
+    "v": lambda r: (r.model.value_dim, ""),
+    "r": lambda r: (float(r.model.q_lora), ""),
+    "l": lambda r: (r.model.kv_lora + r.model.rope_dim, ""),
     "f": lambda r: (r.model.ffn, ""),
+    "F": lambda r: (r.model.expert_ffn, ""),
+    "G": lambda r: (r.model.shared_width, ""),
+    "E": lambda r: (float(r.model.experts), ""),
     "V": lambda r: (r.vocabulary * r.layout.tp, ""),
     "t": lambda r: (r.layout.tp, ""),
+    "u": lambda r: (r.layout.etp, ""),
     "e": lambda r: (r.element, "B"),
     "q": lambda r: (r.kept_element, "B"),
+    "n": lambda r: (r.model.saved, "B"),
 }
 
 
 def rank_of(study: Study) -> Rank:
     """Return what a rank of *study* sees."""
     training = study[Training]
-    return Rank(study[Layout], training, training.model, layers(study))
+    chosen = study.get(Recompute)
+    return Rank(
+        study[Layout],
+        training,
+        training.model,
+        _NOTHING if chosen is None else chosen,
+        kinds(study),
+    )
 
 
 def linear(
@@ -160,10 +274,12 @@ def linear(
     m: Real,
     n: Real,
     k: Real,
-    count: tuple[float, ...],
+    span: Span,
     *,
-    again: bool = False,
+    batch: Real = 1.0,
+    role: Literal["linear", "expert", "head", "router"] = "linear",
     host: str = "",
+    source: str = SPLIT,
 ) -> Iterator[Gemm]:
     """Yield the products of a linear layer with *k* inputs and *n* outputs.
 
@@ -171,14 +287,14 @@ def linear(
     the output by the weights and by the input. All may carry the name of a *host*, for
     communication to hide under.
     """
-    passes: list[tuple[Pass, Real, Real, Real]] = [
-        ("F", m, n, k),
-        ("B", m, k, n),
-        ("W", n, k, m),
+    passes: list[tuple[Pass, Real, Real, Real, Counts]] = [
+        ("F", m, n, k, span.count),
+        ("B", m, k, n, span.count),
+        ("W", n, k, m, span.count),
     ]
-    if again:
-        passes.append(("R", m, n, k))
-    for pass_, rows, columns, inner in passes:
+    if any(span.again):
+        passes.append(("R", m, n, k, span.again))
+    for pass_, rows, columns, inner, count in passes:
         yield Gemm(
             name=name,
             m=rows,
@@ -186,17 +302,28 @@ def linear(
             k=inner,
             pass_=pass_,
             count=count,
+            batch=batch,
             host=host,
-            source=SPLIT,
+            role=role,
+            source=source,
         )
 
 
 def stream(
-    name: str, forward: Real, backward: Real, count: tuple[float, ...], *, again: bool = False
+    name: str, forward: Real, backward: Real, span: Span, *, host: str = ""
 ) -> Iterator[Stream]:
     """Yield a memory-bound operator: the bytes that each of its passes moves."""
-    passes: list[tuple[Pass, Real]] = [("F", forward), ("B", backward)]
-    if again:
-        passes.append(("R", forward))
-    for pass_, bytes_ in passes:
-        yield Stream(name=name, bytes_=bytes_, pass_=pass_, count=count, source=COUNTED)
+    passes: list[tuple[Pass, Real, Counts]] = [
+        ("F", forward, span.count),
+        ("B", backward, span.count),
+    ]
+    if any(span.again):
+        passes.append(("R", forward, span.again))
+    for pass_, bytes_, count in passes:
+        yield Stream(name=name, bytes_=bytes_, pass_=pass_, count=count, host=host, source=COUNTED)
+
+
+def at(count: Sequence[float]) -> Span:
+    """Return the span of something outside of the layers, which is never run again."""
+    whole = tuple(int(n) for n in count)
+    return Span(whole, (0,) * len(whole))

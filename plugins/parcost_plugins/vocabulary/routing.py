@@ -76,9 +76,7 @@ class Routing:
     metadata: Real = quantity(
         BYTES, doc="sent with each copy of a token: its probability and the expert's index"
     )
-    counts: Real = quantity(
-        BYTES, doc="per expert, gathered from every rank ahead of the exchange"
-    )
+    counts: Real = quantity(BYTES, doc="per expert, gathered from every rank ahead of the exchange")
     hide: str = word(
         "none",
         "shared_experts",

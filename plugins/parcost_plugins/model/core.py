@@ -1,0 +1,131 @@
+"""The attention core: queries by keys, and probabilities by values; fused or not.
+
+Every kind of attention ends in it. Its heads are split over the tensor-parallel ranks,
+and its queries over the context-parallel ones, which meet the keys of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Memory, Pass, Real
+from parcost_plugins.model.rank import FP32, MASK, SPLIT, Rank, Span, stream
+from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
+from parcost_plugins.vocabulary.partition import Counts
+
+FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
+
+
+def flops(rank: Rank) -> ModelFlops:
+    """Return the FLOPs of a core that skips what causality, windows and documents mask."""
+    model = rank.model
+    met = sum(sum(span.count) * rank.keys(windowed) for windowed, span in rank.attending)
+    return ModelFlops(
+        name="attention core",
+        per_token=2 * model.heads * (model.qk_dim + model.value_dim) * met,
+        kind="attention",
+        source="2 products of 2 a d FLOPs for each token that is attended to",
+    )
+
+
+def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
+    """Yield the core, as one kernel or as several."""
+    return _fused(rank) if rank.training.flash_attention else _unfused(rank)
+
+
+def memory(rank: Rank) -> Iterator[Memory]:
+    """Yield what backward needs besides queries, keys and values: the output, and the scores."""
+    tokens, value, e, span = rank.tokens, rank.model.value_dim, rank.element, rank.every
+    yield from rank.saved(
+        "attention output",
+        rank.kept_element * tokens * rank.heads * value,
+        "s b a v q / t",
+        "s b a v t q",
+        span,
+    )
+    rows = tokens * rank.heads
+    if rank.training.flash_attention:
+        yield from rank.saved("softmax statistics", FP32 * rows, "4 s b a / t", "s b a t", span)
+        return
+    scores, span = rows * rank.training.sequence, span.forced(rank.core_again)
+    text, letters = "S s b a e / t", "S s b a t e"
+    yield from rank.saved("attention probabilities", e * scores, text, letters, span)
+    if rank.training.dropout:
+        yield from rank.saved(
+            "attention dropout mask", MASK * scores, "S s b a / t", "S s b a t", span
+        )
+        yield from rank.saved(
+            "attention probabilities after dropout", e * scores, text, letters, span
+        )
+
+
+def _fused(rank: Rank) -> Iterator[FusedAttention]:
+    """Yield one kernel per pass.
+
+    Forward multiplies twice. Backward has two products for the gradient of each, and makes
+    the probabilities again, as it kept none.
+    """
+    qk, value = rank.model.qk_dim, rank.model.value_dim
+    for windowed, span in rank.attending:
+        each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
+        passes: list[tuple[Pass, Real, Counts]] = [
+            ("F", each * (qk + value), span.count),
+            ("B", each * (3 * qk + 2 * value), span.count),
+        ]
+        if any(span.again):
+            passes.append(("R", each * (qk + value), span.again))
+        for pass_, flops_, count in passes:
+            yield FusedAttention(
+                name="attention core in a window" if windowed else "attention core",
+                flops=flops_,
+                pass_=pass_,
+                count=count,
+                source=FUSED,
+            )
+
+
+def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
+    """Yield the core as separate kernels, which compute what is masked as well."""
+    span, e = rank.every.forced(rank.core_again), rank.element
+    scores = rank.training.sequence * rank.tokens * rank.heads
+    yield from _products(rank, "F", span.count)
+    if any(span.again):
+        yield from _products(rank, "R", span.again)
+    yield from stream("softmax", 2 * e * scores, 3 * e * scores, span)
+    if rank.training.dropout:
+        moved = (2 * e + MASK) * scores
+        yield from stream("attention dropout", moved, moved, span)
+    yield from _gradient_products(rank, span)
+
+
+def _products(rank: Rank, pass_: Pass, count: Counts) -> Iterator[Gemm]:
+    s, S = rank.sequence, rank.training.sequence
+    qk, value = rank.model.qk_dim, rank.model.value_dim
+    yield _per_head(rank, "attention scores", (s, S, qk), pass_, count)
+    yield _per_head(rank, "attention context", (s, value, S), pass_, count)
+
+
+def _gradient_products(rank: Rank, span: Span) -> Iterator[Gemm]:
+    s, S = rank.sequence, rank.training.sequence
+    qk, value, count = rank.model.qk_dim, rank.model.value_dim, span.count
+    yield _per_head(rank, "attention probabilities' gradient", (s, S, value), "B", count)
+    yield _per_head(rank, "values' gradient", (S, value, s), "B", count)
+    yield _per_head(rank, "queries' gradient", (s, qk, S), "B", count)
+    yield _per_head(rank, "keys' gradient", (S, qk, s), "B", count)
+
+
+def _per_head(
+    rank: Rank, name: str, shape: tuple[Real, Real, Real], pass_: Pass, count: Counts
+) -> Gemm:
+    m, n, k = shape
+    return Gemm(
+        name=name,
+        m=m,
+        n=n,
+        k=k,
+        pass_=pass_,
+        count=count,
+        batch=rank.training.micro_batch * rank.heads,
+        role="attention",
+        source=SPLIT,
+    )

@@ -1,0 +1,158 @@
+"""Multi-head latent attention: queries, keys and values through a narrow waist.
+
+What is projected down is not split over the tensor-parallel ranks: each makes all of it,
+and multiplies its own heads out of it. Training makes whole keys and values; folding the
+projections into the queries pays when decoding only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Memory, Real, Study, hookimpl
+from parcost_plugins.model import core
+from parcost_plugins.model.rank import SPLIT, Rank, linear, rank_of, stream
+from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
+from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
+
+MLA = "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1"
+
+
+@hookimpl
+def parameters(study: Study) -> Iterator[Parameters]:
+    """Return the projections down, up and out, and the norms between."""
+    rank = rank_of(study)
+    model, t = rank.model, rank.layout.tp
+    if not model.latent or model.nominal:
+        return
+    h, down = model.hidden, model.kv_lora + model.rope_dim
+    if model.q_lora:
+        yield _part("MLA query down projection", rank, h * model.q_lora)
+    yield _part("MLA query up projection", rank, _inner(rank) * _queries(rank), t)
+    yield _part("MLA KV down projection", rank, h * down)
+    yield _part("MLA KV up projection", rank, model.kv_lora * _keys(rank), t)
+    yield _part("attention output projection", rank, h * model.heads * model.v_dim, t)
+    yield _part("MLA norms", rank, model.q_lora + model.kv_lora)
+
+
+@hookimpl
+def flops(study: Study) -> Iterator[ModelFlops]:
+    """Return the FLOPs of the projections and of the core."""
+    rank = rank_of(study)
+    model, h = rank.model, rank.model.hidden
+    if not model.latent or model.nominal:
+        return
+    matrices = (
+        h * (model.q_lora + model.kv_lora + model.rope_dim)
+        + _inner(rank) * _queries(rank)
+        + model.kv_lora * _keys(rank)
+        + h * model.heads * model.v_dim
+    )
+    yield ModelFlops(
+        name="attention projections",
+        per_token=2 * sum(rank.layers) * matrices,
+        kind="matmul",
+        source="2 FLOPs per matrix parameter",
+    )
+    yield core.flops(rank)
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
+    """Return what attention runs: projections, norms, rotation, core."""
+    rank = rank_of(study)
+    model, tokens, t, span = rank.model, rank.tokens, rank.layout.tp, rank.every
+    if not model.latent or model.nominal:
+        return
+    h, e, up = model.hidden, rank.element, span.forced(rank.recompute.up_projection)
+    if model.q_lora:
+        yield from linear("MLA query down projection", tokens, model.q_lora, h, span, source=MLA)
+    yield from linear(
+        "MLA KV down projection", tokens, model.kv_lora + model.rope_dim, h, span, source=MLA
+    )
+    # A norm reads one tensor and writes one; backward reads its input as well.
+    normed = e * (model.q_lora + model.kv_lora) * tokens
+    yield from stream("MLA norms", 2 * normed, 3 * normed, span)
+    for name, outputs, inputs in (
+        ("MLA query up projection", _queries(rank), _inner(rank)),
+        ("MLA KV up projection", _keys(rank), model.kv_lora),
+    ):
+        yield from linear(name, tokens, outputs / t, inputs, up, host=ATTENTION_COLUMNS, source=MLA)
+    turned = 2 * e * (rank.heads + 1) * model.rope_dim * tokens
+    yield from stream("rotary embedding", turned, turned, up)
+    yield from core.operators(rank)
+    yield from linear(
+        "attention output projection",
+        tokens,
+        h,
+        rank.heads * model.v_dim,
+        span,
+        host=ATTENTION_ROWS,
+    )
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return what backward needs: the waist, and the heads unless they are made again."""
+    rank = rank_of(study)
+    model = rank.model
+    if not model.latent or model.nominal:
+        return
+    e, tokens, span = rank.element, rank.tokens, rank.every
+    up = span.forced(rank.recompute.up_projection)
+    yield from rank.saved(
+        "attention input",
+        rank.kept_element * rank.residual,
+        f"{rank.residual_text} q",
+        "s b h t q",
+        span.forced(rank.recompute.norms),
+    )
+    shards, divided = rank.residual_shards, " / t" if rank.layout.sequence_parallel else ""
+    for name, width, letter in (
+        ("compressed queries", model.q_lora, "r"),
+        ("compressed keys and values", model.kv_lora + model.rope_dim, "l"),
+    ):
+        if name != "compressed queries" or model.q_lora:
+            yield from rank.saved(
+                name,
+                rank.kept_element * tokens * width / shards,
+                f"s b {letter} q{divided}",
+                f"s b {letter} t q",
+                span,
+            )
+    heads = e * tokens * rank.heads
+    for name, size, letter in (
+        ("queries", model.qk_dim, "d"),
+        ("keys", model.qk_dim, "d"),
+        ("values", model.v_dim, "v"),
+    ):
+        yield from rank.saved(
+            name, heads * size, f"s b a {letter} e / t", f"s b a {letter} t e", up
+        )
+    yield from core.memory(rank)
+
+
+def _inner(rank: Rank) -> Real:
+    """Return the width that queries are projected from."""
+    return rank.model.q_lora or rank.model.hidden
+
+
+def _queries(rank: Rank) -> Real:
+    """Return the outputs of the query projection, over all ranks."""
+    return rank.model.heads * rank.model.qk_dim
+
+
+def _keys(rank: Rank) -> Real:
+    """Return the outputs of the projection to keys and values, over all ranks."""
+    return rank.model.heads * (rank.model.nope_dim + rank.model.v_dim)
+
+
+def _part(name: str, rank: Rank, total: Real, shards: Real | None = None) -> Parameters:
+    return Parameters(
+        name=name,
+        elements=total if shards is None else total / shards,
+        total=total,
+        count=rank.layers,
+        replicated=shards is None,
+        source=SPLIT if shards is not None else MLA,
+    )

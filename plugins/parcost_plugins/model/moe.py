@@ -1,0 +1,243 @@
+"""A mixture of experts in place of the MLP: router, routed experts, shared experts.
+
+A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. What it works on is
+what all ranks that share one set of experts send to it: as many tokens as it sends
+itself on average, more on the busiest rank, which everybody waits for. Its experts run
+as one grouped product. Sending is not said here but by ``experts.exchange``.
+
+Shared experts see every token where it is, and are split like a dense MLP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from parcost import Memory, Real, Study, hookimpl
+from parcost_plugins.model.rank import FP32, SPLIT, Rank, Span, linear, rank_of, stream
+from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
+from parcost_plugins.vocabulary.operators import MLP_COLUMNS, MLP_ROWS, SHARED_EXPERTS
+from parcost_plugins.vocabulary.routing import crowding, expert_tokens, rank_tokens
+
+MIXTURE = "Shazeer et al. 2017; Fedus et al. 2021 (Switch Transformer)"
+
+
+@frozen(eq=False)
+class _Experts:
+    """The experts of one rank, and the tokens that its busiest counterpart works on."""
+
+    rank: Rank
+    local: Real  # routed experts, in whole or in parts
+    width: Real  # of such a part
+    each: Real  # tokens of one expert
+    sent: Real  # tokens that a rank routes
+    shared: Real  # width of the shared experts on this rank
+
+    @property
+    def received(self) -> Real:
+        """Tokens of all experts of a rank."""
+        return self.local * self.each
+
+
+def _experts(study: Study) -> _Experts | None:
+    rank = rank_of(study)
+    model, layout = rank.model, rank.layout
+    if not model.experts or model.nominal:
+        return None
+    return _Experts(
+        rank=rank,
+        local=model.experts / layout.ep,
+        width=model.expert_ffn / layout.etp,
+        each=expert_tokens(study) * crowding(study),
+        sent=rank_tokens(study),
+        shared=model.shared_width / layout.tp,
+    )
+
+
+@hookimpl
+def parameters(study: Study) -> Iterator[Parameters]:
+    """Return the router, and the matrices and biases of the experts."""
+    found = _experts(study)
+    if found is None:
+        return
+    rank, model, count = found.rank, found.rank.model, found.rank.moe.count
+    h, E, F, inner = model.hidden, model.experts, model.expert_ffn, _matrices(rank)
+    routing = h * E + (E if model.router_bias else 0) + (h if model.shared_gate else 0)
+    yield Parameters(
+        name="router",
+        elements=routing,
+        total=routing,
+        count=count,
+        replicated=True,
+        source="every rank routes its own tokens",
+    )
+    yield Parameters(
+        name="routed experts",
+        elements=found.local * inner * h * found.width,
+        total=E * inner * h * F,
+        count=count,
+        expert=True,
+        source=MIXTURE,
+    )
+    if model.biases:
+        wide, narrow = inner - 1, h
+        yield Parameters(
+            name="biases of routed experts",
+            elements=found.local * (wide * found.width + narrow),
+            total=E * (wide * F + narrow),
+            count=count,
+            expert=True,
+            source=MIXTURE,
+        )
+    if model.shared_experts:
+        yield Parameters(
+            name="shared experts",
+            elements=inner * h * found.shared,
+            total=inner * h * model.shared_width,
+            count=count,
+            source=SPLIT,
+        )
+
+
+@hookimpl
+def flops(study: Study) -> Iterator[ModelFlops]:
+    """Return 2 FLOPs per parameter of the router and of the experts that a token visits."""
+    found = _experts(study)
+    if found is None:
+        return
+    model, layers = found.rank.model, sum(found.rank.moe.count)
+    visited = model.top_k * model.expert_ffn + model.shared_width
+    per_layer = model.experts + _matrices(found.rank) * visited + (1 if model.shared_gate else 0)
+    yield ModelFlops(
+        name="mixture of experts",
+        per_token=2 * layers * model.hidden * per_layer,
+        kind="matmul",
+        source="2 FLOPs per matrix parameter that the token meets",
+    )
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Gemm | Stream]:
+    """Return routing, the grouped products of the experts, and the shared experts."""
+    found = _experts(study)
+    if found is None:
+        return
+    rank, model, h = found.rank, found.rank.model, found.rank.model.hidden
+    span = rank.moe.forced(rank.recompute.moe)
+    yield from linear(
+        "router", found.sent, float(model.experts), h, span, role="router", source=MIXTURE
+    )
+    scores = FP32 * model.experts * found.sent
+    yield from stream("router probabilities", 2 * scores, 3 * scores, span)
+    # A copy of a token for each of its experts is read and written on either way.
+    copies = 2 * rank.element * h * model.top_k * found.sent
+    yield from stream("token permutation", copies, copies, span)
+    yield from _routed(found, span)
+    yield from stream("token unpermutation", copies, copies, span)
+    if model.shared_experts:
+        yield from _shared(found, span, study[Routing].hide == "shared_experts")
+
+
+def _routed(found: _Experts, span: Span) -> Iterator[Gemm | Stream]:
+    rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
+    yield from linear(
+        "routed experts, up",
+        found.each,
+        ups * found.width,
+        h,
+        span,
+        batch=found.local,
+        role="expert",
+        source=MIXTURE,
+    )
+    tensor = rank.element * found.received * found.width
+    yield from stream(
+        "activation of routed experts",
+        (ups + 1) * tensor,
+        (2 * ups + 1) * tensor,
+        span.forced(rank.recompute.activation),
+    )
+    yield from linear(
+        "routed experts, down",
+        found.each,
+        h,
+        found.width,
+        span,
+        batch=found.local,
+        role="expert",
+        source=MIXTURE,
+    )
+
+
+def _shared(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream]:
+    """Yield the shared experts. They host the exchange where it may hide under them."""
+    rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
+    host = SHARED_EXPERTS if covers else MLP_COLUMNS
+    yield from linear("shared experts, up", rank.tokens, ups * found.shared, h, span, host=host)
+    tensor = rank.element * rank.tokens * found.shared
+    yield from stream(
+        "activation of shared experts",
+        (ups + 1) * tensor,
+        (2 * ups + 1) * tensor,
+        span.forced(rank.recompute.activation),
+        host=host if covers else "",
+    )
+    yield from linear("shared experts, down", rank.tokens, h, found.shared, span, host=MLP_ROWS)
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return what backward needs: the input, what was routed where, and what experts made."""
+    found = _experts(study)
+    if found is None:
+        return
+    rank, model, span = found.rank, found.rank.model, found.rank.moe
+    e, kept, ups = rank.element, rank.kept_element, _matrices(found.rank) - 1
+    yield from rank.saved(
+        "mixture input",
+        kept * rank.residual,
+        f"{rank.residual_text} q",
+        "s b h t q",
+        span.forced(rank.recompute.norms),
+    )
+    span = span.forced(rank.recompute.moe)
+    made = span.forced(rank.recompute.activation)
+    counts = {"R": (found.received, ""), "T": (found.sent, "")}
+    rows = [
+        ("router logits and probabilities", 2 * FP32 * model.experts * found.sent, "8 T E", span),
+        ("tokens at routed experts", kept * found.received * model.hidden, "R h q", span),
+        (
+            "gate and up of routed experts" if model.gated else "up of routed experts",
+            ups * e * found.received * found.width,
+            "2 R F e / u" if model.gated else "R F e / u",
+            span,
+        ),
+        (
+            "activation of routed experts",
+            kept * found.received * found.width,
+            "R F q / u",
+            made,
+        ),
+        ("output of routed experts", e * found.received * model.hidden, "R h e", span),
+    ]
+    if model.shared_experts:
+        wide = rank.tokens * found.shared
+        rows += [
+            (
+                "gate and up of shared experts" if model.gated else "up of shared experts",
+                ups * e * wide,
+                "2 s b G e / t" if model.gated else "s b G e / t",
+                span,
+            ),
+            ("activation of shared experts", kept * wide, "s b G q / t", made),
+        ]
+    for name, bytes_, text, where in rows:
+        letters = [letter for letter in text.split() if letter.isalpha() and letter not in counts]
+        more = {letter: value for letter, value in counts.items() if letter in text.split()}
+        yield from rank.saved(name, bytes_, text, " ".join(letters), where, more)
+
+
+def _matrices(rank: Rank) -> int:
+    """Return how many matrices an expert has."""
+    return 3 if rank.model.gated else 2

@@ -1,0 +1,112 @@
+"""Multi-token prediction: layers behind the last one, each for a token further ahead.
+
+Such a layer is fed with the residual stream and with the embedding of the token that it
+may know already, joined by a projection; it has the head in common with the model. It
+stands beside the head. A layer itself is counted with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Memory, Real, Study, hookimpl
+from parcost_plugins.model.rank import COUNTED, SPLIT, Rank, at, linear, rank_of, stream
+from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
+
+PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
+NORMS = 3  # of the stream, of the embedding, and ahead of the head
+
+
+@hookimpl
+def parameters(study: Study) -> Iterator[Parameters]:
+    """Return the projections and norms, and the copy of the embedding on another stage."""
+    rank = rank_of(study)
+    model, count = rank.model, _count(study, rank)
+    if not model.prediction_layers or model.nominal:
+        return
+    h = model.hidden
+    of_one = h * (2 if model.norm == "layer" else 1)
+    parts: list[tuple[str, Real, Real]] = [
+        ("prediction projection", 2 * h * h / rank.layout.tp, 2 * h * h),
+        ("prediction norms", NORMS * of_one, NORMS * of_one),
+    ]
+    for name, elements, total in parts:
+        yield Parameters(
+            name=name,
+            elements=elements,
+            total=total,
+            count=count,
+            replicated=name == "prediction norms",
+            place="after",
+            source=PREDICTION,
+        )
+    if not model.tied and rank.layout.pp > 1:
+        yield Parameters(
+            name="embedding, for prediction",
+            elements=rank.vocabulary * h,
+            total=0.0,
+            count=on_last(study),
+            place="after",
+            source=SPLIT,
+        )
+
+
+@hookimpl
+def flops(study: Study) -> Iterator[ModelFlops]:
+    """Return 2 FLOPs per parameter of the projections."""
+    model = rank_of(study).model
+    if not model.prediction_layers or model.nominal:
+        return
+    yield ModelFlops(
+        name="prediction projections",
+        per_token=2 * model.prediction_layers * 2 * model.hidden * model.hidden,
+        kind="matmul",
+        source="2 FLOPs per matrix parameter",
+    )
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Gemm | Stream]:
+    """Return the lookup, the norms and the projection of every such layer."""
+    rank = rank_of(study)
+    if not rank.model.prediction_layers or rank.model.nominal:
+        return
+    span, h = at(_count(study, rank)), rank.model.hidden
+    tensor = rank.element * rank.tokens * h
+    yield Stream(
+        name="embedding, for prediction",
+        bytes_=tensor,
+        pass_="F",
+        count=span.count,
+        source=COUNTED,
+    )
+    yield Stream(
+        name="embedding, for prediction",
+        bytes_=3 * tensor,
+        pass_="W",
+        count=span.count,
+        source=COUNTED,
+    )
+    normed = rank.element * rank.residual
+    yield from stream("prediction norms", 2 * normed, 3 * normed, span.times(NORMS))
+    yield from linear(
+        "prediction projection", rank.tokens, h / rank.layout.tp, 2 * h, span, source=PREDICTION
+    )
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return the inputs of the norms and of the projection: five times the residual stream."""
+    rank = rank_of(study)
+    if not rank.model.prediction_layers or rank.model.nominal:
+        return
+    yield rank.kept(
+        "prediction inputs",
+        (NORMS + 2) * rank.element * rank.residual,
+        rank.formula(f"{NORMS + 2} {rank.residual_text} e", "s b h t e"),
+        _count(study, rank),
+    )
+
+
+def _count(study: Study, rank: Rank) -> tuple[int, ...]:
+    return at(on_last(study)).times(rank.model.prediction_layers).count
