@@ -1,0 +1,170 @@
+"""Gradients in equal buckets under a backward pass: what shows, and how many are best.
+
+The buckets fill one after another, a share 1/N of backward apart, and leave one after
+another: the exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective.
+There are three, and each is the right one somewhere:
+
+- what shows, while everything hides: alpha + V/N falls with N until the wire is busy all
+  the time, at N = (T_b - V) / alpha; there is no optimum inside;
+- what shows, where the wire is the limit: N alpha + V - T_b (1 - 1/N), least at
+  N = sqrt(T_b / alpha);
+- what shows and what compute loses to traffic: alpha + V/N + kappa (N alpha + V), least
+  at N = sqrt(V / (kappa alpha)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Real
+from parcost.numeric import maximum, minimum, sqrt, where
+from parcost_plugins.parallelism.data.alone.say import figures_of
+from parcost_plugins.vocabulary import BucketSketch
+
+_NOTHING = 1e-300  # seconds; an overhead of none asks for buckets without number
+
+
+def figures(b: BucketSketch) -> Iterator[Figure]:
+    """Yield the figures of a ``buckets`` block."""
+    say = figures_of(b)
+    N, T, tau = b.count, b.backward, b.bucket_time
+    V = b.factor * b.gradients / b.bandwidth
+    wire = N * tau
+    shows = exposed(N, tau, T)
+    letters = {"N": (N, ""), "tau": (tau, "s"), "T": (T, "s")}
+    sent = {"f": (b.factor, ""), "G": (b.gradients, "B"), "B": (b.bandwidth, "B/s")}
+    yield say("bucket", "gradients of a bucket", b.gradients / N, "MB", "G / N")
+    yield say("volume_time", "time of all bytes", V, "ms", "f G / B", **sent)
+    yield say("transfer_time", "time of the bytes of a bucket", V / N, "ms", "f G / (N B)", **sent)
+    yield say("bucket_time", "time of a bucket", tau, "ms", "f G / (N B) + alpha", **sent)
+    yield say("communication", "time of all buckets", wire, "ms", "N tau", **letters)
+    whole = b.factor * b.gradients / b.whole_bandwidth
+    yield say(
+        "slower",
+        "longer than one message without overhead",
+        wire / whole - 1.0,
+        "%",
+        "N tau / W - 1",
+        W=(whole, "s"),
+        **letters,
+    )
+    yield say("share", "communication over backward", wire / T, "%", "N tau / T", **letters)
+    event = "max(tau, N tau - (1 - 1/N) T)"
+    yield say("exposed", "what shows behind backward", shows, "ms", event, **letters)
+    yield say("hidden", "what hides under backward", wire - shows, "ms", "N tau - e", **letters)
+    yield say(
+        "efficiency",
+        "share of the communication that could hide",
+        minimum(1.0, T / wire),
+        "%",
+        "min(1, T / (N tau))",
+        note="how well it hides at the most; what hides but for the last bucket is `hidden`",
+        **letters,
+    )
+    yield say(
+        "hidden_by_share",
+        "communication times its share of backward",
+        minimum(1.0, wire / T) * wire,
+        "ms",
+        "min(1, N tau / T) N tau",
+        note="an overlap efficiency that is turned round: it falls as more could hide",
+        **letters,
+    )
+    slowed = b.contention * wire
+    cost = shows + slowed
+    yield say(
+        "cost",
+        "what shows, and what compute loses to traffic",
+        cost,
+        "ms",
+        "exposed + kappa N tau",
+        kappa=(b.contention, ""),
+        **letters,
+    )
+    yield say("achieved", "step with its communication", b.step + cost, "ms", "step + cost")
+    yield say(
+        "needs_backward",
+        "least backward pass that hides all but a bucket",
+        where(N > 1, N * tau, 0.0),
+        "ms",
+        "N tau",
+        note="a micro-batch that computes as long has free overlap",
+        **letters,
+    )
+    yield from _optima(b, V)
+
+
+def exposed(count: Real, each: Real, backward: Real) -> Real:
+    """Return what shows of equal buckets behind *backward*.
+
+    >>> exposed(4.0, 1.0, 100.0), exposed(4.0, 50.0, 100.0)
+    (1.0, 125.0)
+    """
+    return maximum(each, count * each - (1.0 - 1.0 / count) * backward)
+
+
+def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
+    say = figures_of(b)
+    alpha, T, kappa = maximum(b.overhead, _NOTHING), b.backward, b.contention
+    inputs = {"alpha": (b.overhead, "s"), "V": (V, "s"), "T": (T, "s")}
+    saturating = maximum((T - V) / alpha, 1.0)
+    bound = sqrt(T / alpha)
+    contended = sqrt(V / (maximum(kappa, _NOTHING) * alpha))
+    yield say(
+        "most_count",
+        "buckets at which the wire is busy all the time",
+        saturating,
+        "",
+        "(T - V) / alpha",
+        note="fewest seconds show here, while all else hides and nothing is lost to traffic",
+        **inputs,
+    )
+    yield say(
+        "bound_count",
+        "best number of buckets where the wire is the limit",
+        bound,
+        "",
+        "sqrt(T / alpha)",
+        note="least N alpha + V - T (1 - 1/N)",
+        **inputs,
+    )
+    yield say(
+        "contended_count",
+        "best number of buckets where traffic slows compute",
+        contended,
+        "",
+        "sqrt(V / (kappa alpha))",
+        note="least alpha + V/N + kappa (N alpha + V); infinite without contention",
+        kappa=(kappa, ""),
+        **inputs,
+    )
+    best = where(alpha + V > T, bound, where(kappa > 0, contended, saturating))
+    yield say(
+        "best_count",
+        "best number of buckets",
+        best,
+        "",
+        "one of the three",
+        note="by what is the case: the wire is the limit, traffic slows compute, or neither",
+        **inputs,
+    )
+    N = maximum(best, 1.0)
+    least = exposed(N, alpha + V / N, T) + kappa * (N * alpha + V)
+    yield say(
+        "best_cost",
+        "cost at the best number of buckets",
+        least,
+        "ms",
+        "exposed + kappa (N alpha + V)",
+        N=(N, ""),
+        kappa=(kappa, ""),
+        **inputs,
+    )
+    yield say(
+        "crossover",
+        "size at which the bytes of a bucket take as long as its overhead",
+        b.overhead * b.bandwidth / b.factor,
+        "MB",
+        "alpha B / f",
+        note="smaller buckets are mostly overhead",
+    )
