@@ -5,6 +5,7 @@ from __future__ import annotations
 from parcost import (
     BYTES,
     ONE,
+    RATE,
     SECONDS,
     Real,
     block,
@@ -18,6 +19,9 @@ from parcost import (
     word,
 )
 from parcost_plugins.vocabulary.model import Model
+from parcost_plugins.vocabulary.tuning import Tuning
+
+_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("precision", label="required")
@@ -267,6 +271,44 @@ class CollectiveChoice:
     tensor: str = word("auto", registry="collectives", default="auto", doc="tensor parallel")
     data: str = word("auto", registry="collectives", default="auto", doc="data parallel")
     pipeline: str = word("auto", registry="collectives", default="auto", doc="between stages")
+    tuning: Tuning | None = reference(
+        "tuning", default=None, doc="table of the library, for the algorithm `nccl`"
+    )
+    generation: str = word(
+        "unknown",
+        "volta",
+        "ampere",
+        "hopper",
+        "blackwell",
+        default="unknown",
+        doc="of the GPUs, for the table",
+    )
+    channels: Real | None = integer(default=None, doc="of the library, inside of a node")
+    links: Real | None = integer(default=None, doc="NVLinks of one GPU")
+    channel_bandwidth: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of one channel inside of a node; left out, what the table gives for the links",
+    )
+    network_channel_bandwidth: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of one channel over more than two nodes; as inside of a node where it is left out",
+    )
+    host: str = word("intel", "amd", "arm", default="intel", doc="processor of the nodes")
+    card_latency: Real = quantity(
+        SECONDS, default=0.0, doc="of the network card, beyond that of the table"
+    )
+    collnet: bool = switch(default=False, doc="the library reduces in the network's switches")
+    launch: Real | None = quantity(
+        SECONDS, default=None, doc="of one collective by the host; a busy stream hides it"
+    )
     expert: str = word("auto", registry="collectives", default="auto", doc="expert parallel")
 
 

@@ -1,0 +1,154 @@
+"""One collective by itself, without a training step around it; and what a collective is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from parcost import (
+    BYTES,
+    ONE,
+    RATE,
+    SECONDS,
+    Link,
+    Rate,
+    Real,
+    block,
+    integer,
+    integers,
+    quantity,
+    string,
+    switch,
+    word,
+)
+
+_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+_GROUPS = ("tp", "cp", "dp", "pp", "dp_cp", "ep", "etp", "edp", "job", "shard", "replicate")
+
+#: What a collective operation may be; n is the big buffer of one rank.
+OPERATIONS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "scatter",
+    "gather",
+    "all_to_all",
+    "point_to_point",
+)
+
+
+class Phase(NamedTuple):
+    """Part of a collective: *rounds* messages one after another on *link*.
+
+    *bytes_* are those of the busiest port in one direction, all rounds together, and
+    *reduced* those that a rank adds on the way.
+    """
+
+    link: Link
+    rounds: Real
+    bytes_: Real
+    reduced: Real = 0.0
+
+
+@block("transfer", label="required")
+class Transfer:
+    """One collective, or one message, by itself: how long it takes and what it moves."""
+
+    operation: str = word(*OPERATIONS, doc="which operation")
+    size: Real = quantity(
+        BYTES,
+        qualifiers={"total": 1.0, "shard": 1.0},
+        doc="the buffer (n). Of operations that divide it among the ranks it is ambiguous: "
+        "`total` is the whole of it, `shard` the part of one rank",
+    )
+    algorithm: str = word("auto", registry="collectives", default="auto", doc="which algorithm")
+    group: str = word(
+        "own",
+        *_GROUPS,
+        default="own",
+        doc="ranks of the layout, on the cluster's fabric; `own` are described here",
+    )
+    level: str = string(
+        default="",
+        doc="level of the cluster's fabric that joins the ranks, in place of a bandwidth",
+    )
+    ranks: Real | None = integer(default=None, doc="how many take part (P)")
+    nodes: Real = integer(default=1, doc="nodes that the ranks are on")
+    ranks_per_node: Real | None = integer(
+        default=None, doc="of each node; ranks / nodes where it is left out"
+    )
+    latency: Real = quantity(SECONDS, default=0.0, doc="start-up time of one message (alpha)")
+    bandwidth: Rate | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        curve=True,
+        doc="of one rank (B), within a node where there are several",
+    )
+    efficiency: Real = quantity(
+        ONE, default=1.0, maximum=1.0, positive=True, doc="achieved, of the bandwidth"
+    )
+    network_latency: Real = quantity(
+        SECONDS, default="latency", doc="start-up time of one message between nodes"
+    )
+    network_bandwidth: Rate | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        curve=True,
+        doc="of one port of a node",
+    )
+    network_efficiency: Real = quantity(
+        ONE, default=1.0, maximum=1.0, positive=True, doc="achieved, of the network's bandwidth"
+    )
+    ports: Real | None = integer(
+        default=None, doc="of a node into the network; one for each rank where it is left out"
+    )
+    kind: str = word("switch", "torus", "pcie", default="switch", doc="what joins the ranks")
+    dimensions: tuple[int, ...] = integers(default=(), doc="ranks along each dimension of a torus")
+    wrap: bool = switch(default=True, doc="the ends of a torus are joined")
+    in_network: bool = switch(default=False, doc="the switch that joins ranks reduces (NVLS)")
+    network_reduces: bool = switch(
+        default=False, doc="the switches between nodes reduce (SHARP, CollNet)"
+    )
+    gamma: Real = quantity(
+        SECONDS / BYTES, default=0.0, doc="time to reduce one byte; 0 where it is part of the copy"
+    )
+    pieces: Real | None = integer(
+        default=None, doc="cut of a pipelined algorithm (c); the best where it is left out"
+    )
+    chunks: Real = integer(default=1, doc="calls that the buffer is split into")
+    overhead: Real = quantity(SECONDS, default=0.0, doc="added to each call")
+    launched: bool = switch(
+        default=False, doc="add the host's launch of each call, which an idle stream exposes"
+    )
+    compression: Real = quantity(
+        ONE, default=1.0, minimum=1.0, doc="bytes of the buffer over bytes that are sent"
+    )
+    codec: Real | None = quantity(
+        RATE, default=None, positive=True, doc="rate at which the buffer is packed and unpacked"
+    )
+    times: Real = integer(default=1, minimum=0, doc="how often it happens")
+    compute: Real | None = quantity(SECONDS, default=None, doc="time that all of it may hide under")
+    bisection: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of the whole network, across a cut that halves the ranks",
+    )
+    compare: str = word(
+        "off",
+        "algorithms",
+        "operations",
+        default="off",
+        doc="list all algorithms of the operation, or of every operation",
+    )
+    schedule: bool = switch(default=False, doc="list who sends which chunk in each step of a ring")
+    advice: bool = switch(default=False, doc="say what limits it and what helps")
