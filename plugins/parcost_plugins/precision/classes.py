@@ -1,0 +1,93 @@
+"""Which bytes a recipe shrinks, tensor class by tensor class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from parcost import Figure, Formula, Real, Section, Study
+from parcost_plugins.vocabulary import Precision, Training
+from parcost_plugins.vocabulary.context import Context
+
+SOURCE = "the attribute of the recipe"
+
+
+class _Class(NamedTuple):
+    name: str
+    bytes_: Real
+    against: Real
+    why: str
+
+
+def _classes(study: Study) -> list[_Class]:
+    """Return the classes with what an element has in the recipe, and where nothing is narrow."""
+    recipe, context = study[Training].precision, study[Context]
+    wide = recipe.activation
+    return [
+        _Class(
+            "operands of linear layers", recipe.narrow_element, wide, "with their scaling factors"
+        ),
+        _Class("weights", recipe.weights + recipe.weight_copies, wide, "and their narrow copies"),
+        _Class("gradients", recipe.gradients, recipe.gradients, "never narrow"),
+        _Class("saved inputs of linear layers", recipe.kept, wide, ""),
+        _Class("parameter all-gather", recipe.gather, wide, "narrow with narrow weights alone"),
+        _Class("gradient reduction", recipe.reduction, recipe.reduction, "never narrow"),
+        _Class("tensor-parallel all-gather", recipe.tensor_gather, wide, "narrow if cast before"),
+        _Class("tensor-parallel sums", wide, wide, "partial sums stay wide"),
+        _Class("pipeline hop", wide, wide, "residual stream"),
+        _Class("expert dispatch", recipe.dispatch, wide, ""),
+        _Class("expert combine", recipe.combine, wide, "sums of experts"),
+        _Class("keys and values of a ring", context.key_value, wide, ""),
+    ]
+
+
+def figures(study: Study) -> Iterator[Figure]:
+    """Yield bits per element of the narrow type, and bytes of each class against the wide one."""
+    recipe = study[Training].precision
+    if recipe.narrow == "none":
+        return
+    yield Figure(
+        name="narrow_bits",
+        title=f"bits of an element in {recipe.narrow}",
+        value=8.0 * recipe.narrow_element,
+        unit="",
+        formula=_formula(recipe),
+        note="with its share of a scaling factor",
+    )
+    for name, bytes_, against, why in _classes(study):
+        yield Figure(
+            name=f"bytes_of_{name.replace(' ', '_').replace('-', '_')}",
+            title=f"{name}, against {recipe.compute}",
+            value=bytes_ / against,
+            unit="",
+            formula=Formula(
+                text="e / w", inputs={"e": (bytes_, "B"), "w": (against, "B")}, source=SOURCE
+            ),
+            note=why,
+        )
+
+
+def section(study: Study) -> Section:
+    """Return the table of classes."""
+    recipe = study[Training].precision
+    return Section(
+        title=f"Bytes in {recipe.narrow}",
+        columns=("tensor class", "an element", f"against {recipe.compute}", ""),
+        rows=[
+            (name, (bytes_, "B"), (bytes_ / against, ""), why)
+            for name, bytes_, against, why in _classes(study)
+        ],
+        notes=[],
+    )
+
+
+def _formula(recipe: Precision) -> Formula:
+    return Formula(
+        text="8 (w + c / k)",
+        inputs={
+            "w": (recipe.narrow_width, "B"),
+            "c": (recipe.scale, "B"),
+            "k": (recipe.scale_block, ""),
+        },
+        source="one factor for k elements",
+    )

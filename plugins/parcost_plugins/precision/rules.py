@@ -1,0 +1,75 @@
+"""Recipes that contradict themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Study, called
+from parcost.numeric import any_of
+from parcost_plugins.vocabulary import Training
+
+#: What needs a narrow type, in the words of a message.
+_NEEDS = {
+    "narrow_attention": "the attention core cannot run in it",
+    "scale": "there is nothing to scale",
+    "cast": "there is nothing to cast",
+    "weight_cast": "there is nothing to cast weights to",
+    "weight_copies": "there is nothing to keep copies in",
+}
+
+
+def recipe(study: Study) -> Iterator[Check]:
+    """Return what the attributes of a recipe must agree on."""
+    training = study[Training]
+    precision, layers = training.precision, training.model.layers
+    name = called(precision)
+    if precision.narrow == "none":
+        for attribute, complaint in _NEEDS.items():
+            yield Check(
+                id="narrow-without-type",
+                holds=_absent(getattr(precision, attribute)),
+                subject=f"{name}.{attribute}",
+                message="`{attribute}` is for a narrow type, and the recipe has none: {complaint}",
+                inputs={"attribute": attribute, "complaint": complaint},
+                help="`narrow = fp8` or `narrow = fp4` runs linear layers in one",
+            )
+        yield Check(
+            id="kept-narrow",
+            holds=precision.kept >= precision.activation,
+            subject=f"{name}.kept",
+            message="inputs of linear layers are kept in {kept} B and multiplied in {wide} B",
+            inputs={"kept": precision.kept, "wide": precision.activation},
+            help="only a recipe with a `narrow` type has them that small",
+        )
+        return
+    yield Check(
+        id="wide-layers",
+        holds=precision.wide_first + precision.wide_last <= layers,
+        subject=f"{name}.wide_first",
+        message="{first} first and {last} last layers stay in {compute}, and the model has {layers}",
+        inputs={
+            "first": precision.wide_first,
+            "last": precision.wide_last,
+            "compute": precision.compute,
+            "layers": layers,
+        },
+        help=f"at most {layers} in all: with {layers} nothing is narrow",
+    )
+    yield Check(
+        id="scale-wider-than-elements",
+        holds=precision.narrow_element <= precision.activation,
+        subject=f"{name}.scale",
+        message="an element takes {element} B with its share of a scaling factor, and {wide} B "
+        "in {compute}",
+        inputs={
+            "element": precision.narrow_element,
+            "wide": precision.activation,
+            "compute": precision.compute,
+        },
+        help="`scale_block` says how many elements share one factor",
+    )
+
+
+def _absent(value: object) -> bool:
+    """Whether an attribute was left at nothing; of a sweep, everywhere."""
+    return not any_of(value != 0)  # type: ignore[arg-type]

@@ -1,0 +1,69 @@
+"""How much of the narrow peak a step uses, and how much of its products is narrow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Outcome, Real, Study
+from parcost.numeric import maximum
+from parcost_plugins.vocabulary import Cluster, Gemm, Training
+
+SOURCE = "the same FLOPs over another peak: say which when the figure is quoted"
+
+
+def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield the utilisation against the narrow peak, and the share of FLOPs that is narrow."""
+    training, cluster = study[Training], study[Cluster]
+    precision = training.precision
+    if precision.narrow == "none":
+        return
+    peak = getattr(cluster.device, precision.narrow)
+    if peak is None:  # a rule has said so
+        return
+    tokens = training.global_batch * training.sequence
+    per_token: Real = 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+    step = maximum(outcome.step_seconds, sys.float_info.min)
+    rate = tokens * per_token / (cluster.devices * step)
+    yield Figure(
+        name=f"mfu_{precision.narrow}",
+        title=f"MFU against the {precision.narrow} peak",
+        value=rate / peak,
+        unit="%",
+        formula=Formula(
+            text="tokens C / (N T peak)",
+            inputs={
+                "tokens": (tokens, ""),
+                "C": (per_token, "FLOP"),
+                "N": (cluster.devices, ""),
+                "T": (step, "s"),
+                "peak": (peak, "FLOP/s"),
+            },
+            source=SOURCE,
+        ),
+        note=f"of the dense {precision.narrow} peak; `mfu` is of the {precision.compute} peak",
+    )
+    narrow, every = _flops(study)
+    yield Figure(
+        name="narrow_share",
+        title=f"products in {precision.narrow}",
+        value=narrow / maximum(every, sys.float_info.min),
+        unit="%",
+        formula=Formula(
+            text="narrow / all",
+            inputs={"narrow": (narrow, "FLOP"), "all": (every, "FLOP")},
+            source="the products of one micro-batch on all stages, attention core included",
+        ),
+    )
+
+
+def _flops(study: Study) -> tuple[Real, Real]:
+    precision = study[Training].precision
+    narrow: Real = 0.0
+    every: Real = 0.0
+    for operator in study.operators:
+        spent = operator.flops * sum(operator.count)
+        every = every + spent
+        if isinstance(operator, Gemm) and precision.is_narrow(operator.role, operator.pass_):
+            narrow = narrow + spent
+    return narrow, every
