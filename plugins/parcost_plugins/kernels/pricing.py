@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -64,7 +64,7 @@ def _by_type(study: Study) -> Iterator[Any]:
     if precision.narrow == "none" or not (precision.wide_first or precision.wide_last):
         yield from study.operators
         return
-    shares = _wide_shares(layers(study), precision.wide_first, precision.wide_last)
+    shares = precision.wide_shares(layers(study))
     for operator in study.operators:
         if isinstance(operator, (Gemm, FusedAttention)) and narrow(operator, precision):
             counts = list(zip(operator.count, shares, strict=True))
@@ -77,22 +77,6 @@ def _by_type(study: Study) -> Iterator[Any]:
             )
         else:
             yield operator
-
-
-def _wide_shares(dealt: Sequence[int], first: int, last: int) -> list[float]:
-    """Return which share of the layers of each virtual stage is among the outer ones.
-
-    >>> _wide_shares((4, 4, 4), 1, 6)
-    [0.25, 0.5, 1.0]
-    """
-    total, before, shares = sum(dealt), 0, []
-    for here in dealt:
-        after = before + here
-        wide = min(after, first) - min(before, first)
-        wide += max(after, total - last) - max(before, total - last)
-        shares.append(min(wide / here, 1.0) if here else 0.0)
-        before = after
-    return shares
 
 
 @hookimpl

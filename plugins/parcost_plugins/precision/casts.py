@@ -14,6 +14,7 @@ from parcost_plugins.vocabulary import (
     Parameters,
     Stream,
     Training,
+    layers,
     virtual_stages,
 )
 
@@ -33,6 +34,7 @@ def operands(study: Study) -> Iterator[Work]:
     precision, choice = study[Training].precision, study[KernelChoice]
     if _nothing(precision.cast) or not choice.memory_bound:
         return
+    wide = precision.wide_shares(layers(study))
     for gemm in study.operators:
         if not isinstance(gemm, Gemm) or gemm.pass_ not in ("F", "B", "R"):
             continue
@@ -43,7 +45,7 @@ def operands(study: Study) -> Iterator[Work]:
             name=f"cast for {gemm.name}",
             bytes_=bytes_,
             pass_=gemm.pass_,
-            count=gemm.count,
+            count=[n * (1.0 - w) for n, w in zip(gemm.count, wide, strict=True)],
             source=SOURCE,
         )
         seconds, formula = _price(cast, study)
@@ -85,7 +87,7 @@ def greatest(study: Study) -> Iterator[Once]:
         return
     tensors = [0.0] * virtual_stages(study)
     for gemm in study.operators:
-        if isinstance(gemm, Gemm) and gemm.pass_ in ("F",) and precision.is_narrow(gemm.role, "F"):
+        if isinstance(gemm, Gemm) and gemm.pass_ == "F" and precision.is_narrow(gemm.role, "F"):
             tensors = [n + OPERANDS * count for n, count in zip(tensors, gemm.count, strict=True)]
     most = max(tensors)
     group = study.group(precision.amax_group)
@@ -130,7 +132,7 @@ def _linear(study: Study) -> Iterator[tuple[tuple[int, ...], Real]]:
     held = [
         p
         for p in study.parameters
-        if isinstance(p, Parameters) and p.place in ("layer",) and not p.replicated
+        if isinstance(p, Parameters) and p.place == "layer" and not p.replicated
     ]
     kinds: dict[tuple[float, ...], list[int]] = {}
     for stage in range(virtual_stages(study)):

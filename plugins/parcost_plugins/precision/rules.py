@@ -46,7 +46,8 @@ def recipe(study: Study) -> Iterator[Check]:
         id="wide-layers",
         holds=precision.wide_first + precision.wide_last <= layers,
         subject=f"{name}.wide_first",
-        message="{first} first and {last} last layers stay in {compute}, and the model has {layers}",
+        message="{first} first and {last} last layers stay in {compute}, and the model has "
+        "{layers}",
         inputs={
             "first": precision.wide_first,
             "last": precision.wide_last,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from parcost import (
     BYTES,
     ONE,
@@ -113,6 +115,18 @@ class Precision:
     def narrow_element(self) -> Real:
         """Bytes of an element of the narrow type, with its share of a scaling factor."""
         return self.narrow_width + self.scale / self.scale_block
+
+    def wide_shares(self, dealt: Sequence[int]) -> list[float]:
+        """Return which share of the layers *dealt* to each virtual stage stays wide."""
+        total, before, shares = sum(dealt), 0, []
+        for here in dealt:
+            after = before + here
+            wide = min(after, self.wide_first) - min(before, self.wide_first)
+            last = total - self.wide_last
+            wide += max(after, last) - max(before, last)
+            shares.append(min(wide / here, 1.0) if here else 0.0)
+            before = after
+        return shares
 
     def is_narrow(self, role: str, pass_: str) -> bool:
         """Say whether a product in this *role* runs in the narrow type, off the wide layers."""
