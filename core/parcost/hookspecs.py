@@ -9,7 +9,7 @@ not loops and not ``if`` on a quantity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -152,3 +152,15 @@ def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 @hookspec
 def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: ignore[empty-body]
     """Further parts of the report, made only when somebody reads it: advice, sensitivities."""
+
+
+# --- What it looks like: asked when somebody wants to see it ---------------------------
+
+
+@hookspec
+def views(study: Study, name: str, only: Sequence[int]) -> Iterable[Section]:  # type: ignore[empty-body]
+    """The pages of ``parcost show`` about a study without its step: ``ranks``, ``stages``.
+
+    Asked for one page by *name*; *only* are the rows that are wanted, all where it is empty.
+    A cell may be a list of whole numbers.
+    """

@@ -37,6 +37,7 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
     "sections": (terms.Section,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
+    "views": (terms.Section,),
 }
 _NAMED = ("collectives", "schedules", "kernels", "exporters")
 _UNIQUE = ("groups", "terms", "memory", "figures")

@@ -1,21 +1,26 @@
 """``parcost show``: a spec with everything that it leaves unsaid.
 
 What is printed is a spec itself: every block, every attribute, no import; comments say
-where each value is from. Evaluating it gives the same report.
+where each value is from. Evaluating it gives the same report. With ``--ranks`` or
+``--stages`` it is a page that plugins make of the study instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Reporter, put
+from parcost.cli.output import Reporter, paper, put
 
 if TYPE_CHECKING:
+    from parcost.plugins import Plugin
     from parcost.scenario import Scenario
+    from parcost.study import Study
+    from parcost.terms import Section
 
 
 @click.command("show")
@@ -23,34 +28,163 @@ if TYPE_CHECKING:
 @options.study
 @options.overrides
 @options.without
+@click.option(
+    "--ranks",
+    is_flag=False,
+    flag_value="",
+    metavar="[LIST]",
+    help="The process groups of every rank, or of those named: --ranks=0,5,96-103.",
+)
+@click.option(
+    "--stages",
+    is_flag=False,
+    flag_value="",
+    metavar="[LIST]",
+    help="Which layers stand on which stage, and where the stages are.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "md"]),
+    default="table",
+    help="How --ranks and --stages are written.",
+)
 def command(
-    path: str, study: str | None, overrides: tuple[str, ...], without: tuple[str, ...]
+    path: str,
+    study: str | None,
+    overrides: tuple[str, ...],
+    without: tuple[str, ...],
+    ranks: str | None,
+    stages: str | None,
+    format_: str,
 ) -> int:
     """Print the resolved spec: every default, and where each value is from."""
     from parcost import batch
 
+    asked = {"ranks": ranks, "stages": stages}
+    wanted = {name: _numbers(name, text) for name, text in asked.items() if text is not None}
+    if not wanted and format_ != "table":
+        raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
     values = options.parse_overrides(overrides)
     session = options.session(without)
     worst = 0
+    documents: list[dict[str, Any]] = []
     for _, scenario in batch.scenarios([path], session, overrides=values, study=study):
         pages = (
             scenario
             if isinstance(scenario, batch.Rejected)
-            else batch.attempt(path, lambda s=scenario: list(_pages(s)))  # type: ignore[misc]
+            else batch.attempt(path, lambda s=scenario: list(_pages(s, wanted, format_)))  # type: ignore[misc]
         )
         if isinstance(pages, batch.Rejected):
             Reporter()(pages.diagnostics)
             worst = max(worst, pages.exit_code)
             continue
         for page in pages:
-            put(page)
+            if isinstance(page, str):
+                put(page)
+            else:
+                documents.append(page)
+    if documents:
+        put(_json(documents))
     return worst
 
 
-def _pages(scenario: Scenario) -> Iterator[str]:
+def _numbers(name: str, text: str) -> list[int]:
+    """Return the numbers of a list such as ``0,5,96-103``.
+
+    >>> _numbers("ranks", "0,5,8-10"), _numbers("ranks", "")
+    ([0, 5, 8, 9, 10], [])
+    """
+    found: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise click.UsageError(
+                f"`--{name}={text}` is no list of numbers; write --{name}=0,5,8-15"
+            )
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _pages(
+    scenario: Scenario, wanted: dict[str, list[int]], format_: str
+) -> Iterator[str | dict[str, Any]]:
     from parcost import __version__
     from parcost.render.resolved import resolved
 
     for study in scenario.studies():
-        yield f"# {scenario.name} of {scenario.path}, resolved by parcost {__version__}\n"
-        yield resolved(study) + "\n"
+        if not wanted:
+            yield f"# {scenario.name} of {scenario.path}, resolved by parcost {__version__}\n"
+            yield resolved(study) + "\n"
+            continue
+        views = [view for name, only in wanted.items() for view in _views(study, name, only)]
+        if format_ == "json":
+            yield _document(scenario, views)
+        else:
+            yield _drawn(scenario, [section for _, section in views], format_)
+
+
+def _views(study: Study, name: str, only: Sequence[int]) -> list[tuple[Plugin, Section]]:
+    from parcost.diagnostics import Diagnostic, SpecError
+
+    found = list(study.plugins.ask("views", study=study, name=name, only=only))
+    if not found:
+        message = f"no plugin shows `{name}`"
+        raise SpecError([Diagnostic("no-view", message, place=study.path)])
+    return found
+
+
+def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[str, Any]:
+    from parcost.render.data import section_of
+
+    return {
+        "study": scenario.name,
+        "path": scenario.path,
+        "sections": [section_of(plugin, view) for plugin, view in views],
+    }
+
+
+def _json(documents: list[dict[str, Any]]) -> str:
+    import json
+
+    from parcost.render.data import header
+
+    return json.dumps({**header(), "studies": documents}, ensure_ascii=False) + "\n"
+
+
+def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
+    from attrs import evolve
+
+    from parcost.render import markdown, page
+    from parcost.render.narrative import section_page
+
+    items: list[page.Item] = [page.Heading(scenario.name, 1, aside=scenario.path)]
+    for view in views:
+        rows = [tuple(_shortened(cell) for cell in row) for row in view.rows]
+        items += section_page(evolve(view, rows=rows))
+    drawn = markdown.draw(items) if format_ == "md" else page.draw(items, paper())
+    return drawn + "\n"
+
+
+def _shortened(cell: Any) -> Any:
+    """Return a list of whole numbers as its ranges.
+
+    >>> _shortened([0, 1, 2, 3]), _shortened([0, 8, 16, 24]), _shortened([3]), _shortened([])
+    ('0-3', '0-24 by 8', '3', '-')
+    >>> _shortened([0, 1, 2, 8, 9, 10]), _shortened([0, 4, 9])
+    ('0-2, 8-10', '0, 4, 9')
+    """
+    if not isinstance(cell, list):
+        return cell
+    if not cell:
+        return "-"
+    steps = {b - a for a, b in pairwise(cell)}
+    if len(cell) > 2 and len(steps) == 1 and steps != {1}:
+        return f"{cell[0]}-{cell[-1]} by {steps.pop()}"
+    runs: list[list[int]] = []
+    for number in cell:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -150,7 +150,7 @@ def plain(value: Any) -> Any:
 
 def _result(result: Result, units: Mapping[str, str]) -> dict[str, Any]:
     outcome = result.outcome
-    sections = [_section(p, section) for p, section in result.sections]  # may add a fault
+    sections = [section_of(p, section) for p, section in result.sections]  # may add a fault
     shown: dict[str, Any] = {
         "at": {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()},
         "feasible": plain(result.feasible),
@@ -232,7 +232,7 @@ def _expectation(expectation: Expectation) -> dict[str, Any]:
     }
 
 
-def _section(by: Plugin, section: Section) -> dict[str, Any]:
+def section_of(by: Plugin, section: Section) -> dict[str, Any]:
     return {
         "title": section.title,
         "columns": list(section.columns),

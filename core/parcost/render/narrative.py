@@ -57,7 +57,7 @@ def tell_result(result: Result) -> Iterator[Item]:
     elif result.legal:
         yield from _figures("What was calculated", result.figures)
     for _, section in sections:
-        yield from _section(section)
+        yield from section_page(section)
     if result.expectations and runs(result):
         yield from _expectations(result.expectations)
 
@@ -191,7 +191,7 @@ def memory(outcome: Outcome) -> Iterator[Item]:
     )
 
 
-def _section(section: Section) -> Iterator[Item]:
+def section_page(section: Section) -> Iterator[Item]:
     yield Heading(section.title)
     columns = []
     for position, title in enumerate(section.columns):

@@ -1,0 +1,68 @@
+"""The ranks of a job, looked at one by one: their coordinates, groups and units.
+
+Nothing here is a closed form, so that it says what the placement of groups must agree
+with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from parcost import Study
+from parcost_plugins.topology.decomposition import Decomposition, joined
+from parcost_plugins.topology.occupancy import lattices
+from parcost_plugins.topology.tiers import tiers
+from parcost_plugins.vocabulary import Cluster
+
+#: Groups whose members tell the coordinates of a rank.
+DEGREES = ("tp", "cp", "dp", "pp", "etp", "ep", "edp")
+
+
+@frozen(kw_only=True, eq=False)
+class Ranks:
+    """All ranks: *groups* by name, as an array of members with a row for each group.
+
+    *places* says by name which row and column of that a rank has; *units* by level which
+    unit it is in.
+    """
+
+    count: int
+    groups: Mapping[str, Any]
+    places: Mapping[str, tuple[Any, Any]]
+    units: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, study: Study) -> Ranks:
+        """Return the ranks of *study*, which is a single point."""
+        import numpy as np
+
+        cluster = study[Cluster]
+        count = int(cluster.devices)
+        everyone = np.arange(count)
+        groups: dict[str, Any] = {}
+        places: dict[str, tuple[Any, Any]] = {}
+        for name, axes in Decomposition.of(study).axes.items():
+            whole = [(int(stride), int(extent)) for stride, extent in joined(axes)]
+            members = lattices(whole, count) if whole else everyone[:, None]
+            row, column = np.empty(count, dtype=int), np.empty(count, dtype=int)
+            row[members] = np.arange(len(members))[:, None]
+            column[members] = np.arange(members.shape[1])
+            groups[name], places[name] = members, (row, column)
+        units = {tier.name: everyone // int(tier.capacity) for tier in tiers(cluster)[:-1]}
+        return cls(count=count, groups=groups, places=places, units=units)
+
+    def coordinate(self, name: str, rank: int) -> int:
+        """Return which member of its group called *name* a *rank* is."""
+        return int(self.places[name][1][rank])
+
+    def members(self, name: str, rank: int) -> list[int]:
+        """Return the ranks of the group called *name* that *rank* is in."""
+        found: list[int] = self.groups[name][self.places[name][0][rank]].tolist()
+        return found
+
+    def unit(self, level: str, ranks: Sequence[int]) -> list[int]:
+        """Return the units of *level* that *ranks* are in."""
+        return sorted({int(self.units[level][rank]) for rank in ranks})

@@ -1,0 +1,188 @@
+"""What ``parcost show`` prints of a placement: ``--ranks`` and ``--stages``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+
+from parcost import Curve, Diagnostic, Op, Pair, Real, Section, SpecError, Study, hookimpl
+from parcost.numeric import is_array
+from parcost_plugins.topology.decomposition import Decomposition, has_experts
+from parcost_plugins.topology.ranks import DEGREES, Ranks
+from parcost_plugins.topology.tiers import tiers
+from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, layers
+
+
+@hookimpl
+def views(study: Study, name: str, only: Sequence[int]) -> Iterable[Section]:
+    """Return the page called *name*."""
+    if name == "ranks":
+        return [_ranks(study, only)]
+    if name == "stages":
+        return [_stages(study, only), _fabric(study)]
+    return []
+
+
+def _ranks(study: Study, only: Sequence[int]) -> Section:
+    ranks = _looked_at(study)
+    wanted = _chosen(only, ranks.count, "rank")
+    degrees = [name for name in DEGREES if name in ranks.groups]
+    several = [name for name in _distinct(ranks) if ranks.groups[name].shape[1] > 1]
+    rows = [
+        (
+            rank,
+            *(ranks.coordinate(name, rank) for name in degrees),
+            *(int(unit[rank]) for unit in ranks.units.values()),
+            *(ranks.members(name, rank) for name in several),
+        )
+        for rank in wanted
+    ]
+    return Section(
+        title="Process groups of the ranks",
+        columns=("rank", *degrees, *ranks.units, *(f"{name} group" for name in several)),
+        rows=rows,
+        notes=_order(study),
+    )
+
+
+def _distinct(ranks: Ranks) -> Iterator[str]:
+    """Yield the names of the groups; those of the same ranks under their first name."""
+    seen: set[bytes] = set()
+    for name, members in ranks.groups.items():
+        key = repr(members.shape).encode() + members.tobytes()
+        if name in DEGREES or key not in seen:
+            yield name
+        seen.add(key)
+
+
+def _order(study: Study) -> list[str]:
+    layout = study[Layout]
+    said = [f"order {layout.order}, the first varies fastest over neighbouring ranks"]
+    if has_experts(study):
+        said.append("etp, ep, edp and pp cut the experts over the same ranks")
+    return said
+
+
+def _stages(study: Study, only: Sequence[int]) -> Section:
+    ranks, layout, choice = _looked_at(study), study[Layout], study[ScheduleChoice]
+    held, dealt = _held(study), layers(study)
+    ends = list(accumulate(dealt))
+    group = study.group("pp")
+    rows = []
+    for stage in _chosen(only, layout.pp, "stage"):
+        on = [rank for rank in range(ranks.count) if ranks.coordinate("pp", rank) == stage]
+        replica = [rank for rank in on if ranks.coordinate("dp", rank) == 0]
+        numbers = [n for v in held[stage] for n in range(ends[v] - dealt[v], ends[v])]
+        extras = [
+            *(["embedding"] if 0 in held[stage] else []),
+            *(["head"] if len(dealt) - 1 in held[stage] else []),
+        ]
+        last = stage == layout.pp - 1
+        rows.append(
+            (
+                stage,
+                numbers,
+                ", ".join(extras) or "-",
+                len(on),
+                replica,
+                *(ranks.unit(level, replica) for level in ranks.units),
+                "-" if last else group.hop_after(stage).name,
+            )
+        )
+    return Section(
+        title="Stages of the pipeline",
+        columns=(
+            "stage",
+            "layers",
+            "besides",
+            "ranks",
+            "first replica",
+            *ranks.units,
+            "to the next over",
+        ),
+        rows=rows,
+        notes=[
+            f"schedule {choice.kind}, {sum(dealt)} layers over {len(dealt)} parts",
+            *_near(study),
+        ],
+    )
+
+
+def _near(study: Study) -> Iterator[str]:
+    """Say how many neighbouring stages share a unit, and whether another order does better."""
+    layout = study[Layout]
+    if layout.pp == 1:
+        return
+    cut = Decomposition.of(study)
+    nearest = layout.tp * layout.cp
+    for tier in tiers(study[Cluster])[:-1]:
+        apart = _apart(cut.dense, layout.pp, tier.capacity)
+        close = _apart(nearest, layout.pp, tier.capacity)
+        said = f"{apart} of {layout.pp - 1} boundaries of a replica leave their `{tier.name}`"
+        if close < apart:
+            said += f'; {close} with `order = "tp-cp-pp-dp"`, which moves the replicas apart'
+        yield said
+
+
+def _apart(stride: Real, stages: int, capacity: Real) -> int:
+    """Return how many neighbours of the first replica are in different units."""
+    units = [int(stage * stride // capacity) for stage in range(stages)]
+    return sum(here != there for here, there in pairwise(units))
+
+
+def _held(study: Study) -> list[list[int]]:
+    """Return the virtual stages of each device, as the order of the schedule has them."""
+    cut = study.pipeline
+    _, schedule = study.plugins.named("schedules")[cut.schedule]
+    lists = schedule.order(cut.stages, int(cut.micro_batches), cut.chunks)
+    return [sorted({op.stage for entry in entries for op in _ops(entry)}) for entries in lists]
+
+
+def _ops(entry: Op | Pair) -> tuple[Op, ...]:
+    return (entry.forward, entry.backward) if isinstance(entry, Pair) else (entry,)
+
+
+def _fabric(study: Study) -> Section:
+    """Draw the levels, the outermost first, each inside the one before."""
+    found = tiers(study[Cluster])
+    rows = []
+    for depth, tier in enumerate(reversed(found)):
+        level, inner = tier.level, found[len(found) - 2 - depth] if depth < len(found) - 1 else None
+        kind = level.kind
+        if level.dimensions:
+            kind += " " + " x ".join(map(str, level.dimensions))
+        rows.append(
+            (
+                f"{'   ' * (depth - 1)}{'└─ ' if depth else ''}{tier.name}",
+                tier.capacity / tier.below,
+                inner.name if inner else "device",
+                kind,
+                tier.ports * tier.below,
+                (tier.rate, "B/s"),
+                (tier.latency, "s"),
+                "measured" if isinstance(level.bandwidth, Curve) else "",
+            )
+        )
+    return Section(
+        title="Fabric",
+        columns=("level", "joins", "of", "kind", "ports of each", "port", "latency", ""),
+        rows=rows,
+        notes=["bandwidths are those that a port achieves in one direction"],
+    )
+
+
+def _looked_at(study: Study) -> Ranks:
+    layout, devices = study[Layout], study[Cluster].devices
+    if is_array(devices, layout.tp, layout.cp, layout.dp, layout.ep, layout.etp):
+        message = "a sweep has no single placement"
+        help = "pick a point: `--set layout.tp=8`"
+        raise SpecError([Diagnostic("show-sweep", message, help=help, place=study.path)])
+    return Ranks.of(study)
+
+
+def _chosen(only: Sequence[int], count: int, what: str) -> Sequence[int]:
+    wrong = [number for number in only if not 0 <= number < count]
+    if wrong:
+        message = f"there is no {what} {wrong[0]}: they are 0 to {count - 1}"
+        raise SpecError([Diagnostic("show-selection", message)])
+    return only or range(count)
