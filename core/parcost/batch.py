@@ -118,16 +118,20 @@ def scenarios(
 def only_defines(scenario: Scenario) -> bool:
     """Say whether a file holds definitions and no study.
 
-    Definitions are blocks that need a label, and those that a prelude gives every study.
+    Definitions are blocks that need a label and calculate nothing, and those that a prelude
+    gives every study.
     """
     module, types = scenario.module, scenario.plugins.blocks
     if module.studies or module.expects or not module.blocks:
         return False
     given = {block.kind.text for prelude in scenario.loader.preludes() for block in prelude.blocks}
     kinds = {block.kind.text for block in module.blocks}
-    return all(
-        kind in given or (kind in types and types[kind].label == "required") for kind in kinds
-    )
+    if not all(k in given or (k in types and types[k].label == "required") for k in kinds):
+        return False
+    try:
+        return not any(study.contributions("calculations") for study in scenario.studies())
+    except SpecError:
+        return False  # evaluating it says what is wrong
 
 
 def attempt(path: str, do: Callable[[], T]) -> T | Rejected:

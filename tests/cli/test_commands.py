@@ -286,7 +286,7 @@ BUCKETS = SWEPT + "overlap { bucket = [25 MB, 100 MB] }\n"
 
 
 def test_swept_values_carry_their_unit_in_every_format(run: Run) -> None:
-    assert re.search(r"^ +25 MB +1 ", run("eval", "a.par", a=BUCKETS).out, re.MULTILINE)
+    assert re.search(r"^ +25 MB +\d", run("eval", "a.par", a=BUCKETS).out, re.MULTILINE)
     assert "overlap.bucket_bytes" in run("eval", "a.par", "--format", "csv").out
     (report,) = json.loads(run("eval", "a.par", "--format", "json").out)["reports"]
     assert report["axes"]["overlap.bucket_bytes"] == [25e6, 100e6]
@@ -731,7 +731,9 @@ def test_show_says_where_each_value_is_from(run: Run) -> None:
     out = run("show", "a.par", "--set", "layout.tp=4", a=GOOD).out
     assert re.search(r"devices +=  *16 +# a.par:5$", out, re.MULTILINE)
     assert re.search(r"tp +=  *4 +# set from outside$", out, re.MULTILINE)
-    assert re.search(r"dp +=  *4 +# default: cluster.devices / \(tp \* cp \* pp\)$", out, re.MULTILINE)
+    assert re.search(
+        r"dp +=  *4 +# default: cluster.devices / \(tp \* cp \* pp\)$", out, re.MULTILINE
+    )
     assert re.search(r"memory += 80 GiB @vendor\(\".*\"\) +# catalog\S*:\d+$", out, re.MULTILINE)
 
 
@@ -826,7 +828,7 @@ def test_catalog_lists_and_shows(run: Run) -> None:
 @pytest.mark.parametrize(
     "command",
     ["--help", "--version", *(f"{c} --help" for c in (
-        "eval", "check", "fmt", "show", "explain", "plugins", "catalog",
+        "eval", "check", "fmt", "show", "explain", "plugins", "catalog", "figures", "fit",
     ))],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(command: str) -> None:
@@ -834,8 +836,10 @@ def test_help_imports_nothing_heavy(command: str) -> None:
 import sys
 from parcost.cli import main
 assert main({command.split()!r}) == 0
-heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "rich", "parcost_plugins", "parcost_specs"}}
+heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "rich", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+plugins = {{name for name in sys.modules if name.startswith("parcost_plugins")}}
+assert plugins <= {{"parcost_plugins", "parcost_plugins.fitting", "parcost_plugins.fitting.command"}}
 """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
@@ -869,3 +873,44 @@ def test_the_version_is_printed(run: Run) -> None:
     from parcost import __version__
 
     assert run("--version").out == f"parcost {__version__}\n"
+
+
+RIDGES = """\
+use catalog.devices.h100_sxm
+fabric f { level node { bandwidth = 450 GB/s per_direction, latency = 1 us } }
+roofline r { }
+"""
+
+
+def test_calculations_alone_are_told(run: Run) -> None:
+    told = run("eval", "a.par", a=RIDGES)
+    assert told.code == 0
+    assert "What was calculated" in told.out
+    assert "2,198" in told.out
+    assert "a step" not in told.out
+
+
+def test_a_directory_shows_calculations_and_passes_definitions_over(run: Run) -> None:
+    definitions = RIDGES.partition("roofline")[0]
+    told = run("eval", "in", "--format", "csv", in__a=RIDGES, in__b=definitions)
+    assert [row["path"] for row in csv.DictReader(io.StringIO(told.out))] == ["in/a.par"]
+
+
+def test_a_claim_about_a_calculation_can_fail(run: Run) -> None:
+    told = run("eval", "a.par", a=RIDGES + "expect { r.node >= 3000 }\n")
+    assert told.code == 1
+    assert "FAIL" in told.out
+
+
+def test_calculations_are_swept(run: Run) -> None:
+    swept = RIDGES.replace("450 GB/s per", "[225 GB/s, 450 GB/s] per")
+    told = run("eval", "a.par", "--format", "json", a=swept)
+    points = json.loads(told.out)["reports"][0]["points"]
+    assert [round(point["r.node"]) for point in points] == [4396, 2198]
+
+
+def test_figures_lists_what_a_report_leaves_out(run: Run) -> None:
+    told = run("figures", "a.par", "r.*", a=RIDGES)
+    assert told.code == 0
+    assert "r.memory" in told.out
+    assert run("figures", "a.par", "nothing").code == 2

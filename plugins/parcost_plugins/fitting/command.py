@@ -1,4 +1,7 @@
-"""``parcost fit``: a link out of measured timings, as a fabric block to check in."""
+"""``parcost fit``: a link out of measured timings, as a fabric block to check in.
+
+Imports are in the functions: listing the commands imports this module and no more.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
-from parcost_plugins.fitting import links, spec, tables
 
 if TYPE_CHECKING:
     from parcost import Collective
@@ -55,6 +56,8 @@ def command(
     time. Sizes are those of the big buffer, as nccl-tests counts them. What the fit says
     and how far it is off goes to stderr; the block goes to stdout, or into --out.
     """
+    from parcost_plugins.fitting import links, spec
+
     timings = _chosen(_read(log), table)
     over = ranks or timings.ranks
     if over < 2:
@@ -93,6 +96,8 @@ def command(
 
 
 def _read(log: str) -> list[Timings]:
+    from parcost_plugins.fitting import tables
+
     try:
         text = (
             sys.stdin.read()
@@ -116,6 +121,8 @@ def _chosen(found: list[Timings], table: int | None) -> Timings:
 
 
 def _guessed(timings: Timings, ranks: int, log: str) -> str:
+    from parcost_plugins.fitting import tables
+
     may = tables.guess(timings, ranks)
     if len(may) == 1:
         return may[0]
