@@ -35,12 +35,12 @@ class Make:
 
     def __init__(self) -> None:
         registered = load().named("schedules")
-        self.schedules = {name: registered[name][1] for name in ("gpipe", "one_f_one_b")}
-        self.schedules["zb_h1"] = ORDERS.zb_h1()
-        self.schedules["interleaved"] = SimpleNamespace(
-            name="interleaved", order=ORDERS.interleaved
-        )
+        self.schedules: dict[str, Any] = {}
+        for name, (_, schedule) in registered.items():
+            free = SimpleNamespace(name=name, order=schedule.order)  # of limits and closed forms
+            self.schedules[name] = schedule if name in ("gpipe", "one_f_one_b") else free
         self.any_order = ORDERS.any_order
+        self.any_pairs = ORDERS.any_pairs
         self.simulate = ORDERS.simulate
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parcost import Edge, Memory, Once, Work
+from parcost import Edge, Memory, Once, Pair, Work
 from parcost.evaluation.select import total
 
 RESOURCES = ("compute", "link", "network")
@@ -27,7 +28,9 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
     v = draw(st.sampled_from([1, 1, 2]))
     kind = draw(
         st.sampled_from(
-            ["gpipe", "one_f_one_b", "zb_h1", "any"] if v == 1 else ["interleaved", "any"]
+            ["gpipe", "one_f_one_b", "zb_h1", "any", "pairs"]
+            if v == 1
+            else ["interleaved", "any", "pairs"]
         )
     )
     m = draw(st.integers(1, 5)) * (p if kind == "interleaved" else 1)
@@ -72,6 +75,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
             draw(seconds),
             count=draw(counts),
             per_micro_batch=living,
+            freed_at_b=draw(st.sampled_from([0.0, 0.0, 0.25, 1.0])) if living else 0.0,
             once_per_device=not living and draw(st.booleans()),
             moments=draw(moments),
         )
@@ -97,7 +101,10 @@ def _make(make: Any) -> None:
 
 
 def schedule(step: Any) -> Any:
-    return MAKE.any_order(step.seed) if step.kind == "any" else MAKE.schedules[step.kind]
+    random_ones = {"any": MAKE.any_order, "pairs": MAKE.any_pairs}
+    if step.kind in random_ones:
+        return random_ones[step.kind](step.seed)
+    return MAKE.schedules[step.kind]
 
 
 def add_up(step: Any, terms: Sequence[Any] | None = None, m: Any = None) -> Any:
@@ -117,8 +124,20 @@ def times(term: Any, x: int) -> float:
 
 def own(step: Any) -> list[list[int]]:
     """Return the virtual stages of each device."""
+    return [sorted(ran) for ran in runs(step)]
+
+
+def runs(step: Any) -> list[dict[int, int]]:
+    """Return how many micro-batches run through each stage on each device."""
     lists = schedule(step).order(step.p, step.m, step.v)
-    return [sorted({op.stage for op in ops}) for ops in lists]
+    return [
+        dict(Counter(op.stage for entry in entries for op in ops_of(entry) if op.kind == "F"))
+        for entries in lists
+    ]
+
+
+def ops_of(entry: Any) -> list[Any]:
+    return [entry.forward, entry.backward] if isinstance(entry, Pair) else [entry]
 
 
 @given(step=steps())
@@ -151,19 +170,29 @@ def test_memory_adds_up_to_the_fullest_moment_of_the_fullest_device(step: Any) -
 
 def moments(step: Any, ops: Sequence[Any], held: Sequence[int]) -> list[float]:
     """Return the bytes on a device at every op, and at the two moments without any."""
-    found = [bytes_(step, "optimizer", held, {}), bytes_(step, "gather", held, {})]
-    alive = dict.fromkeys(held, 0)
-    for op in ops:
-        alive[op.stage] += op.kind == "F"
-        found.append(bytes_(step, "forward" if op.kind == "F" else "backward", held, alive))
-        alive[op.stage] -= op.kind in ("W", "BW")
+    found = [bytes_(step, moment, held, {}, {}) for moment in ("optimizer", "gather")]
+    alive = dict.fromkeys(held, 0.0)
+    whole = dict.fromkeys(held, 0.0)
+    for entry in ops:
+        for op in ops_of(entry):
+            alive[op.stage] += op.kind == "F"
+            whole[op.stage] += op.kind == "F"
+            moment = "forward" if op.kind == "F" else "backward"
+            found.append(bytes_(step, moment, held, alive, whole))
+        for op in ops_of(entry):
+            alive[op.stage] -= op.kind in ("W", "BW")
+            whole[op.stage] -= op.kind in ("B", "BW")
     return found
 
 
-def bytes_(step: Any, moment: str, held: Sequence[int], alive: dict[int, int]) -> float:
+def bytes_(
+    step: Any, moment: str, held: Sequence[int], alive: dict[int, float], whole: dict[int, float]
+) -> float:
     found = 0.0
     for term in step.memory:
-        counts = [times(term, x) * (alive.get(x, 0) if term.per_micro_batch else 1) for x in held]
+        r = term.freed_at_b
+        living = {x: r * whole.get(x, 0.0) + (1 - r) * alive.get(x, 0.0) for x in held}
+        counts = [times(term, x) * (living[x] if term.per_micro_batch else 1) for x in held]
         if moment in term.moments:
             found += term.bytes_ * (max(counts) if term.once_per_device else sum(counts))
     return found
@@ -173,12 +202,12 @@ def bytes_(step: Any, moment: str, held: Sequence[int], alive: dict[int, int]) -
 @settings(max_examples=200, deadline=None)
 def test_no_step_is_shorter_than_what_a_resource_has_to_do(step: Any) -> None:
     found = add_up(step)
-    for held in own(step):
+    for ran in runs(step):
         for resource in RESOURCES:
             busy = sum(
-                term.seconds * times(term, x) * (step.m if isinstance(term, Work) else 1)
+                term.seconds * times(term, x) * (m if isinstance(term, Work) else 1)
                 for term in step.terms
-                for x in held
+                for x, m in ran.items()
                 if not isinstance(term, Edge) and term.resource == resource
             )
             assert found.step_seconds >= busy - 1e-9
@@ -192,8 +221,12 @@ def test_no_step_is_longer_than_everything_one_after_another(step: Any) -> None:
         if isinstance(term, Edge):
             everything += 2 * step.m * step.p * step.v * term.seconds
             continue
-        each = term.seconds * sum(times(term, x) for x in range(step.p * step.v))
-        everything += each * (1 + term.slowdown) * (step.m if isinstance(term, Work) else 1)
+        often = sum(
+            times(term, x) * (m if isinstance(term, Work) else 1)
+            for ran in runs(step)
+            for x, m in ran.items()
+        )
+        everything += term.seconds * often * (1 + term.slowdown)
     assert add_up(step).step_seconds <= everything + 1e-9
 
 
@@ -216,7 +249,7 @@ def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
     column = st.lists(st.integers(0, 9).map(float), min_size=n, max_size=n)
     F, B, W, gather, reduction = (data.draw(column) for _ in range(5))
     hop = data.draw(seconds)
-    hops = data.draw(st.lists(seconds, min_size=n - 1, max_size=n - 1))
+    hops = data.draw(st.lists(seconds, min_size=step.p - 1, max_size=step.p - 1))
     uneven = [hop + each for each in hops]
     terms = [
         *(MAKE.work("pass", 1.0, k, count=c) for k, c in zip("FBW", (F, B, W), strict=True)),
@@ -226,16 +259,16 @@ def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
         MAKE.once("reduce", 1.0, "drain", count=reduction, resource="link"),
     ]
     lists = schedule(step).order(step.p, step.m, step.v)
-    releases = [0.0] * n
-    for held in own(step):
+    releases = {}
+    for d, held in enumerate(own(step)):
         for i, x in enumerate(held):
-            releases[x] = sum(gather[y] for y in held[: i + 1])
+            releases[x, d] = sum(gather[y] for y in held[: i + 1])
     piped = MAKE.simulate(lists, {"F": F, "B": B, "W": W}, uneven, releases)
     done = piped.seconds
-    for held in own(step):
+    for d, held in enumerate(own(step)):
         free = 0.0
         for x in reversed(held):
-            free = max(free, piped.ends[x]) + reduction[x]
+            free = max(free, piped.ends[x, d]) + reduction[x]
         done = max(done, free)
     assert add_up(step, terms).step_seconds == pytest.approx(done)
 
@@ -257,7 +290,7 @@ def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any)
     column = st.lists(st.integers(0, 8).map(float), min_size=k, max_size=k).map(np.array)
     slower = st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=k, max_size=k).map(np.array)
     batches = data.draw(st.lists(st.integers(1, 4), min_size=k, max_size=k).map(np.array))
-    m = batches * float(step.p if step.kind == "interleaved" else 1)
+    m = batches * {"interleaved": float(step.p), "pairs": 2.0}.get(step.kind, 1.0)
     arrays = [
         evolve(term, seconds=data.draw(column)) if data.draw(st.booleans()) else term
         for term in step.terms

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from parcost import PluginError, SpecError
+from parcost import PluginError, SpecError, Study
 from parcost.evaluation.reduce import evaluate, reduce
 from parcost.plugins import Plugin, load
 from parcost.terms import Pipeline
@@ -241,9 +241,15 @@ def test_a_term_that_makes_no_sense_is_a_fault(
     assert str(error.value).endswith(complaint)
 
 
+class Bare(SimpleNamespace):
+    """A study without a spec."""
+
+    schedule = Study.schedule
+
+
 def study(schedule: str, *more: tuple[str, Any], chunks: int = 1) -> Any:
     pipeline = Pipeline(schedule=schedule, stages=2, micro_batches=4.0, chunks=chunks)
-    return SimpleNamespace(
+    return Bare(
         name="study",
         path="study.par",
         pipeline=pipeline,
@@ -267,7 +273,7 @@ def test_a_schedule_that_does_not_exist_there_names_the_spec() -> None:
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.place == "study.par"
     assert diagnostic.message == (
-        "`one_f_one_b` does not run at p = 2, m = 4, v = 2: it has one model chunk per device"
+        "`one_f_one_b` does not run at p = 2, m = 4, v = 2: it has one model chunk per device: chunks = 1"
     )
 
 

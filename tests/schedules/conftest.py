@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,18 +26,34 @@ ORDERS = _orders()
 
 
 @pytest.fixture(scope="session")
-def zb_h1() -> Any:
-    return ORDERS.zb_h1()
+def shipped() -> dict[str, Any]:
+    """Every schedule as it is shipped, by name."""
+    return {name: schedule for name, (_, schedule) in load().named("schedules").items()}
 
 
 @pytest.fixture(scope="session")
-def interleaved() -> Any:
-    return SimpleNamespace(name="interleaved", order=ORDERS.interleaved)
+def gpipe(shipped: dict[str, Any]) -> Any:
+    return shipped["gpipe"]
 
 
 @pytest.fixture(scope="session")
-def zb_v() -> Any:
-    return SimpleNamespace(name="zb_v", order=ORDERS.zb_v)
+def one_f_one_b(shipped: dict[str, Any]) -> Any:
+    return shipped["one_f_one_b"]
+
+
+@pytest.fixture(scope="session")
+def interleaved(shipped: dict[str, Any]) -> Any:
+    return shipped["interleaved"]
+
+
+@pytest.fixture(scope="session")
+def zb_h1(shipped: dict[str, Any]) -> Any:
+    return shipped["zb_h1"]
+
+
+@pytest.fixture(scope="session")
+def zb_v(shipped: dict[str, Any]) -> Any:
+    return shipped["zb_v"]
 
 
 @pytest.fixture(scope="session")
@@ -47,15 +62,8 @@ def any_order() -> Callable[[int], Any]:
 
 
 @pytest.fixture(scope="session")
-def gpipe() -> Any:
-    """GPipe as it is shipped."""
-    return load().named("schedules")["gpipe"][1]
-
-
-@pytest.fixture(scope="session")
-def one_f_one_b() -> Any:
-    """1F1B as it is shipped."""
-    return load().named("schedules")["one_f_one_b"][1]
+def any_pairs() -> Callable[[int], Any]:
+    return ORDERS.any_pairs  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")

@@ -1,68 +1,13 @@
-"""Op orders to time, published ones and any that can run, and a slow simulator of them."""
+"""Op orders to time, any that can run, and a slow simulator of them."""
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from parcost import Op
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "parcost-zb-h1" / "parcost_zb_h1.py"
-
-
-def zb_h1() -> Any:
-    """Return the schedule of the third-party example, which is not installed here."""
-    spec = importlib.util.spec_from_file_location("parcost_zb_h1", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.ZB_H1
-
-
-def interleaved(p: int, m: int, v: int) -> list[list[Op]]:
-    """Return interleaved 1F1B in groups of p; chunk c on device r is stage c p + r."""
-    table = [(j, c) for g in range(0, m, p) for c in range(v) for j in range(g, g + p)]
-    lists = []
-    for r in range(p):
-        forward = [Op("F", j, c * p + r) for j, c in table]
-        backward = [Op("BW", j, (v - 1 - c) * p + r) for j, c in table]
-        w = min(2 * (p - 1 - r) + (v - 1) * p, m * v)
-        steady = [op for pair in zip(forward[w:], backward, strict=False) for op in pair]
-        lists.append(forward[:w] + steady + backward[m * v - w :])
-    return lists
-
-
-def zb_v(p: int, m: int, v: int) -> list[list[Op]]:
-    """Return ZB-V: two chunks, 0 on the way down and 1 on the way back up."""
-    assert v == 2
-    return [_zb_v(r, p, m) for r in range(p)]
-
-
-def _zb_v(r: int, p: int, m: int) -> list[Op]:
-    left = {(k, c): list(range(max(m, 2 * p - 1))) for k in "FBW" for c in (0, 1)}
-    ops: list[Op] = []
-
-    def do(*kinds: str) -> None:
-        for kind in kinds:
-            k, c = kind[0], int(kind[1])
-            if left[k, c]:
-                ops.append(Op(k, left[k, c].pop(0), r if c == 0 else 2 * p - 1 - r))  # type: ignore[arg-type]
-
-    do(*["F0"] * (2 * (p - r) - 1))
-    do(*["F1", "F0"] * r)
-    do(*["F1", "B1", "W1"] * (p - r))
-    while left["F", 0] or left["F", 1]:
-        do("F0", "B0", "W0", "F1", "B1", "W1")
-    do(*["B0", "B1"] * r)
-    do(*["B0", "W0"] * (p - r))
-    do(*["W1"] * len(left["W", 1]))
-    do(*["W0"] * len(left["W", 0]))
-    return [op for op in ops if op.micro_batch < m]
+from parcost import Op, Pair
 
 
 def any_order(seed: int) -> Any:
@@ -90,6 +35,35 @@ def any_order(seed: int) -> Any:
     return SimpleNamespace(name=f"any_{seed}", order=order)
 
 
+def any_pairs(seed: int) -> Any:
+    """Return a schedule with two copies of each stage that also does things at once."""
+
+    def order(p: int, m: int, v: int) -> list[list[Op | Pair]]:
+        dice, places = random.Random(f"{seed} {p} {m} {v}"), random.Random(seed)
+        homes = [[x % p for x in range(p * v)] for _ in range(2)]
+        for home in homes:
+            places.shuffle(home)
+        way = [homes[j % 2] for j in range(m)]
+        todo = {Op(kind, j, x) for kind in ("F", "BW") for j in range(m) for x in range(p * v)}  # type: ignore[arg-type]
+        done: set[tuple[str, int, int]] = set()
+        lists: list[list[Op | Pair]] = [[] for _ in range(p)]
+        while todo:
+            ready = sorted(op for op in todo if needs(op, p * v) <= done)
+            op = dice.choice(ready)
+            d = way[op.micro_batch][op.stage]
+            beside = [o for o in ready if way[o.micro_batch][o.stage] == d and o.kind != op.kind]
+            entry: Op | Pair = op
+            if beside and dice.random() < 0.6:
+                entry = Pair(*sorted((op, dice.choice(beside)), key=lambda o: o.kind != "F"))
+            lists[d].append(entry)
+            for each in ops_of(entry):
+                todo.remove(each)
+                done.add((each.kind[0], each.micro_batch, each.stage))
+        return lists
+
+    return SimpleNamespace(name=f"pairs_{seed}", order=order, copies=2)
+
+
 def needs(op: Op, virtual: int) -> set[tuple[str, int, int]]:
     """Return what must be done before *op*, anywhere; B stands for BW as well."""
     kind, j, x = op
@@ -100,53 +74,87 @@ def needs(op: Op, virtual: int) -> set[tuple[str, int, int]]:
     return {("F", j, x)} | ({("B", j, x + 1)} if x + 1 < virtual else set())
 
 
+def ops_of(entry: Op | Pair) -> list[Op]:
+    """Return the op, or both."""
+    return [entry.forward, entry.backward] if isinstance(entry, Pair) else [entry]
+
+
 def simulate(
-    lists: Sequence[Sequence[Op]],
-    times: Mapping[str, Sequence[Any]],
+    lists: Sequence[Sequence[Op | Pair]],
+    times: Mapping[str, Any],
     hop: Any = 0,
-    releases: Sequence[Any] | None = None,
+    releases: Mapping[tuple[int, int], Any] | None = None,
+    *,
+    blocking: bool = False,
 ) -> Any:
     """Simulate in the words of the model: sweep over devices until nothing is left.
 
-    *hop* is one number, or one for each boundary of neighbouring stages.
+    *hop* is one number, or one for each boundary of neighbouring devices. ``times["FB"]``
+    are pairs, by stages. *releases*, *starts* and *ends* are by stage and device.
     """
     virtual = len(times["F"])
-    hops = hop if isinstance(hop, (list, tuple)) else [hop] * (virtual - 1)
-    device = {op.stage: d for d, ops in enumerate(lists) for op in ops}
+    hops = hop if isinstance(hop, (list, tuple)) else [hop] * (len(lists) - 1)
+    home = {
+        (op.micro_batch, op.stage): d
+        for d, entries in enumerate(lists)
+        for entry in entries
+        for op in ops_of(entry)
+    }
+
+    def way(a: int, b: int) -> Any:
+        return max(hops[min(a, b) : max(a, b)], default=0)
+
+    def lasts(entry: Op | Pair) -> Any:
+        if isinstance(entry, Pair):
+            x, y = entry.forward.stage, entry.backward.stage
+            alone = times["F"][x] + times["B"][y] + times["W"][y]
+            return times.get("FB", {}).get((x, y), alone)
+        return sum(times[k][entry.stage] for k in entry.kind)
+
     end: dict[tuple[str, int, int], Any] = {}
-    when: dict[Op, tuple[Any, Any]] = {}
+    when: list[tuple[int, Op | Pair, Any, Any]] = []
     clock = [0] * len(lists)
-    left = [list(ops) for ops in lists]
+    left = [list(entries) for entries in lists]
+    begun: set[tuple[int, int]] = set()
     while any(left):
         moved = False
-        for d, ops in enumerate(left):
-            while ops and needs(ops[0], virtual) <= end.keys():
-                op = ops.pop(0)
-                arrivals = [
-                    end[key] + (hops[min(key[2], op.stage)] if device[key[2]] != d else 0)
-                    for key in needs(op, virtual)
-                ]
-                release = releases[op.stage] if releases and op.kind == "F" else 0
-                start = max([clock[d], release, *arrivals])
-                kinds = "BW" if op.kind == "BW" else [op.kind]
-                clock[d] = start + sum(times[k][op.stage] for k in kinds)
-                end["B" if op.kind == "BW" else op.kind, op.micro_batch, op.stage] = clock[d]
-                when[op] = (start, clock[d])
+        for d, entries in enumerate(left):
+            while entries and all(needs(op, virtual) <= end.keys() for op in ops_of(entries[0])):
+                entry = entries.pop(0)
+                start = clock[d]
+                for op in ops_of(entry):
+                    for key in needs(op, virtual):
+                        start = max(start, end[key] + way(home[key[1], key[2]], d))
+                    if op.kind == "F" and (op.stage, d) not in begun:
+                        begun.add((op.stage, d))
+                        start = max(start, (releases or {}).get((op.stage, d), 0))
+                clock[d] = start + lasts(entry)
+                when.append((d, entry, start, clock[d]))
+                for op in ops_of(entry):
+                    end[op.kind[0], op.micro_batch, op.stage] = when[-1][3]
+                    reader = op.stage + (1 if op.kind == "F" else -1)
+                    if blocking and op.kind != "W" and 0 <= reader < virtual:
+                        clock[d] += way(home[op.micro_batch, reader], d)
                 moved = True
         assert moved, "deadlock"
+    copies = sorted({(op.stage, d) for d, entry, _, _ in when for op in ops_of(entry)})
+    on = {
+        copy: [
+            (op.kind, start, stop)
+            for d, entry, start, stop in when
+            for op in ops_of(entry)
+            if (op.stage, d) == copy
+        ]
+        for copy in copies
+    }
     return SimpleNamespace(
         seconds=max(clock),
-        starts=[
-            min(s for op, (s, _) in when.items() if op.kind == "F" and op.stage == x)
-            for x in range(virtual)
-        ],
-        ends=[
-            max(e for op, (_, e) in when.items() if op.kind != "F" and op.stage == x)
-            for x in range(virtual)
-        ],
+        starts={copy: min(s for kind, s, _ in on[copy] if kind == "F") for copy in copies},
+        ends={copy: max(e for kind, _, e in on[copy] if kind != "F") for copy in copies},
         spans=[
-            max(e for op, (_, e) in when.items() if device[op.stage] == d)
-            - min(s for op, (s, _) in when.items() if device[op.stage] == d)
+            max(stop for at, _, _, stop in when if at == d)
+            - min(start for at, _, start, _ in when if at == d)
             for d in range(len(lists))
         ],
+        when=when,
     )

@@ -30,20 +30,20 @@ def test_interleaving_keeps_a_few_chunks_more_than_1f1b(p: int, v: int, interlea
     m = 4 * p
     order = order_of(interleaved, p, m, v)
     for r in range(p):
-        most = max(sum(vector) for vector in order.alive_forward[r])
+        most = max(sum(vector.alive) for vector in order.alive_forward[r])
         assert most == min(m * v, 2 * (p - 1 - r) + (v - 1) * p + 1)
 
 
 def test_the_first_of_8_devices_keeps_23_halves_or_39_quarters_of_a_stage(interleaved: Any) -> None:
     for v, chunks in ((2, 23), (4, 39)):
         order = order_of(interleaved, 8, 32, v)
-        assert max(sum(vector) for vector in order.alive_forward[0]) == chunks
+        assert max(sum(vector.alive) for vector in order.alive_forward[0]) == chunks
 
 
 def test_zb_v_keeps_one_model_of_layers_on_every_device(zb_v: Any) -> None:
     order = order_of(zb_v, 8, 32, 2)
     for d in range(8):
-        assert max(sum(vector) for vector in order.alive_forward[d]) == 16  # half-size chunks
+        assert max(sum(vector.alive) for vector in order.alive_forward[d]) == 16  # half-size chunks
 
 
 @given(p=st.integers(1, 4), m=st.integers(1, 5), v=st.integers(1, 3), seed=st.integers(0, 10**6))
@@ -55,20 +55,28 @@ def test_the_vectors_kept_are_those_that_no_other_beats(
     order = order_of(schedule, p, m, v)
     for d, ops in enumerate(schedule.order(p, m, v)):
         held = order.held[d]
-        moments: dict[str, list[tuple[int, ...]]] = {"F": [], "B": []}
+        moments: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {"F": [], "B": []}
         for i, op in enumerate(ops):
             before = ops[: i + 1] if op.kind == "F" else ops[:i]
-            alive = tuple(
-                sum(o.kind == "F" for o in before if o.stage == x)
-                - sum(o.kind in ("W", "BW") for o in before if o.stage == x)
-                for x in held
+            alive, whole = (
+                tuple(
+                    sum(o.kind == "F" for o in before if o.stage == x)
+                    - sum(o.kind in freeing for o in before if o.stage == x)
+                    for x in held
+                )
+                for freeing in (("W", "BW"), ("B", "BW"))
             )
-            moments["F" if op.kind == "F" else "B"].append(alive)
+            moments["F" if op.kind == "F" else "B"].append((alive, whole))
         for kind, kept in (("F", order.alive_forward[d]), ("B", order.alive_backward[d])):
             assert set(kept) <= set(moments[kind])
             for seen in moments[kind]:
-                assert any(all(k >= s for k, s in zip(row, seen, strict=True)) for row in kept)
+                flat = [*seen[0], *seen[1]]
+                assert any(
+                    all(k >= s for k, s in zip([*row.alive, *row.whole], flat, strict=True))
+                    for row in kept
+                )
             for one, other in itertools.permutations(kept, 2):
-                assert any(a < b for a, b in zip(one, other, strict=True))
+                pairs = zip([*one.alive, *one.whole], [*other.alive, *other.whole], strict=True)
+                assert any(a < b for a, b in pairs)
         for i, x in enumerate(held):
-            assert order.alive[x] == max(alive[i] for alive in moments["F"])
+            assert order.alive[x] == max(alive[i] for alive, _ in moments["F"])

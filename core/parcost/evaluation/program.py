@@ -100,11 +100,12 @@ def lay_out(
         kind, _, x = ops[0]
         copy = number[x, d]
         if starts[copy] < 0:  # the first forward pass also waits for its release
-            turn = step(clock[d], RELEASES + copy, nothing, -1)
-            message, route = messages.pop(0) if messages else (NEVER, -1)
-            starts[copy] = clock[d] = step(turn, message, nothing, route)
-        while len(messages) > 1:
-            clock[d] = step(clock[d], messages[0][0], nothing, messages.pop(0)[1])
+            clock[d] = step(clock[d], RELEASES + copy, nothing, -1)
+            for message, route in messages or [(NEVER, -1)]:
+                clock[d] = step(clock[d], message, nothing, route)
+            messages, starts[copy] = [], clock[d]
+        for message, route in messages[1:]:
+            clock[d] = step(clock[d], message, nothing, route)
         if isinstance(entry, Pair):
             both = (entry.forward.stage, entry.backward.stage)
             takes = nothing + 1 + pairs.setdefault(both, len(pairs))

@@ -43,6 +43,8 @@ def pipelines(study: Study) -> list[Pipeline]:
             stages=study[Layout].pp,
             chunks=choice.chunks,
             micro_batches=study[Training].micro_batches,
+            blocking=choice.transfers == "blocking",
+            overlap=choice.overlap,
         )
     ]
 
@@ -106,14 +108,8 @@ def _message(study: Study) -> Real:
 
 
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
-    """Return the seconds of a hop over each boundary, or nothing where they are alike.
-
-    With several chunks the schedule says which device holds which virtual stage, so any
-    boundary may be the slowest.
-    """
+    """Return the seconds of a hop over each boundary of devices; nothing where they are alike."""
     group, cut = study.group("pp"), study.pipeline
-    if cut.chunks > 1:
-        return ()
     links = [group.hop_after(rank) for rank in range(cut.stages - 1)]
     algorithm = study[CollectiveChoice].pipeline
     priced: dict[int, Real] = {id(group.hop): slowest.seconds}
@@ -243,8 +239,7 @@ def _listed(study: Study) -> list[Check]:
 def _limits(study: Study) -> Iterator[Check]:
     """Yield what the schedule itself says: it is asked once per number of micro-batches."""
     cut = study.pipeline
-    _, schedule = study.plugins.named("schedules")[cut.schedule]
-    limits = getattr(schedule, "limits", None)
+    limits = getattr(study.schedule, "limits", None)
     if limits is None:
         return
     for m in _distinct(cut.micro_batches):

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import maximum
+from parcost_plugins.schedules.nearest import fused, one_chunk
 
 
 class GPipe:
@@ -23,7 +24,7 @@ class GPipe:
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
         """Return why there is no such schedule, if there is none."""
-        return None if chunks == 1 else "it has one model chunk per device"
+        return one_chunk(chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return all F, then all BW, on each device."""
@@ -44,7 +45,7 @@ class GPipe:
         """Return the makespan."""
         hops = _hops(hop, times)
         turn = _passed(times.F, hops, micro_batches)
-        return turn + _passed(_both(times), hops, micro_batches), True
+        return turn + _passed(fused(times), hops, micro_batches), True
 
     def spans(
         self,
@@ -55,15 +56,11 @@ class GPipe:
         chunks: int,  # noqa: ARG002
     ) -> tuple[Sequence[Real], Sequence[Real]]:
         """Return when each stage starts its first forward and ends its last backward pass."""
-        hops, backward = _hops(hop, times), _both(times)
+        hops, backward = _hops(hop, times), fused(times)
         turn = _passed(times.F, hops, micro_batches)
         starts = [0.0, *accumulate(f + c for f, c in zip(times.F[:-1], hops, strict=True))]
         ends = [turn + _passed(backward[s:], hops[s:], micro_batches) for s in range(stages)]
         return starts, ends
-
-
-def _both(times: Times) -> Sequence[Real]:
-    return [b + w for b, w in zip(times.B, times.W, strict=True)]
 
 
 def _hops(hop: Real | tuple[Real, ...], times: Times) -> Sequence[Real]:

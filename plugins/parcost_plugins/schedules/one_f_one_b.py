@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import floor, maximum, minimum, where
+from parcost_plugins.schedules.nearest import alike, fused, one_chunk
 
 
 class OneFOneB:
@@ -22,7 +23,7 @@ class OneFOneB:
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
         """Return why there is no such schedule, if there is none."""
-        return None if chunks == 1 else "it has one model chunk per device"
+        return one_chunk(chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return warm-up, steady state and cool-down of each device."""
@@ -46,20 +47,20 @@ class OneFOneB:
         where no forward pass is longer than both passes of any stage.
         """
         m = micro_batches
-        fused = [b + w for b, w in zip(times.B, times.W, strict=True)]
-        both = [f + b for f, b in zip(times.F, fused, strict=True)]
+        backward = fused(times)
+        both = [f + b for f, b in zip(times.F, backward, strict=True)]
         *others, last = both
         round_trips = (stages - 1) + (m - 2) - floor((m - 2) / stages)
         equal = (m + stages - 1) * last + 2 * hop * round_trips * (stages > 1)
         paced = sum(others, start=0.0 * last) + m * last + 2 * (stages - 1) * hop
-        alike: Mask = _alike(times.F) & _alike(fused)
+        even = alike(times.F, backward)
         pace: Mask = True
         longest, shortest = times.F[0], last
         for f, t in zip(times.F, both, strict=True):
             longest, shortest = maximum(longest, f), minimum(shortest, t)
         for t in others:
             pace = pace & (t + 2 * hop <= last)
-        return where(alike, equal, paced), alike | (pace & (longest <= shortest))
+        return where(even, equal, paced), even | (pace & (longest <= shortest))
 
     def spans(
         self,
@@ -87,14 +88,6 @@ def _stage(s: int, warm_up: int, micro_batches: int) -> list[Op]:
     for j in range(warm_up, micro_batches):
         ops += [Op("F", j, s), Op("BW", j - warm_up, s)]
     return ops + [Op("BW", j, s) for j in range(micro_batches - warm_up, micro_batches)]
-
-
-def _alike(stages: Sequence[Real]) -> Mask:
-    mask: Mask = True
-    for time in stages[1:]:
-        if time is not stages[0]:
-            mask = mask & (time == stages[0])
-    return mask
 
 
 _ONE_F_ONE_B = OneFOneB()

@@ -1,0 +1,57 @@
+"""Looped breadth-first: every micro-batch through a chunk before the next chunk starts.
+
+Lamy-Poirier 2023. Chunk c of device r is virtual stage c p + r, all forward passes of a
+chunk, then all of the next; backward in reverse. The bubble is that of interleaving, and
+every micro-batch is alive. What is done once per chunk is done early: of v chunks all
+but one have their gradients ready while others still compute.
+"""
+
+from __future__ import annotations
+
+from parcost import Mask, Op, Real, Times, hookimpl
+from parcost_plugins.schedules.nearest import alike, fused
+
+
+class BreadthFirst:
+    """As many chunks as there are; with one it is GPipe."""
+
+    name = "breadth_first"
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+        """Return why there is no such schedule, if there is none."""
+        if chunks == 1:
+            return "with one chunk per device there is no breadth: take chunks = 2, or gpipe"
+        return None
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:
+        """Return all F by chunk, then all BW by chunk in reverse, on each device."""
+        batches = range(micro_batches)
+        return [
+            [Op("F", j, c * stages + r) for c in range(chunks) for j in batches]
+            + [Op("BW", j, c * stages + r) for c in reversed(range(chunks)) for j in batches]
+            for r in range(stages)
+        ]
+
+    def closed_form(
+        self, times: Times, hop: Real, stages: int, micro_batches: Real, chunks: int
+    ) -> tuple[Real, Mask]:
+        """Return the makespan where virtual stages are equal.
+
+        Behind the last micro-batch of a chunk the first one of the next is waited for
+        where its way back to the first device is not over by then; else only the way
+        down and back counts, once.
+        """
+        f, both = times.F[0], times.B[0] + times.W[0]
+        seconds = (micro_batches * chunks + stages - 1) * (f + both) + 2 * (stages - 1) * hop
+        ahead = micro_batches - stages
+        mask = (ahead * f >= stages * hop) & (ahead * both >= stages * hop)
+        return seconds, mask & alike(times.F, fused(times))
+
+
+_BREADTH_FIRST = BreadthFirst()
+
+
+@hookimpl
+def schedules() -> list[BreadthFirst]:
+    """Offer the schedule."""
+    return [_BREADTH_FIRST]

@@ -1,0 +1,211 @@
+"""DualPipe and DualPipeV: forward and backward passes at once (DeepSeek-AI 2024, 2025).
+
+Every device has two phases, the streams of micro-batches that it serves. In DualPipe
+they are directions: half of the micro-batches enter at the first device and half at the
+last, and every virtual stage is held twice. In DualPipeV they are two chunks in the
+shape of a V, held once. In the steady state a forward pass of one phase runs together
+with a backward pass of the other, whose communication it hides. Weight gradients are
+put off where that lets gradients leave earlier.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from parcost import Mask, Op, Pair, Real, Times, hookimpl
+from parcost_plugins.schedules.nearest import alike, multiples, two_chunks
+
+
+class DualPipe:
+    """Two directions on an even number of devices."""
+
+    name = "dualpipe"
+    copies = 2
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+        """Return why there is no such schedule, if there is none."""
+        if chunks != 1:
+            return "its two stages per device are its two directions: chunks = 1"
+        if stages % 2:
+            return f"devices mirror one another in pairs: pp = {multiples(stages, 2)}"
+        if micro_batches % 2 or micro_batches < 2 * stages:
+            fitting = multiples(micro_batches, 2, 2 * stages)
+            return (
+                "both directions take half of the micro-batches, and need at least 2 pp = "
+                f"{2 * stages} to fill: {fitting} micro-batches do"
+            )
+        return None
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:  # noqa: ARG002
+        """Return what each device does, in order."""
+        half, middle = micro_batches // 2, stages // 2
+        down, up = range(half), range(half, micro_batches)
+        lists = []
+        for r in range(stages):
+            phases = [(down, r), (up, stages - 1 - r)]
+            near = min(r, stages - 1 - r)
+            if r >= middle:
+                phases.reverse()
+            lists.append(_device(phases, near, middle, half, stages, near == middle - 1))
+        return lists
+
+    def closed_form(
+        self,
+        times: Times,
+        hop: Real,
+        stages: int,
+        micro_batches: Real,
+        chunks: int,  # noqa: ARG002
+    ) -> tuple[Real, Mask]:
+        """Return the makespan of equal stages in two cases: W as long as F, and half of it.
+
+        B is as long as F, and running passes at once saves nothing.
+        """
+        f, b, w = times.F[0], times.B[0], times.W[0]
+        pairs = [times.pair(x, stages - 1 - x) for x in range(stages)]
+        seconds = micro_batches * pairs[0] + (stages / 2 - 1) * (pairs[0] + b + w - 3 * w)
+        mask = (hop == 0) & alike(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
+        return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
+
+
+class DualPipeV:
+    """The same on a V: half of the devices, one direction, every stage once."""
+
+    name = "dualpipe_v"
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+        """Return why there is no such schedule, if there is none."""
+        if micro_batches < 2 * stages:
+            least = f"2 pp = {2 * stages}"
+            return f"it takes {least} micro-batches to fill: {2 * stages} micro-batches do"
+        return two_chunks(chunks)
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:  # noqa: ARG002
+        """Return what each device does, in order."""
+        batches = range(micro_batches)
+        return [
+            _device(
+                [(batches, r), (batches, 2 * stages - 1 - r)],
+                r,
+                stages,
+                micro_batches,
+                2 * stages,
+                r == stages - 1,
+            )
+            for r in range(stages)
+        ]
+
+    def closed_form(
+        self,
+        times: Times,
+        hop: Real,
+        stages: int,
+        micro_batches: Real,
+        chunks: int,
+    ) -> tuple[Real, Mask]:
+        """Return the makespan of equal stages in two cases: W as long as F, and half of it."""
+        f, b, w = times.F[0], times.B[0], times.W[0]
+        last = stages * chunks - 1
+        pairs = [times.pair(x, last - x) for x in range(last + 1)]
+        seconds = 2 * micro_batches * pairs[0] + (stages - 1) * (pairs[0] + b + w - 3 * w)
+        mask = (hop == 0) & alike(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
+        return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
+
+
+class _Phases:
+    """The ops of one device, listed as its two phases take their turns."""
+
+    def __init__(self, phases: Sequence[tuple[Sequence[int], int]]) -> None:
+        self.ops: list[Op | Pair] = []
+        self._stage = [stage for _, stage in phases]
+        self._forward = [deque(batches) for batches, _ in phases]
+        self._backward = [deque(batches) for batches, _ in phases]
+        self._put_off: deque[Op] = deque()
+
+    def forward(self, phase: int) -> None:
+        """List the next forward pass."""
+        self.ops.append(self._next_forward(phase))
+
+    def backward(self, phase: int, *, put_off: bool = False) -> None:
+        """List the next backward pass, and its weight gradient unless that is put off."""
+        if not put_off:
+            self.ops.append(self._next_backward(phase))
+            return
+        j, x = self._backward[phase].popleft(), self._stage[phase]
+        self.ops.append(Op("B", j, x))
+        self._put_off.append(Op("W", j, x))
+
+    def both(self, forward: int, backward: int) -> None:
+        """List a forward pass of one phase and a backward pass of the other at once."""
+        pair = Pair(self._next_forward(forward), self._next_backward(backward))
+        self.ops.append(pair)
+
+    def weights(self) -> None:
+        """List the weight gradient that has been put off longest."""
+        self.ops.append(self._put_off.popleft())
+
+    def rest(self) -> None:
+        """List all weight gradients that are left."""
+        while self._put_off:
+            self.weights()
+
+    def _next_forward(self, phase: int) -> Op:
+        return Op("F", self._forward[phase].popleft(), self._stage[phase])
+
+    def _next_backward(self, phase: int) -> Op:
+        return Op("BW", self._backward[phase].popleft(), self._stage[phase])
+
+
+def _device(
+    phases: Sequence[tuple[Sequence[int], int]],
+    r: int,
+    half: int,
+    batches: int,
+    stages: int,
+    last: bool,
+) -> Sequence[Op | Pair]:
+    """Return what the device *r* steps from where phase 0 enters does.
+
+    The way in is *half* devices long and the whole way *stages*; each phase has *batches*
+    micro-batches. The steps are those of DeepSeek's description, by number.
+    """
+    todo = _Phases(phases)
+    behind = half - r - 1
+    for _ in range(2 * behind):  # 1
+        todo.forward(0)
+    for _ in range(r + 1):  # 2
+        todo.forward(0)
+        todo.forward(1)
+    for _ in range(behind):  # 3
+        todo.backward(1, put_off=True)
+        todo.weights()
+        todo.forward(1)
+    for i in range(batches - stages + r + 1):  # 4
+        if i == 0 and last:
+            todo.forward(0)
+            todo.backward(1)
+        else:
+            todo.both(0, 1)
+        todo.both(1, 0)
+    for _ in range(behind):  # 5
+        todo.backward(1)
+        todo.both(1, 0)
+    for i in range(r + 1):  # 6: from the middle on weight gradients are put off
+        middle, odd = (r + 1) // 2, r % 2
+        todo.backward(1, put_off=i > middle or (i == middle and odd == 1))
+        todo.backward(0, put_off=i >= middle)
+    for _ in range(behind):  # 7
+        todo.weights()
+        todo.backward(0, put_off=True)
+    todo.rest()  # 8
+    return todo.ops
+
+
+_DUAL_PIPES: list[DualPipe | DualPipeV] = [DualPipe(), DualPipeV()]
+
+
+@hookimpl
+def schedules() -> list[DualPipe | DualPipeV]:
+    """Offer the schedules."""
+    return _DUAL_PIPES

@@ -1,0 +1,95 @@
+"""Interleaved 1F1B: several model chunks per device (Narayanan et al. 2021, Megatron-LM).
+
+Chunk c of device r is virtual stage c p + r. Micro-batches pass in groups, each group
+through every chunk before the next group starts, so that the bubble is that of a chunk
+and not of a stage. The price is messages: as many as there are virtual stages.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from parcost import Mask, Op, Real, Study, Times, hookimpl
+from parcost.numeric import where
+from parcost_plugins.schedules.nearest import alike, fused, lowest, multiples
+from parcost_plugins.vocabulary import ScheduleChoice
+
+
+class Interleaved:
+    """Groups of *group* micro-batches; as many as there are devices where it is None."""
+
+    name = "interleaved"
+
+    def __init__(self, group: int | None = None) -> None:
+        self._group = group
+
+    def for_study(self, study: Study) -> Interleaved:
+        """Return the schedule with the groups that the study asks for."""
+        return _in_groups(study[ScheduleChoice].group)
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+        """Return why there is no such schedule, if there is none."""
+        group = self._group or stages
+        if chunks == 1:
+            return "with one chunk per device nothing interleaves: take chunks = 2, or one_f_one_b"
+        if group < stages:
+            return (
+                f"a group of {group} micro-batches does not fill {stages} devices: group = {stages}"
+            )
+        if micro_batches % group:
+            fitting = multiples(micro_batches, group)
+            return f"micro-batches pass in groups of {group}: {fitting} micro-batches do"
+        return None
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:
+        """Return warm-up, steady state and cool-down of each device."""
+        group = self._group or stages
+        table = [
+            (j, chunk)
+            for first in range(0, micro_batches, group)
+            for chunk in range(chunks)
+            for j in range(first, first + group)
+        ]
+        return [_device(r, stages, chunks, group, table) for r in range(stages)]
+
+    def closed_form(
+        self, times: Times, hop: Real, stages: int, micro_batches: Real, chunks: int
+    ) -> tuple[Real, Mask]:
+        """Return the makespan where virtual stages are equal and messages are short.
+
+        With groups as large as there are devices, a message over every boundary of
+        virtual stages is paid for once. Larger groups keep work to do meanwhile, so that
+        only a way down and back is.
+        """
+        group = self._group or stages
+        f, both = times.F[0], times.B[0] + times.W[0]
+        shorter = lowest((f, both))
+        seconds = (micro_batches * chunks + stages - 1) * (f + both)
+        trips, room = stages * chunks - 1, shorter
+        spare = (group > stages) & (micro_batches > group)
+        seconds = seconds + 2 * hop * where(spare, stages - 1, trips) * (stages > 1)
+        room = where(spare, (group - stages) * shorter / stages, shorter)
+        short = (hop == 0) | ((hop <= room) & ((group == stages) | spare))
+        return seconds, alike(times.F, fused(times)) & short
+
+
+@cache
+def _in_groups(group: int) -> Interleaved:
+    return Interleaved(group)
+
+
+def _device(r: int, stages: int, chunks: int, group: int, table: list[tuple[int, int]]) -> list[Op]:
+    forward = [Op("F", j, chunk * stages + r) for j, chunk in table]
+    backward = [Op("BW", j, (chunks - 1 - chunk) * stages + r) for j, chunk in table]
+    ahead = min(2 * (stages - 1 - r) + (chunks - 1) * group, len(table))
+    steady = [op for pair in zip(forward[ahead:], backward, strict=False) for op in pair]
+    return forward[:ahead] + steady + backward[len(table) - ahead :]
+
+
+_INTERLEAVED = Interleaved()
+
+
+@hookimpl
+def schedules() -> list[Interleaved]:
+    """Offer the schedule."""
+    return [_INTERLEAVED]

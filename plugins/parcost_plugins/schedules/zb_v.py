@@ -1,0 +1,75 @@
+"""ZB-V: zero bubble with two chunks in the shape of a V (Qi et al. 2024).
+
+Device r holds virtual stage r on the way down and 2 p - 1 - r on the way up, so that the
+last device turns micro-batches round without a message, and every device holds as much:
+no more than the first stage of 1F1B.
+"""
+
+from __future__ import annotations
+
+from parcost import Mask, Op, Real, Times, hookimpl
+from parcost_plugins.schedules.nearest import alike, two_chunks
+
+
+class ZBV:
+    """Forward, input and weight gradients of two chunks, in a fixed order."""
+
+    name = "zb_v"
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+        """Return why there is no such schedule, if there is none."""
+        if stages == 1:
+            return "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"
+        return two_chunks(chunks)
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
+        """Return what each device does, in order.
+
+        The pattern needs 2 p - 1 micro-batches; of fewer, the rest is left out of it.
+        """
+        return [
+            [op for op in _device(r, stages, micro_batches) if op.micro_batch < micro_batches]
+            for r in range(stages)
+        ]
+
+    def closed_form(
+        self, times: Times, hop: Real, stages: int, micro_batches: Real, chunks: int
+    ) -> tuple[Real, Mask]:
+        """Return the makespan where all passes of all virtual stages are equal."""
+        f = times.F[0]
+        mask = (hop == 0) & (micro_batches >= 2 * stages - 1)
+        equal = alike([*times.F, *times.B, *times.W])
+        return (3 * chunks * micro_batches + stages - 1) * f, mask & equal
+
+
+def _device(r: int, stages: int, micro_batches: int) -> list[Op]:
+    enough = max(micro_batches, 2 * stages - 1)
+    stage = {0: r, 1: 2 * stages - 1 - r}
+    left = {each: [*range(enough)] for each in ("F0", "F1", "B0", "B1", "W0", "W1")}
+    ops: list[Op] = []
+
+    def do(times: int, *passes: str) -> None:
+        """List the next of *passes*, that many times, where any are left."""
+        for each in passes * times:
+            if left[each]:
+                ops.append(Op(each[0], left[each].pop(0), stage[int(each[1])]))  # type: ignore[arg-type]
+
+    do(2 * (stages - r) - 1, "F0")
+    do(r, "F1", "F0")
+    do(stages - r, "F1", "B1", "W1")
+    while left["F0"] or left["F1"]:
+        do(1, "F0", "B0", "W0", "F1", "B1", "W1")
+    do(r, "B0", "B1")
+    do(stages - r, "B0", "W0")
+    do(enough, "W1")
+    do(enough, "W0")
+    return ops
+
+
+_ZB_V = ZBV()
+
+
+@hookimpl
+def schedules() -> list[ZBV]:
+    """Offer the schedule."""
+    return [_ZB_V]

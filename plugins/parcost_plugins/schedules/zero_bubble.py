@@ -1,0 +1,72 @@
+"""Zero bubble, one chunk: ZB-H1 and ZB-H2 (Qi et al. 2023).
+
+Splitting the backward pass lets a stage send its input gradient on before it works on
+weights, and keep weight gradients back until it has nothing better to do. ZB-H1 starts
+as many forward passes as 1F1B holds on its first stage at most; ZB-H2 twice as many,
+so that, apart from a barrier at the end of the step, no device idles at all.
+"""
+
+from __future__ import annotations
+
+from parcost import Mask, Op, Real, Times, hookimpl
+from parcost.numeric import maximum
+from parcost_plugins.schedules.nearest import alike, one_chunk
+
+
+class ZeroBubble:
+    """Stage s starts ``many (p - s) - (many - 1)`` F and keeps ``many s`` W back."""
+
+    def __init__(self, name: str, many: int) -> None:
+        self.name = name
+        self._many = many
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+        """Return why there is no such schedule, if there is none."""
+        if stages == 1:
+            return "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"
+        return one_chunk(chunks)
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
+        """Return what each device does, in order."""
+        many = self._many
+        return [
+            _stage(s, many * (stages - s) - (many - 1), many * s, micro_batches)
+            for s in range(stages)
+        ]
+
+    def closed_form(
+        self,
+        times: Times,
+        hop: Real,
+        stages: int,
+        micro_batches: Real,
+        chunks: int,  # noqa: ARG002
+    ) -> tuple[Real, Mask]:
+        """Return the makespan where stages are equal and messages take no time."""
+        f, b, w = times.F[0], times.B[0], times.W[0]
+        last = f if self._many == 1 else b - f
+        most = maximum(maximum(f + b - self._many * w, b if self._many == 1 else f), last)
+        mask = (hop == 0) & (micro_batches >= 2 * stages) & alike(times.F, times.B, times.W)
+        return micro_batches * (f + b + w) + (stages - 1) * most, mask
+
+
+def _stage(s: int, ahead: int, kept: int, micro_batches: int) -> list[Op]:
+    """Return what stage *s* does: *ahead* F before its first B, *kept* W behind its B."""
+    forwards, weights = ([Op(kind, j, s) for j in range(micro_batches)] for kind in ("F", "W"))
+    ops, forwards = forwards[:ahead], forwards[ahead:]
+    for j in range(micro_batches):
+        ops.append(Op("B", j, s))
+        if j >= kept:
+            ops.append(weights.pop(0))
+        if forwards:
+            ops.append(forwards.pop(0))
+    return ops + weights
+
+
+_ZERO_BUBBLE = [ZeroBubble("zb_h1", 1), ZeroBubble("zb_h2", 2)]
+
+
+@hookimpl
+def schedules() -> list[ZeroBubble]:
+    """Offer the schedules."""
+    return _ZERO_BUBBLE
