@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study
 from parcost.numeric import maximum
-from parcost_plugins.vocabulary import Cluster, Gemm, Training
+from parcost_plugins.vocabulary import Cluster, Gemm, Training, layers
 
 SOURCE = "the same FLOPs over another peak: say which when the figure is quoted"
 
@@ -59,11 +59,12 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 def _flops(study: Study) -> tuple[Real, Real]:
     precision = study[Training].precision
+    wide = precision.wide_shares(layers(study))
     narrow: Real = 0.0
     every: Real = 0.0
     for operator in study.operators:
-        spent = operator.flops * sum(operator.count)
-        every = every + spent
+        every = every + operator.flops * sum(operator.count)
         if isinstance(operator, Gemm) and precision.is_narrow(operator.role, operator.pass_):
-            narrow = narrow + spent
+            count = sum(n * (1.0 - w) for n, w in zip(operator.count, wide, strict=True))
+            narrow = narrow + operator.flops * count
     return narrow, every
