@@ -23,8 +23,9 @@ class _Wire:
 
 @frozen(kw_only=True, eq=False)
 class Parts:
-    """The parts of an estimated step, in seconds."""
+    """The parts of an estimated step: parameters, seconds, and the bubble's share."""
 
+    parameters: Real
     flops_time: Real
     streaming: Real
     overhead: Real
@@ -42,9 +43,10 @@ class Parts:
 
 def parts_of(e: Estimate, study: Study) -> Parts:
     samples = e.batch / e.dp
-    held = e.parameters * e.weight / e.shards
+    N = e.parameters if e.parameters is not None else 0.0
+    held = N * e.weight / e.shards
     # 6 FLOP per parameter and token: 2 forward, 4 backward.
-    flops = 6.0 * e.parameters * e.sequence * samples / (e.tp * e.pp)
+    flops = 6.0 * N * e.sequence * samples / (e.tp * e.pp)
     flops_time = flops / (e.peak * e.utilisation) if e.peak is not None else 0.0
     streaming = (1.0 + e.activations * samples) * held / e.stream if e.stream is not None else 0.0
     overhead = e.dispatch + e.layers * e.launch
@@ -62,6 +64,7 @@ def parts_of(e: Estimate, study: Study) -> Parts:
     share = (e.pp - 1) / (e.micro_batches + e.pp - 1)
     over = (e.pp - 1) / e.micro_batches
     return Parts(
+        parameters=N,
         flops_time=flops_time,
         streaming=streaming,
         overhead=overhead,

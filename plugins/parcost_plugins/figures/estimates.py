@@ -44,7 +44,7 @@ def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
         parts.flops_time,
         "s",
         "6 N tokens / (tp pp peak utilisation)",
-        N=(e.parameters, ""),
+        N=(parts.parameters, ""),
         tp=(e.tp, ""),
         pp=(e.pp, ""),
     )
@@ -56,7 +56,7 @@ def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
         "(1 + a samples) N e / (shards B)",
         note="what offload takes; no compute",
         a=(e.activations, ""),
-        N=(e.parameters, ""),
+        N=(parts.parameters, ""),
         e=(e.weight, "B"),
         shards=(e.shards, ""),
     )
@@ -244,8 +244,8 @@ def _lacking(e: Estimate) -> Iterator[Check]:
             id="estimate-compute",
             holds=False,
             subject=f"{called(e)}.compute",
-            message="nothing says how long a device is busy",
-            help="give `compute`, or `peak` and `parameters`, or `stream` and `parameters`",
+            message="nothing says what the step computes or sends",
+            help="give `compute`, or `parameters` with `peak` or `stream`",
         )
         for _ in range(_nothing_said(e))
     )
@@ -263,5 +263,5 @@ def _lacking(e: Estimate) -> Iterator[Check]:
 
 
 def _nothing_said(e: Estimate) -> bool:
-    said = (e.compute, e.peak, e.stream, e.message, e.message_time, e.communication, e.outer)
+    said = (e.compute, e.parameters, e.message, e.message_time, e.communication)
     return all(value is None for value in said)

@@ -131,7 +131,7 @@ class Estimate:
         "the share (p - 1) / (m + p - 1) of the whole step, which is less",
     )
     # What is computed.
-    parameters: Real = quantity(ONE, default=0.0, doc="of the model (N)")
+    parameters: Real | None = quantity(ONE, default=None, positive=True, doc="of the model (N)")
     batch: Real = quantity(
         ONE, default=1.0, positive=True, qualifiers={"sequences": 1.0}, doc="samples of one step"
     )
