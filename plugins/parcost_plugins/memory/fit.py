@@ -115,14 +115,11 @@ def _changes(study: Study) -> Iterator[tuple[str, Any]]:
 
 def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
     """Return what one more change comes to, or None where the result is not legal."""
-    from parcost.evaluation.judge import rules
-    from parcost.evaluation.reduce import evaluate
-
     try:
         changed = base.study.replace({path: value})
-        if not all_of(rules(changed).holds):
+        if not all_of(changed.legal()):
             return None
-        outcome = evaluate(changed)
+        outcome = changed.evaluate()
     except SpecError:
         return None
     if len(changed.faults) > len(base.study.faults):

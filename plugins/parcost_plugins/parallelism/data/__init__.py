@@ -14,8 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Once, Study, Work, hookimpl
-from parcost_plugins.parallelism.data import legal, local, replicated, sharded, squeeze, tied
+from parcost import Check, Figure, Once, Outcome, Study, Work, hookimpl
+from parcost_plugins.parallelism.data import (
+    legal,
+    local,
+    replicated,
+    sharded,
+    squeeze,
+    tied,
+    volumes,
+)
 from parcost_plugins.vocabulary import Layout
 
 
@@ -36,3 +44,9 @@ def terms(study: Study) -> Iterator[Work | Once]:
 def checks(study: Study) -> Iterator[Check]:
     """Return the rules of sharding, compression and local updates."""
     yield from legal.rules(study)
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield volumes, and how well they hide."""
+    yield from volumes.figures(study, outcome)

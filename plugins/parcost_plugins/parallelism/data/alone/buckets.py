@@ -21,7 +21,7 @@ from parcost.numeric import maximum, minimum, sqrt, where
 from parcost_plugins.parallelism.data.alone.say import figures_of
 from parcost_plugins.vocabulary import BucketSketch
 
-_NOTHING = 1e-300  # seconds; an overhead of none asks for buckets without number
+_NOTHING = 1e-30  # a cost of nothing asks for buckets without number
 
 
 def figures(b: BucketSketch) -> Iterator[Figure]:
@@ -134,7 +134,7 @@ def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
         contended,
         "",
         "sqrt(V / (kappa alpha))",
-        note="least alpha + V/N + kappa (N alpha + V); infinite without contention",
+        note="least alpha + V/N + kappa (N alpha + V)",
         kappa=(kappa, ""),
         **inputs,
     )

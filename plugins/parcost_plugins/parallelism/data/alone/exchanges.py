@@ -37,8 +37,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         "how many times smaller the message is",
         e.size / each,
         "",
-        "e / c",
-        note="indices and scales included; see `gain` for what is sent",
+        "e / c, indices and scales included",
         **letters,
     )
     yield say(
@@ -62,8 +61,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         "sent by a rank, for many ranks",
         limit,
         "GB",
-        "2 n c" if e.method != "top_k" else "P n c",
-        note="without the factor (P - 1) / P",
+        "2 n c, without the factor (P - 1) / P" if e.method != "top_k" else "P n c",
         **letters,
     )
     yield say(
@@ -88,8 +86,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
             "density at which nothing is gained",
             plain / ((P - 1.0) * (e.value + e.index)) if isinstance(P, float) and P > 1 else 1.0,
             "%",
-            "2 e / (P (value + index))",
-            note="more is sent than by a ring of whole gradients beyond it",
+            "2 e / (P (value + index)); a ring of whole gradients sends less beyond it",
             **letters,
         )
     if e.method == "power_sgd":

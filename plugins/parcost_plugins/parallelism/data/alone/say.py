@@ -22,8 +22,7 @@ def figures_of(block: object) -> Say:
             title=f"{label}: {title}",
             value=value,
             unit=unit,
-            formula=Formula(text=text, inputs=inputs),
-            note=note,
+            formula=Formula(text=f"{text}: {note}" if note else text, inputs=inputs),
         )
 
     return say

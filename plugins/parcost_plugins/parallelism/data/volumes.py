@@ -1,0 +1,208 @@
+"""What data parallelism sends in a step: bytes and calls, and what plain replicas would.
+
+Volumes are those of algorithms that send every byte once round. They are exact sums of the
+collectives that the terms price, and depend on the number of micro-batches wherever those
+repeat: sharding everything costs 1.5 times plain replicas with one micro-batch, and with m
+of them 1.5 m times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Once, Outcome, Real, Study, Work
+from parcost.numeric import ceil, maximum
+from parcost_plugins.parallelism.data.compressed import (
+    EXCHANGED,
+    SUMMED,
+    kept,
+    low_rank,
+    quantised,
+)
+from parcost_plugins.parallelism.data.sharded import tied_on_one_stage
+from parcost_plugins.parallelism.data.wire import Wire, wires
+from parcost_plugins.vocabulary import (
+    Compression,
+    Layout,
+    LocalUpdates,
+    Sharding,
+    Training,
+)
+
+
+def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield the volumes of a step, and how much compute its reduction needs to hide."""
+    most: Real = 0.0
+    plain: Real = 0.0
+    total: Real = 0.0
+    held: Real = 0.0
+    for stage in range(outcome.pipeline.stages):
+        sent: Real = 0.0
+        replicas: Real = 0.0
+        elements: Real = 0.0
+        for wire in wires(study):
+            often = sum(wire.kind.count[stage :: outcome.pipeline.stages])
+            if often:
+                sent = sent + often * volume(study, wire)
+                replicas = replicas + often * _replicas(study, wire)
+                elements = elements + often * wire.kind.elements
+        total = total + sent
+        most, plain = maximum(most, sent), maximum(plain, replicas)
+        held = maximum(held, elements)
+    layout = study[Layout]
+    ranks = layout.tp * layout.cp * layout.dp
+    psi = {"psi": (held, ""), "g": (study[Training].precision.reduction, "B")}
+    yield _figure(
+        "dp_volume",
+        "sent by a rank for data parallelism in a step",
+        most,
+        "GB",
+        "reductions and gathers, (N - 1) / N of each, on the stage that sends most",
+        **psi,
+    )
+    yield _figure(
+        "dp_volume_replicas",
+        "what a rank would send if it held everything",
+        plain,
+        "GB",
+        "2 (N - 1) / N psi g",
+        **psi,
+    )
+    yield _figure(
+        "dp_volume_against_replicas",
+        "data-parallel traffic over that of plain replicas",
+        most / maximum(plain, 1e-300),
+        "",
+        "sent / replicas",
+    )
+    yield _figure(
+        "dp_volume_total",
+        "sent by all ranks for data parallelism in a step",
+        total * ranks,
+        "TB",
+        "of every stage, times tp cp dp",
+    )
+    yield _figure(
+        "gradient_bytes",
+        "gradients of a rank",
+        held * study[Training].precision.reduction,
+        "GB",
+        "psi g: tensor and pipeline parallelism cut gradients too",
+        **psi,
+    )
+    chosen = study[Compression]
+    if chosen.method != "none":
+        yield _figure(
+            "equivalent_step_time",
+            "step time, times the steps that make the same progress",
+            outcome.step_seconds * chosen.steps,
+            "s",
+            "T x steps",
+            steps=(chosen.steps, ""),
+        )
+    yield from _overlap(study, outcome)
+
+
+def volume(study: Study, wire: Wire) -> Real:
+    """Return the bytes that a rank sends in a step for the stages of *wire*."""
+    layout, sharding, precision = study[Layout], study[Sharding], study[Training].precision
+    kind, zero, m = wire.kind, layout.zero, study.pipeline.micro_batches
+    inside = study.group(wire.inside).ranks
+    around = (inside - 1.0) / inside
+    every = zero >= 2 and sharding.accumulate == "shard"
+    reduced = m if every else 1.0
+    found = reduced * _reduction(study, wire) * (1.0 if zero else 2.0)
+    if wire.across:
+        groups = study.group(wire.across).ranks
+        often = m if every and sharding.replicate == "micro_batch" else 1.0
+        share = 2.0 * (groups - 1.0) / groups * kind.elements * precision.reduction / kind.shard
+        found = found + often * share
+    if zero in (1, 2):
+        found = found + around * kind.elements * precision.gather
+    if zero == 3:
+        found = found + around * m * precision.gather * _gathered(study, wire)
+    local = study[LocalUpdates]
+    if not kind.expert:
+        workers, shards = local.workers, kind.shards(zero, 3)
+        meeting = 2.0 * (workers - 1.0) / workers * kind.elements / shards * local.wire
+        found = found + meeting / local.period
+    return found
+
+
+def _reduction(study: Study, wire: Wire) -> Real:
+    """Return the bytes that a rank sends in a reduce-scatter; an all-reduce is two of them."""
+    chosen, elements, inside = study[Compression], wire.kind.elements, study.group(wire.inside)
+    P = inside.ranks
+    each: Real = study[Training].precision.reduction
+    if chosen.method in SUMMED:
+        each = SUMMED[chosen.method] / 8.0
+    elif chosen.method in EXCHANGED:
+        each = quantised(chosen)
+    elif chosen.method == "top_k":
+        return (P - 1.0) * elements * kept(chosen) / 2.0  # an all-gather in all
+    elif chosen.method == "power_sgd":
+        each = sum(low_rank(study, wire.kind), 0.0)
+    return (P - 1.0) / P * elements * each
+
+
+def _gathered(study: Study, wire: Wire) -> Real:
+    """Return the parameters that a micro-batch gathers, those of both passes added up."""
+    kind, sharding = wire.kind, study[Sharding]
+    forward = kind.before + kind.layers * kind.layer + kind.after
+    if not sharding.reshard:
+        return forward
+    layers = max(kind.layers - int(sharding.keep_last), 0)
+    before = 0.0 if tied_on_one_stage(study) else kind.before
+    return forward + layers * kind.layer + before
+
+
+def _replicas(study: Study, wire: Wire) -> Real:
+    n = wire.kind.elements * study[Training].precision.reduction
+    return 2.0 * (wire.kind.replicas - 1.0) / wire.kind.replicas * n
+
+
+def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield how well the reduction after the last backward pass hides, and what would do."""
+    shown: Real = 0.0
+    hidden: Real = 0.0
+    for line in outcome.ledger:
+        if line.kind == "once" and isinstance(line.term, Once) and line.term.when == "drain":
+            shown, hidden = shown + line.exposed, hidden + line.hidden
+    wire = shown + hidden
+    backward: Real = 0.0
+    for line in outcome.ledger:
+        if isinstance(line.term, Work) and line.pass_ in ("B", "W", "R"):
+            backward = backward + line.exposed
+    backward = backward / outcome.pipeline.micro_batches
+    yield _figure(
+        "reduction_time",
+        "gradient reduction once per step, hidden or not",
+        wire,
+        "s",
+        "on the busiest device",
+    )
+    yield _figure(
+        "overlap_efficiency",
+        "share of that reduction that hides",
+        hidden / maximum(wire, 1e-300),
+        "%",
+        "hidden / (hidden + exposed)",
+        exposed=(shown, "s"),
+        hidden=(hidden, "s"),
+    )
+    micro = study[Training].micro_batch
+    yield _figure(
+        "micro_batch_for_overlap",
+        "micro-batch whose backward pass is as long as the reduction",
+        maximum(ceil(micro * wire / maximum(backward, 1e-300)), 1.0),
+        "",
+        "b x reduction / backward, rounded up",
+        b=(micro, ""),
+        reduction=(wire, "s"),
+        backward=(backward, "s"),
+    )
+
+
+def _figure(name: str, title: str, value: Real, unit: str, text: str, **inputs: object) -> Figure:
+    formula = Formula(text=text, inputs=inputs)  # type: ignore[arg-type]
+    return Figure(name=name, title=title, value=value, unit=unit, formula=formula)
