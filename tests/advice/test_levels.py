@@ -1,0 +1,85 @@
+"""What a step asks of each level, and the bandwidth that would do, by trying bandwidths."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+fabric site {{
+  level node {{ size = 8 devices, bandwidth = 360 GB/s per_direction, latency = 2 us }}
+  level network {{ bandwidth = {network} per_direction, latency = 10 us }}
+}}
+cluster {{ devices = 32 }}
+layout {{ tp = 2, zero = 1, sequence_parallel = on }}
+training {{ sequence = 8192, global_batch = {batch} sequences, recompute = full }}
+overlap {{ gradients = {overlap}, parameters = {overlap} }}
+"""
+
+
+def result(
+    network: str = "12.5 GB/s", overlap: str = "on", batch: int = 32, more: str = ""
+) -> parcost.Result:
+    text = SPEC.format(network=network, overlap=overlap, batch=batch)
+    return parcost.load_text(text + more)[0].evaluate().result
+
+
+def rows(result: parcost.Result, title: str) -> list[tuple[object, ...]]:
+    return [tuple(row) for _, s in result.sections if s.title == title for row in s.rows]
+
+
+@pytest.mark.parametrize("overlap", ["on", "off"])
+def test_the_bandwidth_that_would_do_is_the_least_that_does(overlap: str) -> None:
+    """Within 1 % of a link without limit: just above it is, just below it is not."""
+    needed = result(overlap=overlap).figure("needed_bandwidth.network")
+    endless = result("1e12 GB/s", overlap).figure("step_time")
+    enough = result(f"{needed * 1.001 / 1e9:.9f} GB/s", overlap).figure("step_time")
+    short = result(f"{needed * 0.99 / 1e9:.9f} GB/s", overlap).figure("step_time")
+    assert enough <= endless * 1.01 * (1 + 1e-9)
+    assert short > endless * 1.01
+
+
+def test_a_link_may_be_asked_to_be_nearer_to_one_without_limit() -> None:
+    lax = result(more="targets { slack = 5 % }").figure("needed_bandwidth.network")
+    strict = result(more="targets { slack = 0.1 % }").figure("needed_bandwidth.network")
+    assert lax < result().figure("needed_bandwidth.network") < strict
+
+
+def test_the_ratio_is_of_busy_seconds_of_the_ledger() -> None:
+    found = result()
+    assert found.outcome is not None
+    lines = [x for x in found.outcome.ledger if x.kind in ("work", "once", "hop")]
+    busy = sum(x.exposed + x.hidden for x in lines if x.resource == "network")
+    compute = sum(x.exposed + x.hidden for x in lines if x.resource in ("compute", "hbm"))
+    assert found.figure("communication_to_computation.network") == pytest.approx(busy / compute)
+
+
+def test_more_work_for_the_same_gradients_asks_less_of_the_network() -> None:
+    few, many = (result(batch=b).figure("communication_to_computation.network") for b in (16, 64))
+    assert many == pytest.approx(few / 4, rel=0.02)
+
+
+def test_the_ridge_is_the_peak_over_what_a_device_has_of_the_level() -> None:
+    assert result().figure("ridge.network") == pytest.approx(989e12 / 12.5e9)
+
+
+def test_the_table_names_levels_from_the_fastest() -> None:
+    table = rows(result(), "Computation against communication")
+    assert [row[0] for row in table] == ["node", "network"]
+
+
+def test_what_is_sent_is_told_with_whether_it_is_hidden() -> None:
+    told = {row[0]: row for row in rows(result(overlap="off"), "What a step sends")}
+    assert told["parameter all-gather"][-1] == "critical"
+    # tp = 2 of 8.03e9 parameters, nearly all of them split: each rank gathers half in bf16.
+    assert told["parameter all-gather"][2][0] == pytest.approx(2 * 8.03e9 / 2, rel=0.01)
+
+
+def test_a_link_inside_the_node_is_no_bottleneck_of_a_small_exchange() -> None:
+    table = {row[0]: row for row in rows(result(), "Computation against communication")}
+    assert table["network"][4] in ("near the ridge", "compute-bound", "communication-bound")
+    assert table["node"][4] == "compute-bound"
