@@ -13,6 +13,7 @@ from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
 from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.model import Model
+from parcost_plugins.vocabulary.networks import Flow, Network, RailExchange, Resource, Sharing
 from parcost_plugins.vocabulary.operations import (
     Checkpoint,
     Data,
@@ -72,6 +73,7 @@ __all__ = [
     "Estimate",
     "ExchangeSketch",
     "Fabric",
+    "Flow",
     "FusedAttention",
     "Gemm",
     "GenerationTuning",
@@ -87,6 +89,7 @@ __all__ = [
     "MemoryBudget",
     "Model",
     "ModelFlops",
+    "Network",
     "Offload",
     "Overlap",
     "Parameters",
@@ -98,6 +101,8 @@ __all__ = [
     "ProtocolTuning",
     "Recompute",
     "Reliability",
+    "RailExchange",
+    "Resource",
     "Roofline",
     "Routing",
     "Run",
@@ -105,6 +110,7 @@ __all__ = [
     "ScheduleChoice",
     "Serving",
     "Sharding",
+    "Sharing",
     "StateSheet",
     "Stream",
     "Streaming",
@@ -141,6 +147,7 @@ def blocks() -> list[type]:
         Estimate,
         ExchangeSketch,
         Fabric,
+        Flow,
         GenerationTuning,
         Grid,
         HostTuning,
@@ -153,6 +160,7 @@ def blocks() -> list[type]:
         MachineSheet,
         MemoryBudget,
         Model,
+        Network,
         Offload,
         Overlap,
         PipelineSketch,
@@ -162,6 +170,8 @@ def blocks() -> list[type]:
         ProtocolTuning,
         Recompute,
         Reliability,
+        RailExchange,
+        Resource,
         Roofline,
         Routing,
         Run,
@@ -169,6 +179,7 @@ def blocks() -> list[type]:
         ScheduleChoice,
         Serving,
         Sharding,
+        Sharing,
         StateSheet,
         Streaming,
         Targets,
