@@ -41,13 +41,18 @@ class Context:
         BYTES,
         default="training.precision.activation",
         positive=True,
-        doc="per element of keys and values on the wire",
+        doc="per element of keys and values on the wire, and of what is traded for heads",
     )
     gradients: Real = quantity(
         BYTES,
         default="training.precision.activation",
         positive=True,
         doc="per element of their gradients on the wire",
+    )
+    latent: bool = switch(
+        default=False,
+        doc="of latent attention the compressed keys and values travel, and are projected up "
+        "where they arrive",
     )
 
     def trading(self, cp: Real) -> Real:

@@ -44,7 +44,7 @@ from parcost_plugins.parallelism.tensor.rows import (
 )
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.parallelism.tensor.wire import Wire, wire
-from parcost_plugins.vocabulary import Layout, Overlap, Training, on_first, on_last
+from parcost_plugins.vocabulary import Layout, Overlap, on_first, on_last
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
 
@@ -88,20 +88,21 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 
 def _layers(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
-    training, layout = study[Training], study[Layout]
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
     sums_hide = sums_hide and not puts_off_weight_gradients(study)
-    found = pairs(study)
-    both = [a + b for a, b in zip(*found.values(), strict=True)]
-    rows = WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
-    for row in rows:
-        if row.part == "sum" and not (sums_hide or mode == "split_batch"):
-            yield on_wire.work(row.name, "B", on_wire.priced(row.operation), both)
-            continue
-        for pass_ in row.passes(again=training.recompute == "full"):
+    once, again = pairs(study), pairs(study, "R")
+    sharded = study[Layout].sequence_parallel
+    for row in WITH_SEQUENCE_PARALLEL if sharded else WITHOUT_SEQUENCE_PARALLEL:
+        for pass_ in row.passes:
+            found = again if pass_ == "R" else once
+            both = [a + b for a, b in zip(*found.values(), strict=True)]
+            if not any(both):
+                continue
             if mode == "split_batch":
                 half = on_wire.priced(row.operation, parts=2.0)
                 yield on_wire.work(row.name, "B" if pass_ == "W" else pass_, half, both, window="")
+            elif row.part == "sum" and not sums_hide:
+                yield on_wire.work(row.name, "B", on_wire.priced(row.operation), both)
             elif mode == "pipelined" and row.pipelined:
                 for pair, count in found.items():
                     yield from on_wire.pipelined(row, pass_, pair, count)
@@ -121,7 +122,7 @@ def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
         hides = end.part != "sum" or sums_hide
         yield on_wire.work(
             end.name,
-            end.passes(again=False)[0] if hides else "B",
+            end.passes[0] if hides else "B",
             on_wire.priced(end.operation),
             counts[end.place],
             end.host if hides and end.host else None,

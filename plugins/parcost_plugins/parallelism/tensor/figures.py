@@ -23,14 +23,17 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the layers of one rank tell the others. The ends are left out of counts."""
     layout, m = study[Layout], outcome.pipeline.micro_batches
     rows = WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
-    again = study[Training].recompute == "full"
+    held, repeated = (
+        sum(sum(count) for count in pairs(study, pass_).values()) / layout.pp
+        for pass_ in ("F", "R")
+    )
+    again = repeated / held if held else 0.0
     forward = sum(1.0 for row in rows if row.part == "forward")
-    backward = sum(1.0 for row in rows if row.part != "forward") + (forward if again else 0.0)
-    held = sum(sum(count) for count in pairs(study).values()) / layout.pp
+    backward = sum(1.0 for row in rows if row.part != "forward") + again * forward
     on_wire = wire(study)
     sent: Real = 0.0
     for row in rows:
-        times = 2.0 if row.part == "forward" and again else 1.0
+        times = 1.0 + again if row.part == "forward" else 1.0
         factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
         sent = sent + factor * on_wire.priced(row.operation).bytes_
     message = on_wire.priced("all_reduce").bytes_

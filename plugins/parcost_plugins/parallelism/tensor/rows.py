@@ -42,10 +42,11 @@ class Row:
     pipelined: Literal["", "columns", "rows"] = ""
     place: Literal["layer", "first", "last"] = "layer"
 
-    def passes(self, *, again: bool) -> Sequence[Pass]:
-        """Return where it stands, with the pass that runs forward *again*."""
+    @property
+    def passes(self) -> Sequence[Pass]:
+        """Where it stands; what runs forward again tells the other ranks again."""
         if self.part == "forward":
-            return ("F", "R") if again else ("F",)
+            return ("F", "R")
         return ("B",) if self.part == "backward" else ("W",)
 
     def under(self, pair: str, which: str = "") -> str:
@@ -69,12 +70,15 @@ WITH_SEQUENCE_PARALLEL = (
 )
 
 
-def pairs(study: Study) -> dict[str, Sequence[float]]:
-    """Return how many pairs of each kind every virtual stage has: one for each product by rows."""
+def pairs(study: Study, pass_: Pass = "F") -> dict[str, Sequence[float]]:
+    """Return how many pairs of each kind every virtual stage has: one for each product by rows.
+
+    In the pass R these are the pairs that run forward again.
+    """
     found: dict[str, Sequence[float]] = {pair: (0.0,) * virtual_stages(study) for pair in HOSTS}
     kinds = {rows: pair for pair, (_, rows) in HOSTS.items()}
     for operator in study.operators:
-        if isinstance(operator, Gemm) and operator.pass_ == "F" and operator.host in kinds:
+        if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in kinds:
             pair = kinds[operator.host]
             found[pair] = [a + b for a, b in zip(found[pair], operator.count, strict=True)]
     return found
