@@ -69,6 +69,7 @@ class Order:
     sent: Sequence[Mapping[tuple[int, int], int]]  # by device: messages, by route
     first: Sequence[int]  # by device: the stage of its first op
     last: Sequence[int]  # by device: the stage of its last op, 0 where that is a W
+    fused: bool  # every backward op is a BW
     program: Program
 
 
@@ -224,6 +225,7 @@ def _read(
         sent=sent,
         first=[next(iter(parts(entries[:1]))).stage for entries in lists],
         last=[_last(entries[-1]) for entries in lists],
+        fused=not any(op.kind == "W" for entries in lists for op in parts(entries)),
         program=program,
     )
 

@@ -320,10 +320,12 @@ def lower_bound(plan: Plan, times: Times, hop: Hop) -> Real:
         p, m, v = plan.pipeline.stages, plan.pipeline.micro_batches, plan.pipeline.chunks
         return better(times, reduce(minimum, hops_of(hop)), p, m, v)  # type: ignore[no-any-return]
     orders = [order for _, order in plan.orders]
-    longest = total(f + b for f, b in zip(times.F, times.B, strict=True))
+    fused = all(order.fused for order in orders)
+    way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
+    longest = total(f + b for f, b in zip(times.F, way, strict=True))
     for d, own in enumerate(busy(plan, times)):
         before = total(times.F[: min(order.first[d] for order in orders)])
-        after = total(times.B[: min(order.last[d] for order in orders)])
+        after = total(way[: min(order.last[d] for order in orders)])
         longest = maximum(longest, before + own + after)
     return longest
 

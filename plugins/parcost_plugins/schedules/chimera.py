@@ -3,12 +3,16 @@
 Half of the micro-batches of a unit of p enter at the first device and half at the last,
 and every virtual stage is held twice. The passes of one direction fall into the gaps of
 the other: a unit has a slot for each, and no two of them meet. More micro-batches are
-units one behind the other.
+units behind one another: the next one is 2 p slots later, so that its first passes fall
+into the gaps at the end of the one before, and again no two meet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from parcost import Mask, Op, Real, Times, hookimpl
+from parcost.numeric import where
 from parcost_plugins.schedules.nearest import alike, fused, multiples, one_chunk
 
 
@@ -30,11 +34,8 @@ class Chimera:
         return None
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
-        """Return the passes of each device by slot, unit by unit."""
-        return [
-            [op for unit in range(0, micro_batches, stages) for op in _unit(d, stages, unit)]
-            for d in range(stages)
-        ]
+        """Return the passes of each device by slot."""
+        return [[op for _, op in sorted(_slots(d, stages, micro_batches))] for d in range(stages)]
 
     def closed_form(
         self,
@@ -44,23 +45,27 @@ class Chimera:
         micro_batches: Real,
         chunks: int,  # noqa: ARG002
     ) -> tuple[Real, Mask]:
-        """Return the makespan of one unit on equal stages, backward the longer pass."""
+        """Return the makespan of equal stages whose passes take as long, or of one unit.
+
+        Passes that take as long fill their slots. In a unit alone backward may be longer.
+        """
         both = fused(times)
         f, b = times.F[0], both[0]
-        seconds = stages * f + (2 * stages - 2) * b
-        mask = (hop == 0) & (micro_batches == stages) & (b >= f)
+        slots = (2 * micro_batches + stages - 2) * f
+        seconds = where(f == b, slots, stages * f + (2 * stages - 2) * b)
+        mask = (hop == 0) & ((f == b) | ((micro_batches == stages) & (b >= f)))
         return seconds, mask & alike(times.F, both)
 
 
-def _unit(d: int, stages: int, first: int) -> list[Op]:
-    """Return what device *d* does with the micro-batches from *first* on."""
-    slots: list[tuple[int, Op]] = []
-    for direction, s in enumerate((d, stages - 1 - d)):
-        for j in range(stages // 2):
-            batch = first + direction * (stages // 2) + j
-            slots.append((s + 2 * j, Op("F", batch, s)))
-            slots.append((2 * stages - 1 - s + 2 * j, Op("BW", batch, s)))
-    return [op for _, op in sorted(slots)]
+def _slots(d: int, stages: int, micro_batches: int) -> Iterator[tuple[int, Op]]:
+    """Yield what device *d* does, and in which slot."""
+    half = stages // 2
+    for first in range(0, micro_batches, stages):
+        for s, begin in ((d, first), (stages - 1 - d, first + half)):
+            for j in range(half):
+                slot = 2 * first + 2 * j
+                yield slot + s, Op("F", begin + j, s)
+                yield slot + 2 * stages - 1 - s, Op("BW", begin + j, s)
 
 
 _CHIMERA = Chimera()

@@ -62,6 +62,33 @@ class OneFOneB:
             pace = pace & (t + 2 * hop <= last)
         return where(even, equal, paced), even | (pace & (longest <= shortest))
 
+    def lower_bound(
+        self,
+        times: Times,
+        hop: Real,  # noqa: ARG002
+        stages: int,
+        micro_batches: Real,
+        chunks: int,  # noqa: ARG002
+    ) -> Real:
+        """Return a time that no makespan is below, and that of a single slow stage.
+
+        What stages in front of the slowest do before and after it does not overlap. What
+        those behind it do overlaps only with the p - 1 - s other passes that it then has.
+        """
+        backward = fused(times)
+        before: Real = 0.0
+        behind: Real = 0.0
+        for f, b in zip(times.F, backward, strict=True):
+            behind = behind + f + b
+        longest = behind
+        for s, (f, b) in enumerate(zip(times.F, backward, strict=True)):
+            behind, meanwhile = behind - (f + b), stages - 1 - s
+            waits = maximum(behind - meanwhile * f, 0.0) + maximum(behind - meanwhile * b, 0.0)
+            waits = where(micro_batches >= stages, waits, 0.0)
+            longest = maximum(longest, before + micro_batches * (f + b) + waits)
+            before = before + f + b
+        return longest
+
     def spans(
         self,
         times: Times,

@@ -7,8 +7,12 @@ no more than the first stage of 1F1B.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost_plugins.schedules.nearest import alike, two_chunks
+
+_KINDS: dict[str, Literal["F", "B", "W"]] = {"F": "F", "B": "B", "W": "W"}
 
 
 class ZBV:
@@ -45,19 +49,22 @@ class ZBV:
 def _device(r: int, stages: int, micro_batches: int) -> list[Op]:
     enough = max(micro_batches, 2 * stages - 1)
     stage = {0: r, 1: 2 * stages - 1 - r}
-    left = {each: [*range(enough)] for each in ("F0", "F1", "B0", "B1", "W0", "W1")}
+    left = {(kind, chunk): [*range(enough)] for kind in _KINDS.values() for chunk in stage}
     ops: list[Op] = []
+
+    def take(kind: Literal["F", "B", "W"], chunk: int) -> list[Op]:
+        batches = left[kind, chunk]
+        return [Op(kind, batches.pop(0), stage[chunk])] if batches else []
 
     def do(times: int, *passes: str) -> None:
         """List the next of *passes*, that many times, where any are left."""
         for each in passes * times:
-            if left[each]:
-                ops.append(Op(each[0], left[each].pop(0), stage[int(each[1])]))  # type: ignore[arg-type]
+            ops.extend(take(_KINDS[each[0]], int(each[1])))
 
     do(2 * (stages - r) - 1, "F0")
     do(r, "F1", "F0")
     do(stages - r, "F1", "B1", "W1")
-    while left["F0"] or left["F1"]:
+    while left["F", 0] or left["F", 1]:
         do(1, "F0", "B0", "W0", "F1", "B1", "W1")
     do(r, "B0", "B1")
     do(stages - r, "B0", "W0")

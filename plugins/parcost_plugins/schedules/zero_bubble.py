@@ -42,12 +42,20 @@ class ZeroBubble:
         micro_batches: Real,
         chunks: int,  # noqa: ARG002
     ) -> tuple[Real, Mask]:
-        """Return the makespan where stages are equal and messages take no time."""
+        """Return the makespan where stages are equal and messages take no time.
+
+        With ZB-H1 they may: as long as W is the shortest pass and there and back is no
+        longer than it, every stage waits for two messages each way.
+        """
         f, b, w = times.F[0], times.B[0], times.W[0]
-        last = f if self._many == 1 else b - f
-        most = maximum(maximum(f + b - self._many * w, b if self._many == 1 else f), last)
-        mask = (hop == 0) & (micro_batches >= 2 * stages) & alike(times.F, times.B, times.W)
-        return micro_batches * (f + b + w) + (stages - 1) * most, mask
+        mask = (micro_batches >= 2 * stages) & alike(times.F, times.B, times.W)
+        if self._many == 1:
+            most = maximum(maximum(f + b - w, f), b) + 4 * hop
+            quiet = (hop == 0) | ((w <= f) & (w <= b) & (2 * hop <= w))
+        else:
+            most = maximum(maximum(f + b - 2 * w, f), b - f)
+            quiet = hop == 0
+        return micro_batches * (f + b + w) + (stages - 1) * most, mask & quiet
 
 
 def _stage(s: int, ahead: int, kept: int, micro_batches: int) -> list[Op]:
