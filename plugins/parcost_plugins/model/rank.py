@@ -20,7 +20,7 @@ SAVED = "Korthikanti et al. 2022, section 4.1, tensor by tensor"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")
-_NOTHING = Recompute()  # type: ignore[call-arg]  # all of its attributes have defaults
+_NOTHING = Recompute()
 
 
 @frozen(eq=False)

@@ -99,18 +99,14 @@ def having(
     return tuple(map(sum, zip(*picked, strict=True))) or (0,) * len(next(iter(found.values())))
 
 
-def pairs(found: Mapping[Kind, Counts], study: Study) -> Counts:
-    """Return how often the layers *found* enter and leave products split over the ranks of tp.
+def moe_layers(study: Study) -> Counts:
+    """Return the layers with experts on each virtual stage."""
+    return having(kinds(study), moe=True)
 
-    A layer does so for attention and again for a dense MLP, unless both read the same
-    input. Routed experts are not split over that group; what all tokens share is.
-    """
-    model = study[Training].model
-    every = having(found)
-    if model.parallel_residual:
-        return every
-    twice = having(found, moe=None if model.shared_experts or not model.experts else False)
-    return tuple(a + b for a, b in zip(every, twice, strict=True))
+
+def recomputed_layers(study: Study) -> Counts:
+    """Return the layers of each virtual stage that backward runs forward again as a whole."""
+    return having(kinds(study), recomputed=True)
 
 
 def on_first(study: Study) -> tuple[float, ...]:

@@ -114,9 +114,13 @@ def crowding(study: Study) -> Real:
 
     With a capacity factor every rank works on as many places as it has.
     """
+    factor = study[Routing].capacity_factor
+    return of_routing(study) if factor is None else factor
+
+
+def of_routing(study: Study) -> Real:
+    """Return the tokens that the router sends to the busiest rank over the mean."""
     routing, layout, model = study[Routing], study[Layout], study[Training].model
-    if routing.capacity_factor is not None:
-        return routing.capacity_factor
     if routing.imbalance is not None:
         return routing.imbalance
     if routing.distribution == "balanced":
@@ -161,7 +165,7 @@ def of_loads(loads: tuple[int, ...], ranks: Real) -> Real:
     1.5
     """
     if not is_array(ranks):
-        each = int(len(loads) // ranks)
+        each = max(int(len(loads) // ranks), 1)
         sums = [sum(loads[i : i + each]) for i in range(0, len(loads), each)]
         return max(sums) * len(sums) / sum(sums)
     found: Real = 1.0
@@ -215,7 +219,7 @@ def _log(a: Real) -> Real:
     if not is_array(a):
         from math import log
 
-        return log(a)  # type: ignore[arg-type]
+        return log(a)
     import numpy as np
 
     return np.log(a)

@@ -1,0 +1,36 @@
+"""The room that tokens take which arrive at their experts, and results that leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Formula, Memory, Study, hookimpl
+from parcost.numeric import maximum, where
+from parcost_plugins.experts.exchange import exchange_of
+from parcost_plugins.vocabulary.partition import moe_layers
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return the buffers of an exchange: one layer's, whichever it is."""
+    exchange = exchange_of(study)
+    if exchange is None:
+        return
+    room = maximum(exchange.lam, exchange.routing.buffer_factor)
+    each = exchange.there + exchange.back
+    yield Memory(
+        name="expert exchange buffers",
+        bytes_=where(exchange.group.ranks > 1, exchange.copies * room * each, 0.0),
+        formula=Formula(
+            text="T k f x, x bytes of a copy there and back",
+            inputs={
+                "T": (exchange.tokens, ""),
+                "k": (exchange.top, ""),
+                "f": (room, ""),
+                "x": (each, "B"),
+            },
+            source="a place for every token that may arrive, and for its result",
+        ),
+        count=[min(n, 1) for n in moe_layers(study)],
+        once_per_device=True,
+    )

@@ -1,0 +1,145 @@
+"""How even the load is, what is dropped, how far tokens travel, and what a token meets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Outcome, Real, Study, hookimpl
+from parcost.numeric import maximum
+from parcost_plugins.experts.exchange import Exchange, exchange_of
+from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
+from parcost_plugins.vocabulary.routing import (
+    capacity,
+    crowding,
+    expert_tokens,
+    of_routing,
+    rank_tokens,
+)
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
+    """Return the figures of a mixture of experts."""
+    model, layout = study[Training].model, study[Layout]
+    if not model.experts or model.nominal:
+        return
+    experts = float(model.experts)
+    yield _figure("active_parameters", "parameters that a token meets", *_active(study))
+    yield _figure(
+        "experts_per_device",
+        "routed experts on a device",
+        experts / layout.ep / layout.etp,
+        "E / (EP ETP)",
+        {"E": experts, "EP": layout.ep, "ETP": layout.etp},
+    )
+    yield _figure(
+        "expert_tokens",
+        "tokens of the mean expert per micro-batch",
+        expert_tokens(study),
+        "T k / E, T tokens of all ranks that share the experts",
+        {"k": model.top_k, "E": experts},
+    )
+    yield _figure(
+        "expert_imbalance",
+        "tokens of the busiest rank over the mean",
+        of_routing(study),
+        "1 + z sigma / mu",
+        {},
+    )
+    yield from _capacity(study, experts)
+    exchange = exchange_of(study)
+    if exchange is not None:
+        yield from _travel(exchange)
+
+
+def _active(study: Study) -> tuple[Real, str, dict[str, Real]]:
+    model, held = study[Training].model, study.parameters
+    every = _total([p for p in held if not p.expert])
+    routed = _total([p for p in held if p.expert])
+    return (
+        every + routed * model.top_k / model.experts,
+        "N + R k / E, N all but the routed experts R",
+        {"N": every, "R": routed, "k": model.top_k, "E": float(model.experts)},
+    )
+
+
+def _total(held: list[Parameters]) -> Real:
+    return sum((p.total * sum(p.count) for p in held), 0.0)
+
+
+def _capacity(study: Study, experts: Real) -> Iterator[Figure]:
+    routing, model = study[Routing], study[Training].model
+    if routing.capacity_factor is None:
+        return
+    factor, tokens = routing.capacity_factor, rank_tokens(study)
+    yield _figure(
+        "expert_capacity",
+        "places of an expert for the tokens of one rank",
+        capacity(factor, tokens, model.top_k, experts),
+        "ceil(f T k / E)",
+        {"f": factor, "T": tokens, "k": model.top_k, "E": experts},
+    )
+    load = of_routing(study)
+    yield Figure(
+        name="dropped_share",
+        title="tokens that the busiest rank drops",
+        value=maximum(1.0 - factor / load, 0.0),
+        unit="%",
+        formula=Formula(text="max(0, 1 - f / lam)", inputs={"f": (factor, ""), "lam": (load, "")}),
+    )
+
+
+def _travel(exchange: Exchange) -> Iterator[Figure]:
+    group, sizes = exchange.group, {"E": exchange.experts, "k": exchange.top}
+    text = "G (1 - C(E - E / G, k) / C(E, k))"
+    yield _figure(
+        "expert_units",
+        "units of the fastest level that a token visits",
+        exchange.met,
+        text,
+        {**sizes, "G": exchange.units},
+    )
+    share = 1.0 - 1.0 / group.ranks
+    for name, title, each in (
+        ("dispatch_bytes", "bytes that a rank dispatches per layer", exchange.there),
+        ("combine_bytes", "bytes that a rank sends back per layer", exchange.back),
+    ):
+        yield Figure(
+            name=name,
+            title=title,
+            value=exchange.copies * each * share,
+            unit="B",
+            formula=Formula(
+                text="T k x (1 - 1 / EP)",
+                inputs={
+                    "T": (exchange.tokens, ""),
+                    "k": (exchange.top, ""),
+                    "x": (each, "B"),
+                    "EP": (group.ranks, ""),
+                },
+            ),
+        )
+    yield Figure(
+        name="dispatch_outer_bytes",
+        title="of these, bytes that leave the fastest level, one copy for each unit",
+        value=exchange.tokens * exchange.remote * exchange.there,
+        unit="B",
+        formula=Formula(
+            text="T D x",
+            inputs={
+                "T": (exchange.tokens, ""),
+                "D": (exchange.remote, ""),
+                "x": (exchange.there, "B"),
+            },
+        ),
+    )
+
+
+def _figure(name: str, title: str, value: Real, text: str, inputs: dict[str, Real]) -> Figure:
+    return Figure(
+        name=name,
+        title=title,
+        value=value,
+        unit="",
+        formula=Formula(text=text, inputs={k: (v, "") for k, v in inputs.items()}),
+    )

@@ -1,0 +1,264 @@
+"""The exchange of tokens between the ranks that share one set of experts.
+
+A layer sends every token to the ranks of its experts and the results back: two
+all-to-alls forward and two backward, with the same bytes the other way round. A copy is
+sent for each expert that a token visits; or, de-duplicated, one for each unit of the
+fastest level, which then copies it on its own links. The two levels work as a pipeline,
+so that the slower one counts.
+
+The busiest rank receives more than the mean, and everybody waits for it: its share of
+the bytes grows, the number of messages does not. Many ranks behind the ports of one unit
+even each other out, so that outer levels see less of it.
+
+Where an expert is cut into parts, the ranks that hold them gather what each received,
+and add up what they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from parcost import Formula, Group, Pass, Real, Study, Work, hookimpl
+from parcost.numeric import maximum, minimum, sqrt, where
+from parcost_plugins.vocabulary import (
+    Cluster,
+    CollectiveChoice,
+    Layout,
+    Overlap,
+    Recompute,
+    Routing,
+    Training,
+)
+from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
+from parcost_plugins.vocabulary.partition import Counts, having, kinds
+from parcost_plugins.vocabulary.routing import crowding, distinct, largest_of, rank_tokens
+
+DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
+
+_WINDOWS = {"none": None, "shared_experts": SHARED_EXPERTS, "pair": ""}
+
+
+@frozen(kw_only=True, eq=False)
+class Exchange:
+    """What one rank sends for a layer and micro-batch, and to whom.
+
+    *copies* of its *tokens* go out, one for each expert; ``lam`` is what the busiest rank
+    receives over the mean.
+    """
+
+    study: Study
+    group: Group
+    tokens: Real
+    top: Real
+    experts: Real
+    lam: Real
+    routing: Routing
+    hidden: Real
+    element: Real
+
+    @property
+    def copies(self) -> Real:
+        """Copies of tokens that a rank sends: one for each expert that a token visits."""
+        return self.tokens * self.top
+
+    @property
+    def there(self) -> Real:
+        """Bytes of one copy on the way to an expert."""
+        width = self.element if self.routing.dispatch is None else self.routing.dispatch
+        return self.hidden * width + self.routing.scales
+
+    @property
+    def back(self) -> Real:
+        """Bytes of one copy on the way back."""
+        width = self.element if self.routing.combine is None else self.routing.combine
+        return self.hidden * width
+
+    @property
+    def units(self) -> Real:
+        """Units of the fastest level that the group spans."""
+        return self.group.ranks / self.group.shape[0]
+
+    @property
+    def met(self) -> Real:
+        """Units that a token is expected to be sent to, its own among them."""
+        found = distinct(self.experts, self.top, self.units)
+        limit = self.routing.node_limit
+        return found if limit is None else minimum(limit, found)
+
+    @property
+    def remote(self) -> Real:
+        """Of those, the units that are not its own."""
+        return self.met * (self.units - 1.0) / self.units
+
+    def outer_lam(self) -> Real:
+        """Return what the busiest unit receives over the mean: its ranks even out."""
+        inside = self.group.shape[0]
+        shrunk = largest_of(self.units) / maximum(largest_of(self.group.ranks), 1e-300)
+        return 1.0 + (self.lam - 1.0) / sqrt(inside) * where(self.group.ranks > 1, shrunk, 0.0)
+
+    def priced(self, bytes_: Real) -> tuple[Real, Real, Formula]:
+        """Return the seconds of an exchange with *bytes_* per copy, the bytes and the formula."""
+        if self.routing.deduplicate:
+            return self._deduplicated(bytes_)
+        n = self.copies * bytes_
+        call = self.study.collective(
+            "all_to_all", self.lam * n, self.group, self.study[CollectiveChoice].expert
+        )
+        formula = Formula(
+            text=f"{call.formula.text}, n = lam T k x",
+            inputs={
+                **call.formula.inputs,
+                "lam": (self.lam, ""),
+                "T": (self.tokens, ""),
+                "k": (self.top, ""),
+                "x": (bytes_, "B"),
+            },
+            source=call.formula.source,
+        )
+        return call.seconds, n, formula
+
+    def _deduplicated(self, bytes_: Real) -> tuple[Real, Real, Formula]:
+        group = self.group
+        inside = self.lam * self.copies * bytes_ * (1.0 - 1.0 / group.shape[0])
+        seconds = group.links[0].seconds(group.shape[0] - 1.0, inside)
+        outside = self.outer_lam() * self.tokens * self.remote * bytes_
+        reached: Real = 1.0
+        for link, most in zip(group.links[1:], group.shape[1:], strict=True):
+            # Of the other units, those that part from this one at the level of the link.
+            share = reached * (most - 1.0) / maximum(self.units - 1.0, 1.0)
+            reached = reached * most
+            seconds = maximum(seconds, link.seconds(most - 1.0, outside * share))
+        formula = Formula(
+            text="max(lam T k x (1 - 1 / g) / B[inside], lam' T D x / B[outside]) + messages, "
+            "D other units for each token",
+            inputs={
+                "lam": (self.lam, ""),
+                "lam'": (self.outer_lam(), ""),
+                "T": (self.tokens, ""),
+                "k": (self.top, ""),
+                "D": (self.remote, ""),
+                "x": (bytes_, "B"),
+                "g": (group.shape[0], ""),
+                "B[inside]": (group.links[0].bandwidth, "B/s"),
+                "B[outside]": (group.links[-1].bandwidth, "B/s"),
+            },
+            source=DEDUPLICATED,
+        )
+        return seconds, self.tokens * (self.remote + self.top) * bytes_, formula
+
+
+def exchange_of(study: Study) -> Exchange | None:
+    """Return the exchange of *study*, or None where experts do not leave their rank."""
+    training, layout = study[Training], study[Layout]
+    model = training.model
+    alone = isinstance(layout.ep, float) and layout.ep == 1.0
+    if not model.experts or model.nominal or alone:
+        return None
+    return Exchange(
+        study=study,
+        group=study.group("ep"),
+        tokens=rank_tokens(study),
+        top=model.top_k,
+        experts=float(model.experts),
+        lam=crowding(study),
+        routing=study[Routing],
+        hidden=model.hidden,
+        element=training.precision.activation,
+    )
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work]:
+    """Price the exchange of every layer with experts, and the collectives of cut experts."""
+    model = study[Training].model
+    if not model.experts or model.nominal:
+        return
+    count, again = _counts(study)
+    if not any(count):
+        return
+    exchange = exchange_of(study)
+    if exchange is not None:
+        yield from _exchanged(exchange, count, again)
+    yield from _cut(study, count, again)
+
+
+def _counts(study: Study) -> tuple[Counts, Counts]:
+    """Return the layers with experts of each virtual stage, and those run again in backward."""
+    found, chosen = kinds(study), study.get(Recompute)
+    count = having(found, moe=True)
+    if chosen is not None and chosen.moe:
+        return count, count
+    return count, having(found, moe=True, recomputed=True)
+
+
+def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Work]:
+    study, routing = exchange.study, exchange.routing
+    there = exchange.priced(exchange.there)
+    announced = exchange.priced(exchange.there + routing.metadata)
+    back = exchange.priced(exchange.back)
+    rows: list[tuple[str, Pass, tuple[Real, Real, Formula], Counts]] = [
+        ("expert dispatch", "F", announced, count),
+        ("expert combine", "F", back, count),
+        ("expert combine gradient", "B", there, count),
+        ("expert dispatch gradient", "B", back, count),
+    ]
+    if any(again):
+        rows += [
+            ("expert dispatch", "R", announced, again),
+            ("expert combine", "R", back, again),
+        ]
+    for name, pass_, priced, times in rows:
+        yield _work(study, name, pass_, priced, times, exchange.group)
+    gathered = exchange.group.ranks * exchange.experts * routing.counts
+    call = study.collective("all_gather", gathered, exchange.group, study[CollectiveChoice].expert)
+    counts = (call.seconds, gathered, call.formula)
+    yield _work(study, "token counts all-gather", "F", counts, count, exchange.group)
+
+
+def _cut(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
+    """Yield what ranks tell one another that hold parts of the same experts."""
+    layout, training = study[Layout], study[Training]
+    if isinstance(layout.etp, float) and layout.etp == 1.0:
+        return
+    group, model = study.group("etp"), training.model
+    # Without sequence parallelism every such rank has the same tokens already.
+    own = rank_tokens(study) * model.top_k * crowding(study)
+    gather, scatter = "expert tensor all-gather", "expert tensor reduce-scatter"
+    if not layout.sequence_parallel:
+        own, gather, scatter = own / layout.etp, "", "expert tensor all-reduce"
+    n = layout.etp * own * model.hidden * training.precision.activation
+    operations = {gather: "all_gather", scatter: "reduce_scatter" if gather else "all_reduce"}
+    for name, operation in operations.items():
+        if not name:
+            continue
+        call = study.collective(operation, n, group, study[CollectiveChoice].expert)
+        priced = (call.seconds, n, call.formula)
+        yield _work(study, name, "F", priced, count, group)
+        yield _work(study, f"{name}, backward", "B", priced, count, group)
+        if any(again):
+            yield _work(study, name, "R", priced, again, group)
+
+
+def _work(
+    study: Study,
+    name: str,
+    pass_: Pass,
+    priced: tuple[Real, Real, Formula],
+    count: Sequence[float],
+    group: Group,
+) -> Work:
+    seconds, bytes_, formula = priced
+    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
+    return Work(
+        name=name,
+        seconds=seconds,
+        pass_=pass_,
+        formula=formula,
+        count=count,
+        resource=group.flat.name,
+        window=_WINDOWS[study[Routing].hide],
+        slowdown=taken / (of - taken),
+        bytes_=bytes_,
+    )

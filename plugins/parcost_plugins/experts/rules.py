@@ -1,0 +1,153 @@
+"""What a router, its experts and the layout must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Real, Study, called, hookimpl
+from parcost.numeric import ceil_div, is_array, maximum, where
+from parcost_plugins.experts.exchange import exchange_of
+from parcost_plugins.vocabulary import Layout, Model, Routing, Training
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules of a mixture of experts; a dense model has none."""
+    model = study[Training].model
+    if not model.experts or model.nominal:
+        return
+    yield from _shape(model, study[Layout])
+    yield from _load(model, study[Routing])
+    yield from _travel(study, model)
+
+
+def _shape(model: Model, layout: Layout) -> Iterator[Check]:
+    experts, ep, etp, tp = float(model.experts), layout.ep, layout.etp, layout.tp
+    yield Check(
+        id="experts-divide",
+        holds=experts % ep == 0,
+        subject="layout.ep",
+        message="{experts} experts do not divide by ep = {ep}",
+        inputs={"experts": experts, "ep": ep},
+        help=_divisors(experts, ep, "ep"),
+    )
+    yield Check(
+        id="expert-width-divide",
+        holds=model.expert_ffn % etp == 0,
+        subject="layout.etp",
+        message="an expert of width {width} does not divide by etp = {etp}",
+        inputs={"width": model.expert_ffn, "etp": etp},
+        help=_divisors(model.expert_ffn, etp, "etp"),
+    )
+    yield Check(
+        id="experts-visited",
+        holds=model.top_k <= experts,
+        subject=f"{called(model)}.top_k",
+        message="a token visits {top} of {experts} experts",
+        inputs={"top": model.top_k, "experts": experts},
+        help="top_k is at most {experts}",
+    )
+    if not layout.sequence_parallel:
+        # Ranks of tp then hold the same tokens, of which each expert must see every one once.
+        yield Check(
+            id="experts-sequence-parallel",
+            holds=(tp == 1) | ((ep == 1) & (etp == tp)),
+            subject="layout.sequence_parallel",
+            message="{tp} tensor-parallel ranks would each send the same tokens to the experts",
+            inputs={"tp": tp},
+            help="`sequence_parallel = on`, or ep = 1 with etp = {tp}",
+        )
+
+
+def _load(model: Model, routing: Routing) -> Iterator[Check]:
+    place = called(routing)
+    said = routing.distribution
+    if said == "measured":
+        listed, total = len(routing.loads), sum(routing.loads)
+        yield Check(
+            id="loads-count",
+            holds=listed == model.experts and total > 0,
+            subject=f"{place}.loads",
+            message="`loads` counts {total} tokens of {listed} experts, and the model has {experts}",
+            inputs={"total": total, "listed": listed, "experts": model.experts},
+        )
+    if said == "dirichlet" and routing.concentration is None:
+        yield Check(
+            id="concentration-missing",
+            holds=False,
+            subject=f"{place}.distribution",
+            message="a Dirichlet distribution of tokens has no `concentration`",
+            help="the sum of its parameters, such as {each} = 10 for each of {experts} experts",
+            inputs={"each": 10 * model.experts, "experts": model.experts},
+        )
+    unread = [
+        name
+        for name, given, for_ in (
+            ("loads", bool(routing.loads), "measured"),
+            ("concentration", routing.concentration is not None, "dirichlet"),
+        )
+        if given and said != for_ and routing.imbalance is None
+    ]
+    if unread:
+        yield Check(
+            id="routing-unread",
+            holds=False,
+            subject=f"{place}.{unread[0]}",
+            message=f"`{unread[0]}` says nothing while the distribution is `{said}`",
+            severity="warning",
+        )
+    if routing.capacity_factor is not None:
+        factor = routing.capacity_factor
+        yield Check(
+            id="capacity-drops",
+            holds=factor >= 1,
+            subject=f"{place}.capacity_factor",
+            message="a capacity factor of {factor:g} drops {dropped:.3g} % of the tokens "
+            "even where all experts are loaded alike",
+            inputs={"factor": factor, "dropped": 100 * maximum(1 - factor, 0.0)},
+            severity="warning",
+        )
+
+
+def _travel(study: Study, model: Model) -> Iterator[Check]:
+    routing, exchange = study[Routing], exchange_of(study)
+    place = called(routing)
+    if routing.hide == "shared_experts" and not model.shared_experts:
+        yield Check(
+            id="exchange-hides",
+            holds=False,
+            subject=f"{place}.hide",
+            message="the exchange hides under shared experts, and the model has none",
+            help="`hide = pair`, or `hide = none`",
+        )
+    if exchange is None or routing.node_limit is None:
+        return
+    limit, units = routing.node_limit, exchange.units
+    per_unit = model.experts / units
+    need = ceil_div(model.top_k, per_unit)
+    yield Check(
+        id="node-limit-experts",
+        holds=where(limit < units, limit * per_unit, model.top_k) >= model.top_k,
+        subject=f"{place}.node_limit",
+        message="{limit} units hold {held} experts, and a token visits {top}",
+        inputs={"limit": limit, "held": limit * per_unit, "top": model.top_k, "need": need},
+        help="node_limit = {need} at least",
+    )
+    if not routing.deduplicate:
+        yield Check(
+            id="node-limit-copies",
+            holds=False,
+            subject=f"{place}.node_limit",
+            message="a limit of units saves nothing while every expert gets a copy of its own",
+            help="`deduplicate = on` sends one copy per unit",
+            severity="warning",
+        )
+
+
+def _divisors(of: Real, near: Real, name: str) -> str:
+    """Return the divisors of *of* next to *near*, as a help line; "" for a sweep."""
+    if is_array(of, near):
+        return ""
+    found = [d for d in range(1, int(of) + 1) if of % d == 0]
+    legal = [d for d in found if d < near][-1:] + [d for d in found if d > near][:1]
+    return f"nearest legal: {name} = {' or '.join(map(str, legal))}"

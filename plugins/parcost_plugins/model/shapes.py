@@ -1,0 +1,192 @@
+"""What the attributes of a model, of a packed sequence and of recomputation must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from parcost import Check, Mask, Real, Study, called, hookimpl
+from parcost.numeric import all_of
+from parcost_plugins.vocabulary import Model, Recompute, Training
+
+
+class _Needs(NamedTuple):
+    """An attribute that means something beside another one only."""
+
+    id: str
+    attribute: str
+    given: bool
+    has: bool
+    message: str
+    help: str
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules that fail or may fail; a plain dense model meets them all at once."""
+    training = study[Training]
+    model = training.model
+    yield from _mixture(model)
+    yield from _documents(training)
+    if model.window:
+        yield _window(model, training)
+    yield from (_needed(model, need) for need in _needs(model) if need.given and not need.has)
+    chosen = study.get(Recompute)
+    if chosen is not None:
+        yield from _recomputed(chosen, training)
+
+
+def _mixture(model: Model) -> Iterator[Check]:
+    if model.nominal and model.experts:
+        yield Check(
+            id="nominal-experts",
+            holds=False,
+            subject=f"{called(model)}.experts",
+            message="a nominal model has no parts, and `{model}` has {experts} experts",
+            inputs={"model": called(model), "experts": model.experts},
+            help="leave out `parameters`, which is then counted, or `experts`",
+        )
+    if model.dense_first > model.layers:
+        yield Check(
+            id="dense-layers",
+            holds=False,
+            subject=f"{called(model)}.dense_first",
+            message="the first {dense} layers are dense, and there are {layers}",
+            inputs={"dense": model.dense_first, "layers": model.layers},
+        )
+
+
+def _needs(model: Model) -> tuple[_Needs, ...]:
+    experts, latent = model.experts > 0, model.latent
+    return (
+        _Needs(
+            "experts-shared",
+            "shared_experts",
+            model.shared_experts > 0,
+            experts,
+            "shared experts stand beside routed ones, and `experts` is 0",
+            "a dense MLP of that width is `ffn`",
+        ),
+        _Needs(
+            "experts-dense-first",
+            "dense_first",
+            model.dense_first > 0,
+            experts,
+            "all layers are dense: `experts` is 0",
+            "give the model its `experts`, or leave `dense_first` out",
+        ),
+        _Needs(
+            "experts-routed",
+            "top_k",
+            not isinstance(model.top_k, float) or model.top_k > 1,
+            experts,
+            "tokens visit several experts, and `experts` is 0",
+            "give the model its `experts`, or leave `top_k` out",
+        ),
+        _Needs(
+            "latent-queries",
+            "q_lora",
+            model.q_lora > 0,
+            latent,
+            "compressed queries belong to latent attention, and `kv_lora` is 0",
+            "give `kv_lora` as well",
+        ),
+        _Needs(
+            "window-full",
+            "full_every",
+            model.full_every > 0,
+            model.window > 0,
+            "some layers attend to all tokens, and no window bounds the others",
+            "give `window` as well",
+        ),
+    )
+
+
+def _needed(model: Model, need: _Needs) -> Check:
+    return Check(
+        id=need.id,
+        holds=False,
+        subject=f"{called(model)}.{need.attribute}",
+        message=need.message,
+        help=need.help,
+    )
+
+
+def _window(model: Model, training: Training) -> Check:
+    return Check(
+        id="window-wide",
+        holds=training.sequence > model.window,
+        subject=f"{called(model)}.window",
+        message="a window of {window} tokens bounds nothing in a sequence of {sequence}",
+        inputs={"window": model.window, "sequence": training.sequence},
+        severity="warning",
+    )
+
+
+def _documents(training: Training) -> Iterator[Check]:
+    listed, sequence = training.documents, training.sequence
+    if listed:
+        total = sum(listed)
+        yield Check(
+            id="documents-fill",
+            holds=(sequence == total) & (min(listed) > 0),
+            subject="training.documents",
+            message="documents of {total} tokens do not fill a sequence of {sequence}",
+            inputs={"total": total, "sequence": sequence},
+            help="padding is a document of its own: list it too",
+        )
+    if training.document is not None:
+        each: Real = training.document
+        yield Check(
+            id="document-long",
+            holds=each <= sequence,
+            subject="training.document",
+            message="a document of {each} tokens does not fit into a sequence of {sequence}",
+            inputs={"each": each, "sequence": sequence},
+            help="at most {sequence}",
+        )
+        if listed:
+            yield Check(
+                id="documents-twice",
+                holds=False,
+                subject="training.document",
+                message="documents are listed, and said to have {each} tokens each",
+                inputs={"each": each},
+                help="leave one of `documents` and `document` out",
+            )
+
+
+def _recomputed(chosen: Recompute, training: Training) -> Iterator[Check]:
+    model, full = training.model, training.recompute == "full"
+    rules: list[tuple[str, str, Mask, str, str]] = [
+        (
+            "recompute-layers",
+            "layers" if chosen.layers else "every",
+            full or (chosen.every == 1 and chosen.layers == 0),
+            "no layer is recomputed as a whole, so that there is no share of them",
+            "`training { recompute = full }`",
+        ),
+        (
+            "recompute-latent",
+            "up_projection",
+            model.latent or not chosen.up_projection,
+            "the model has no latent attention to project up again",
+            "leave `up_projection` out",
+        ),
+        (
+            "recompute-experts",
+            "moe",
+            model.experts > 0 or not chosen.moe,
+            "the model has no experts to run again",
+            "leave `moe` out",
+        ),
+    ]
+    for id_, attribute, holds, message, help_ in rules:
+        if not all_of(holds):
+            yield Check(
+                id=id_,
+                holds=holds,
+                subject=f"recompute.{attribute}",
+                message=message,
+                help=help_,
+            )
