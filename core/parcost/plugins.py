@@ -238,15 +238,19 @@ def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
     return ""
 
 
-_NUMBERS = ("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops", "of_activations")
+#: The numbers of terms, and what they may not be less than.
+_NUMBERS = {
+    **dict.fromkeys(("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), 0.0),
+    "of_activations": -1.0,
+}
 
 
 def _bad_number(term: Any) -> str:
     """Return what is wrong with the numbers of a term, if anything."""
-    for name in _NUMBERS:
+    for name, least in _NUMBERS.items():
         value = getattr(term, name, 0.0)
         try:
-            good = value >= 0
+            good = value >= least
             good = good if isinstance(good, bool) else bool(good.all())
         except (TypeError, ValueError, AttributeError):
             good = False

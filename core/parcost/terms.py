@@ -127,7 +127,8 @@ class Memory:
     *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose
     activations are alive there at that moment, which the schedule decides.
     *once_per_device* is held once however many virtual stages the device has.
-    *of_activations* is a share of all *per_micro_batch* memory there, which is held too.
+    *of_activations* is a share of all *per_micro_batch* memory there, which is held too;
+    a negative one is kept elsewhere, down to -1, which is all of it.
     Where the schedule runs W apart, the share *freed_at_b* of a *per_micro_batch* term is
     freed when B ends, and the rest when W does.
     """
@@ -329,6 +330,21 @@ class Collective(Protocol):
     An optional attribute ``sees`` names the link of the group that the letters alpha
     and B of the formula stand for: ``flat``, ``pair`` or ``hop``, or else ``pairs`` or
     ``links``, the default, where they are written per level.
+
+    Optional attributes and methods that the core and plugins look for:
+
+    ``by_name_only``
+        the operations for which ``auto`` leaves it out: a bound that nothing reaches, or
+        what another algorithm always beats.
+    ``for_study(study) -> Collective``
+        the algorithm as the blocks of *study* have it.
+    ``able(operation, group) -> Mask`` and ``needs(operation) -> str``
+        where it can run, and what it needs in order to, in words.
+    ``phases(operation, n, group)``
+        what it is made of: tuples of a link, the rounds on it, their bytes through the
+        busiest port in one direction, and the bytes that a rank adds.
+    ``cut(pieces) -> Collective``
+        a pipelined algorithm with so many pieces, in place of the best.
     """
 
     name: str

@@ -17,7 +17,6 @@ from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
     LocalUpdates,
-    MemoryBudget,
     Offload,
     Sharding,
     Training,
@@ -33,13 +32,12 @@ def memory(study: Study) -> Iterator[Memory]:
     """Take offloaded activations off the device."""
     offload = study[Offload]
     if _some(offload.activations):
-        lost = study[MemoryBudget].fragmentation
         yield Memory(
             name="activations on the host",
             bytes_=0.0,
-            of_activations=-offload.activations * (1.0 + lost),
+            of_activations=-offload.activations,
             formula=Formula(
-                text="- o x activations alive, and what they would lose between blocks",
+                text="- o x activations alive",
                 inputs={"o": (offload.activations, "")},
             ),
         )
