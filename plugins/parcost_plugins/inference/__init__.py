@@ -1,0 +1,40 @@
+"""Serving: how fast a model answers, how many at a time, and on how much memory.
+
+Two rooflines. A prompt is a large matrix product (prefill); a token reads all weights and
+the whole KV cache (decode). No scheduler, no paging: these are bounds that a good server
+comes close to. What the model holds and multiplies comes from the plugins that describe
+it for training, asked about a study of one replica; nothing of the model is said twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Section, Study, hookimpl
+from parcost.numeric import all_of
+from parcost_plugins.inference.figures import figures_of, table
+from parcost_plugins.inference.memory import Memory
+from parcost_plugins.inference.replica import Replica
+from parcost_plugins.inference.rules import before, fits
+from parcost_plugins.inference.speed import decode, prefill
+from parcost_plugins.vocabulary import Serving
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Section | Check]:
+    """Return the rules and the figures of every ``serving`` block."""
+    for serving in study.all(Serving):
+        legal = True
+        for check in before(serving):
+            yield check
+            legal = legal and all_of(check.holds)
+        if not legal:
+            continue
+        replica = Replica.of(study, serving)
+        memory = Memory.of(replica)
+        yield fits(replica, memory)
+        first, next_ = prefill(replica), decode(replica)
+        yield from figures_of(replica, memory, first, next_)
+        if not study.axes:
+            yield table(replica, first, next_)
+        study.faults.extend(replica.study.faults)

@@ -1,0 +1,89 @@
+"""What a replica holds: weights, and keys and values of every token that it may look back at.
+
+Tensor-parallel ranks share the KV heads. Ranks beyond their number hold copies, and the
+compressed cache of latent attention has no heads to share: every rank holds all of it.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from parcost import Real
+from parcost.numeric import floor, maximum, minimum
+from parcost_plugins.inference.replica import Replica
+from parcost_plugins.vocabulary import MemoryBudget
+
+
+@frozen(kw_only=True, eq=False)
+class Memory:
+    """Bytes on one device, but for *per_token* and *weights*, which are of the whole model.
+
+    *sequence* is the cache of one sequence of the longest length on one device, *cache* that
+    of all sequences, *room* what weights and overheads leave.
+    """
+
+    per_token: Real
+    weights: Real
+    held: Real
+    sequence: Real
+    cache: Real
+    overhead: Real
+    usable: Real
+
+    @classmethod
+    def of(cls, replica: Replica) -> Memory:
+        """Return what *replica* holds."""
+        serving, budget = replica.serving, replica.study[MemoryBudget]
+        sequence = cache_read(replica, serving.longest) / serving.pp
+        return cls(
+            per_token=serving.model.layers * per_layer(replica),
+            weights=(replica.dense + replica.expert) * serving.weights,
+            held=replica.held * serving.weights,
+            sequence=sequence,
+            cache=sequence * serving.batch * serving.batches,
+            overhead=budget.context,
+            usable=budget.usable * serving.device.memory,
+        )
+
+    @property
+    def total(self) -> Real:
+        """Bytes in use on the fullest device."""
+        return self.held + self.cache + self.overhead
+
+    @property
+    def room(self) -> Real:
+        """Bytes that weights and overheads leave to the cache."""
+        return self.usable - self.held - self.overhead
+
+    def largest_batch(self, batches: Real) -> Real:
+        """Return the sequences of each of *batches* batches that find room."""
+        return maximum(floor(self.room / (batches * self.sequence)), 0.0)
+
+
+def per_layer(replica: Replica) -> Real:
+    """Return the cache of one token in one layer, over all ranks, each counted once."""
+    model, element = replica.serving.model, replica.serving.kv
+    if model.latent:
+        return (model.kv_lora + model.rope_dim) * element
+    return 2.0 * model.kv_heads * model.head_dim * element
+
+
+def copies(replica: Replica) -> Real:
+    """Return how many of the tp ranks hold the same part of the cache."""
+    serving = replica.serving
+    if serving.model.latent:
+        return serving.tp
+    return maximum(serving.tp / serving.model.kv_heads, 1.0)
+
+
+def cache_read(replica: Replica, tokens: Real) -> Real:
+    """Return the cache of one sequence of *tokens* that a rank has, over all stages.
+
+    A layer that attends within a window keeps no more tokens than that.
+    """
+    serving, model = replica.serving, replica.serving.model
+    windowed = replica.windowed_layers
+    inside = windowed * minimum(tokens, float(model.window)) if windowed else 0.0
+    everywhere = (model.layers - windowed) * tokens
+    share = copies(replica) / serving.tp
+    return per_layer(replica) * share * (everywhere + inside)

@@ -1,0 +1,211 @@
+"""One replica of a model as a study of its own, so that plugins describe it as in training.
+
+The stand-in trains nothing: it is asked for the parameters that a rank holds, the FLOPs of
+a token, and the groups of ranks, and its placement is the one that a job of these
+degrees would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from attrs import evolve, frozen
+
+from parcost import Real, Study
+from parcost.numeric import maximum, where
+from parcost_plugins.vocabulary import (
+    Cluster,
+    KernelChoice,
+    Layout,
+    Precision,
+    ScheduleChoice,
+    Serving,
+    Training,
+)
+from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
+
+
+@frozen(kw_only=True, eq=False, slots=False)
+class Replica:
+    """A *serving* block, with the *study* that stands in for a job of its degrees."""
+
+    serving: Serving
+    study: Study
+
+    @classmethod
+    def of(cls, study: Study, serving: Serving) -> Replica:
+        """Return the replica that *serving* describes."""
+        return cls(serving=serving, study=_stand_in(study, serving))
+
+    @property
+    def ranks(self) -> Real:
+        """Devices of one stage."""
+        return self.serving.tp * self.serving.attention_replicas
+
+    @property
+    def devices(self) -> Real:
+        """All devices."""
+        return self.ranks * self.serving.pp
+
+    @property
+    def peak(self) -> Real:
+        """FLOP/s of a device that a product reaches."""
+        peak: Real = getattr(self.serving.device, self.serving.compute)
+        return peak * self.matmul_efficiency
+
+    @property
+    def matmul_efficiency(self) -> Real:
+        """The share of the peak: as chosen here, as in training, or as the device's."""
+        serving, kernels = self.serving, self.study[KernelChoice]
+        if serving.matmul_efficiency is not None:
+            return serving.matmul_efficiency
+        if kernels.gemm_efficiency is not None:
+            return kernels.gemm_efficiency
+        narrow = serving.compute in ("fp8", "fp4")
+        device = serving.device
+        best = device.fp8_matmul_efficiency if narrow else device.matmul_efficiency
+        return best * kernels.shape_efficiency
+
+    @property
+    def bandwidth(self) -> Real:
+        """Bytes per second that a device reads from its memory."""
+        return self.serving.device.memory_bandwidth * self.memory_efficiency
+
+    @property
+    def memory_efficiency(self) -> Real:
+        """The share of the memory bandwidth: as chosen here, as in training, or the device's."""
+        for chosen in (self.serving.memory_efficiency, self.study[KernelChoice].memory_efficiency):
+            if chosen is not None:
+                return chosen
+        return self.serving.device.memory_efficiency
+
+    # --- the model --------------------------------------------------------------------
+
+    @cached_property
+    def dense(self) -> Real:
+        """Parameters that every token meets."""
+        return self._total(expert=False)
+
+    @cached_property
+    def expert(self) -> Real:
+        """Parameters of all routed experts."""
+        return self._total(expert=True)
+
+    def _total(self, *, expert: bool) -> Real:
+        found: Real = 0.0
+        for held in self.study.parameters:
+            if held.expert == expert:
+                found = found + held.total * sum(held.count)
+        return found
+
+    @cached_property
+    def held(self) -> Real:
+        """Parameters on the fullest device, copies that ranks share included."""
+        stages = range(self.serving.pp)
+        found = self.study.parameters
+        sums = [sum((held.elements * held.count[s] for held in found), 0.0) for s in stages]
+        most = sums[0]
+        for other in sums[1:]:
+            most = maximum(most, other)
+        return most
+
+    def hit(self, tokens: Real) -> Real:
+        """Return the share of the experts that *tokens* of every group visit, by even chance."""
+        model = self.serving.model
+        if not model.experts:
+            return 1.0
+        missed = (1.0 - model.top_k / model.experts) ** (tokens * self.serving.attention_replicas)
+        return 1.0 - missed
+
+    @cached_property
+    def flops(self) -> Real:
+        """FLOPs of one token in matrix products, the head included (2 G)."""
+        return self._flops("matmul")
+
+    @cached_property
+    def attention_flops(self) -> Real:
+        """FLOPs of one token of the prompt in the attention core, causal, on average (A)."""
+        return self._flops("attention")
+
+    def _flops(self, kind: str) -> Real:
+        return sum((f.per_token for f in self.study.flops if f.kind == kind), 0.0)
+
+    @cached_property
+    def all_reduces(self) -> Real:
+        """All-reduces of a token on its way through all layers, over the ranks of tp.
+
+        One behind attention and one behind a dense MLP, or one for both where they read
+        the same input. Experts that every token visits take one where others are elsewhere.
+        """
+        model = self.serving.model
+        if model.parallel_residual:
+            return float(model.layers)
+        shared = self.expert_layers if model.shared_experts else 0.0
+        apart = where(self.serving.ep > 1, shared, 0.0)
+        return 2.0 * model.layers - self.expert_layers + apart
+
+    @cached_property
+    def expert_layers(self) -> float:
+        """Layers with experts."""
+        return float(sum(having(self._kinds, moe=True))) if self.serving.model.experts else 0.0
+
+    @cached_property
+    def windowed_layers(self) -> float:
+        """Layers that attend within a window."""
+        return float(sum(having(self._kinds, windowed=True))) if self.serving.model.window else 0.0
+
+    @cached_property
+    def _kinds(self) -> Mapping[Kind, Counts]:
+        return kinds(self.study)
+
+
+def _stand_in(study: Study, serving: Serving) -> Study:
+    """Return a study of one replica: one sequence of the prompt's length, nothing trained."""
+    model: Any = serving.model
+    dealt: Any = study[ScheduleChoice]
+    ranks = serving.tp * serving.attention_replicas
+    if model.prediction_layers:  # they serve to train
+        model = evolve(model, prediction_layers=0)
+    precision = Precision(
+        compute=serving.compute,
+        weights=serving.weights,
+        gradients=0.0,
+        optimizer=0.0,
+        activation=serving.activation,
+        update_traffic=0.0,
+    )
+    blocks: dict[type, tuple[object, ...]] = {
+        Layout: (
+            Layout(
+                tp=serving.tp,
+                pp=serving.pp,
+                dp=serving.attention_replicas,
+                ep=serving.ep,
+                etp=ranks / serving.ep if model.experts else 1.0,
+            ),
+        ),
+        ScheduleChoice: (
+            evolve(
+                dealt,
+                chunks=1,
+                stages=(),
+                count_embedding=False,
+                count_head=False,
+            ),
+        ),
+        Training: (
+            Training(
+                model=model,
+                precision=precision,
+                sequence=serving.prompt,
+                global_batch=serving.attention_replicas,
+                micro_batches=1.0,
+            ),
+        ),
+    }
+    if serving.fabric is not None:
+        devices = ranks * serving.pp
+        blocks[Cluster] = (Cluster(device=serving.device, devices=devices, fabric=serving.fabric),)
+    return study.with_blocks(blocks)

@@ -1,0 +1,153 @@
+"""Rules of serving: degrees that divide, types that the device has, room for the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Real, called
+from parcost.numeric import divides, maximum, where
+from parcost_plugins.inference.memory import Memory
+from parcost_plugins.inference.replica import Replica
+from parcost_plugins.vocabulary import Serving
+
+_GIB = 2.0**30
+_TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
+
+
+def before(serving: Serving) -> Iterator[Check]:
+    """Yield what has to hold before anything can be worked out."""
+    name, model, device = called(serving), serving.model, serving.device
+    has = [kind for kind in _TYPES if getattr(device, kind) is not None]
+    yield Check(
+        id="serving-no-peak",
+        holds=serving.compute in has,
+        subject=f"{name}.compute",
+        message="{device} has no {compute} peak",
+        inputs={"device": called(device), "compute": serving.compute},
+        help=f"the types that it has: {', '.join(has)}",
+    )
+    yield Check(
+        id="serving-layers",
+        holds=model.layers % serving.pp == 0,
+        subject=f"{name}.pp",
+        message="{layers} layers do not divide by pp = {pp}",
+        inputs={"layers": model.layers, "pp": serving.pp},
+        help=f"pp = {_near(serving.pp, model.layers)} divides",
+    )
+    heads, kv, tp = model.heads, model.kv_heads, serving.tp
+    yield Check(
+        id="serving-heads",
+        holds=(heads == 0) | divides(tp, heads),
+        subject=f"{name}.tp",
+        message="{heads} heads do not divide by tp = {tp}",
+        inputs={"heads": heads, "tp": tp},
+        help="a tp that divides {heads}",
+    )
+    yield Check(
+        id="serving-kv-heads",
+        holds=model.latent | (heads == 0) | divides(tp, kv) | divides(kv, tp),
+        subject=f"{name}.tp",
+        message="{kv} KV heads are neither shared by tp = {tp} ranks nor copied evenly",
+        inputs={"kv": kv, "tp": tp},
+        help="a tp that divides {kv}, or a multiple of {kv}",
+    )
+    yield from _experts(serving)
+    replicas, ranks = serving.attention_replicas, serving.tp * serving.attention_replicas
+    yield Check(
+        id="serving-replicas",
+        holds=divides(1.0, replicas) & (replicas >= 1),
+        subject=f"{name}.attention_replicas",
+        message="there are {replicas} groups of tp = {tp} devices, which is no whole number",
+        inputs={"replicas": replicas, "tp": tp, "ep": serving.ep},
+        help="ep a multiple of tp, or a divisor of it",
+    )
+    devices = ranks * serving.pp
+    yield Check(
+        id="serving-no-fabric",
+        holds=(serving.fabric is not None) | (devices == 1),
+        subject=f"{name}.fabric",
+        message="{devices} devices serve together, and nothing says how they are joined",
+        inputs={"devices": devices},
+        help="`use catalog.fabrics.hgx_h100` and write `fabric = hgx_h100`",
+    )
+    yield Check(
+        id="serving-context",
+        holds=serving.context <= serving.longest,
+        subject=f"{name}.context",
+        message="a sequence has {context} tokens on average, and room for {longest}",
+        inputs={"context": serving.context, "longest": serving.longest},
+        help="`longest` is at least `context`",
+    )
+
+
+def _experts(serving: Serving) -> Iterator[Check]:
+    name, model = called(serving), serving.model
+    ep, ranks = serving.ep, serving.tp * serving.attention_replicas
+    yield Check(
+        id="serving-no-experts",
+        holds=(ep == 1) | (model.experts > 0),
+        subject=f"{name}.ep",
+        message="ep = {ep} splits experts, and `{model}` has none",
+        inputs={"ep": ep, "model": called(model)},
+        help="ep = 1",
+    )
+    if not model.experts:
+        return
+    experts = float(model.experts)
+    yield Check(
+        id="serving-experts",
+        holds=divides(ep, experts),
+        subject=f"{name}.ep",
+        message="{experts} experts do not divide by ep = {ep}",
+        inputs={"experts": experts, "ep": ep},
+        help="an ep that divides {experts}",
+    )
+    yield Check(
+        id="serving-expert-ranks",
+        holds=divides(ep, ranks),
+        subject=f"{name}.ep",
+        message="{ranks} devices of a stage do not divide into ep = {ep} parts",
+        inputs={"ranks": ranks, "ep": ep},
+        help="tp x attention_replicas a multiple of {ep}",
+    )
+
+
+def fits(replica: Replica, memory: Memory) -> Check:
+    """Return the rule that weights and cache find room."""
+    serving = replica.serving
+    largest = memory.largest_batch(serving.batches)
+    return Check(
+        id="serving-does-not-fit",
+        holds=memory.total <= memory.usable,
+        subject=f"{called(serving)}.batch",
+        message="a device needs {weights:.1f} GiB for weights and {cache:.1f} GiB for the cache "
+        "of {sequences} sequences of {longest} tokens, and {room:.1f} GiB are usable",
+        inputs={
+            "weights": memory.held / _GIB,
+            "cache": memory.cache / _GIB,
+            "sequences": serving.batch * serving.batches,
+            "longest": serving.longest,
+            "room": (memory.usable - memory.overhead) / _GIB,
+            "largest": largest,
+            "needed": _needed(replica, memory),
+            "advice": where(largest >= 1, 1.0, 0.0),
+        },
+        help="the largest batch that fits is {largest}; at tp = {needed} the weights alone would "
+        "leave half of the memory to the cache",
+    )
+
+
+def _needed(replica: Replica, memory: Memory) -> Real:
+    """Return the power of two of tp at which weights take no more than half of a device."""
+    from parcost.numeric import ceil_log2
+
+    ways = memory.held * replica.serving.tp / (0.5 * memory.usable)
+    return 2.0 ** ceil_log2(maximum(ways, 1.0))
+
+
+def _near(degree: int, count: int) -> str:
+    """Return the divisors of *count* on either side of *degree*."""
+    found = [d for d in range(1, count + 1) if count % d == 0]
+    below = [d for d in found if d < degree][-1:]
+    above = [d for d in found if d > degree][:1]
+    return " or ".join(map(str, below + above))

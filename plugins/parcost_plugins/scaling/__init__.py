@@ -1,0 +1,30 @@
+"""What happens when something grows: the model, the batch, the number of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Once, Study, hookimpl
+from parcost_plugins.scaling import batch, devices, jitter, law
+from parcost_plugins.vocabulary import BatchScaling, Equivalent, Jitter, ScalingLaw
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Once]:
+    """Return the wait for the slowest rank."""
+    yield from jitter.wait(study)
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Check]:
+    """Return the figures of every calculator of this subject."""
+    for block in study.all(ScalingLaw):
+        yield from law.rules(block)
+        yield from law.figures(block)
+    for scaling in study.all(BatchScaling):
+        yield from batch.figures(scaling)
+    for job in study.all(Equivalent):
+        yield from devices.figures(job)
+    if study.all(Jitter):
+        yield from jitter.rules(study)
+        yield from jitter.figures(study)

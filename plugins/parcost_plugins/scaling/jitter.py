@@ -1,0 +1,85 @@
+"""The wait for the slowest of many ranks that differ by chance.
+
+Times of ranks are taken to be normal and independent, so that the slowest of N lies so many
+deviations above the mean as the largest of N normal deviates does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Formula, Once, Real, Study
+from parcost_plugins.vocabulary import Cluster, Jitter
+from parcost_plugins.vocabulary.routing import largest_of
+
+SOURCE = "Gumbel 1958, extremes of the normal distribution"
+
+
+def rules(study: Study) -> Iterator[Check]:
+    """Yield that the ranks are known."""
+    jitter = study[Jitter]
+    yield Check(
+        id="jitter-ranks-unknown",
+        holds=_ranks(study, jitter) is not None,
+        subject="jitter",
+        message="nothing says how many ranks wait for one another: there is no cluster",
+        help="write `ranks = 1024`",
+    )
+
+
+def wait(study: Study) -> Iterator[Once]:
+    """Yield the wait, once every stage has drained."""
+    jitter = study.get(Jitter)
+    if jitter is None:
+        return
+    ranks = _ranks(study, jitter)
+    if ranks is not None:
+        yield Once(
+            name="wait for the slowest rank",
+            seconds=jitter.deviation * largest_of(ranks),
+            when="end",
+            resource="idle",
+            formula=_formula(jitter, ranks),
+        )
+
+
+def figures(study: Study) -> Iterator[Figure]:
+    """Yield the wait and the deviations that it comes from."""
+    jitter = study[Jitter]
+    ranks = _ranks(study, jitter)
+    if ranks is None:
+        return
+    yield Figure(
+        name="jitter.deviations",
+        title="slowest rank above the mean, in deviations",
+        value=largest_of(ranks),
+        unit="",
+        formula=Formula(
+            text="r - (ln ln N + ln 4 pi) / (2 r) + 0.5772 / r, r = sqrt(2 ln N)",
+            inputs={"N": (ranks, "")},
+            source=SOURCE,
+        ),
+    )
+    yield Figure(
+        name="jitter.seconds",
+        title="wait for the slowest rank",
+        value=jitter.deviation * largest_of(ranks),
+        unit="s",
+        formula=_formula(jitter, ranks),
+        note="in every step",
+    )
+
+
+def _formula(jitter: Jitter, ranks: Real) -> Formula:
+    return Formula(
+        text="sigma z_N",
+        inputs={"sigma": (jitter.deviation, "s"), "z_N": (largest_of(ranks), "")},
+        source=SOURCE,
+    )
+
+
+def _ranks(study: Study, jitter: Jitter) -> Real | None:
+    if jitter.ranks is not None:
+        return jitter.ranks
+    cluster = study.get(Cluster)
+    return None if cluster is None else cluster.devices

@@ -1,0 +1,89 @@
+"""Serving a mixture of experts: what a batch visits is read, and sent to its ranks."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+MIXTRAL = 46_702_792_704
+ACTIVE = 12_879_925_248
+EXPERTS = 32 * 8 * 3 * 4096 * 14336
+
+SERVING = """
+use catalog.devices.h100_sxm
+model mixture {{
+  layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocabulary = 32000
+  experts = 8, top_k = 2
+}}
+fabric wire {{ level net {{ bandwidth = 100 GB/s per_direction, latency = 2 us }} }}
+memory {{ usable = 1, context = 0 B }}
+serving chat {{
+  fabric = wire, compute = bf16, weights = 2 B, activation = 2 B
+  matmul_efficiency = 1, memory_efficiency = 1
+  {more}
+}}
+"""
+
+
+def result(more: str) -> parcost.Result:
+    return parcost.load_text(SERVING.format(more=more))[0].evaluate().result
+
+
+def test_a_lone_token_reads_what_it_visits() -> None:
+    found = result("tp = 8, context = 0, longest = 1")
+    assert found.figure("chat.weights") == 2 * MIXTRAL
+    assert found.figure("chat.experts_hit") == pytest.approx(2)
+    # All but the six experts of eight that it does not visit, the embedding included.
+    read = 2 * (MIXTRAL - EXPERTS * 6 / 8)
+    assert read == 2 * ACTIVE
+    assert found.figure("chat.weights_seconds") == pytest.approx(read / (8 * 3.35e12))
+
+
+@pytest.mark.parametrize("batch", [1, 4, 32, 1000])
+def test_more_tokens_visit_more_experts_by_chance(batch: int) -> None:
+    found = result(f"tp = 8, batch = {batch}, context = 0, longest = 1")
+    hit = 8 * (1 - (1 - 2 / 8) ** batch)
+    assert found.figure("chat.experts_hit") == pytest.approx(hit)
+    read = 2 * (MIXTRAL - EXPERTS + EXPERTS * hit / 8)
+    assert found.figure("chat.weights_seconds") == pytest.approx(read / (8 * 3.35e12))
+
+
+def test_products_count_the_experts_of_a_token_alone() -> None:
+    found = result("tp = 8, batch = 16, context = 0, longest = 1")
+    embedding = 32000 * 4096
+    norms = 65 * 4096
+    flops = 16 * 2 * (ACTIVE - embedding - norms)
+    assert found.figure("chat.compute_seconds") == pytest.approx(flops / (8 * 989e12), rel=1e-9)
+
+
+def test_experts_of_their_own_ranks_are_shared_by_groups_that_attend_apart() -> None:
+    more = "tp = 2, ep = 8, batch = 16, context = 1000, longest = 1000"
+    found = result(more)
+    assert found.figure("chat.devices") == 8  # four groups of two
+    dense, held = MIXTRAL - EXPERTS, found.figure("chat.weights_memory") / 2
+    # Router and norms are whole on both ranks of a group.
+    copied = 65 * 4096 + 32 * 8 * 4096
+    assert held == EXPERTS / 8 + (dense - copied) / 2 + copied
+    hit = 8 * (1 - (1 - 2 / 8) ** (16 * 4))
+    assert found.figure("chat.experts_hit") == pytest.approx(hit)
+    assert found.figure("chat.tokens_per_second") == pytest.approx(
+        64 / found.figure("chat.decode_seconds")
+    )
+
+
+def test_tokens_go_to_their_experts_and_back() -> None:
+    found = result("tp = 1, ep = 8, batch = 64, context = 0, longest = 1")
+    n = 64 * 2 * 4096 * 2  # what one rank sends: two copies of each token
+    exchange = found.study  # the exchange is that of the fabric
+    assert exchange is not None
+    seconds = found.figure("chat.communication_seconds")
+    floor = 32 * 2 * n * 7 / 8 / 100e9
+    assert floor <= seconds <= floor + 32 * 2 * 7 * 2e-6
+
+
+def test_a_group_of_whole_experts_reduces_twice_in_every_layer() -> None:
+    found = result("tp = 8, batch = 1, collective = ring")
+    one = 14 * 2e-6 + 2 * 7 / 8 * 4096 * 2 / 100e9
+    assert found.figure("chat.all_reduce_seconds") == pytest.approx(one)
+    assert found.figure("chat.communication_seconds") == pytest.approx(64 * one)

@@ -1,0 +1,104 @@
+"""What serving requires: degrees that divide, types that the device has, room."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+SERVING = """
+use catalog.devices.a100_sxm_80g
+use catalog.models.llama3_70b
+fabric wire {{ level net {{ bandwidth = 300 GB/s per_direction, latency = 1 us }} }}
+serving chat {{ compute = bf16, weights = 2 B, activation = 2 B, {more} }}
+"""
+MIXTURE = SERVING.replace(
+    "use catalog.models.llama3_70b",
+    "model mixture {{ layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336\n"
+    "  vocabulary = 32000, experts = 8, top_k = 2 }}",
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "says", "helps"),
+    [
+        (
+            "serving-no-peak",
+            SERVING.replace("compute = bf16", "compute = fp8").format(more="tp = 1"),
+            "a100_sxm_80g has no fp8 peak",
+            "fp32, tf32, fp16, bf16",
+        ),
+        (
+            "serving-layers",
+            SERVING.format(more="tp = 8, pp = 6, fabric = wire"),
+            "80 layers do not divide by pp = 6",
+            "pp = 5 or 8",
+        ),
+        (
+            "serving-heads",
+            SERVING.format(more="tp = 24, fabric = wire"),
+            "64 heads do not divide by tp = 24",
+            "divides 64",
+        ),
+        (
+            "serving-kv-heads",
+            SERVING.replace(
+                "use catalog.models.llama3_70b",
+                "model odd {{ layers = 4, hidden = 1536, heads = 12, kv_heads = 6, vocabulary = 1000 }}",
+            ).format(more="tp = 4, fabric = wire"),
+            "6 KV heads are neither shared by tp = 4 ranks nor copied evenly",
+            "divides 6, or a multiple of 6",
+        ),
+        (
+            "serving-no-experts",
+            SERVING.format(more="tp = 8, ep = 8, fabric = wire"),
+            "`llama3_70b` has none",
+            "ep = 1",
+        ),
+        (
+            "serving-experts",
+            MIXTURE.format(more="ep = 3, fabric = wire"),
+            "8 experts do not divide by ep = 3",
+            "divides 8",
+        ),
+        (
+            "serving-expert-ranks",
+            MIXTURE.format(more="tp = 2, ep = 8, attention_replicas = 2, fabric = wire"),
+            "4 devices of a stage do not divide into ep = 8 parts",
+            "multiple of 8",
+        ),
+        (
+            "serving-replicas",
+            MIXTURE.format(more="tp = 4, ep = 8, attention_replicas = 2.5, fabric = wire"),
+            "2.5 groups",
+            "multiple of tp",
+        ),
+        (
+            "serving-no-fabric",
+            SERVING.format(more="tp = 8"),
+            "8 devices serve together",
+            "fabric = hgx_h100",
+        ),
+        (
+            "serving-context",
+            SERVING.format(more="tp = 8, fabric = wire, context = 2000, longest = 1000"),
+            "2000 tokens on average, and room for 1000",
+            "at least",
+        ),
+        (
+            "serving-does-not-fit",
+            SERVING.format(more="tp = 2, fabric = wire, batch = 64, prompt = 4096"),
+            "65.7 GiB for weights",
+            "the largest batch that fits is",
+        ),
+    ],
+)
+def test_a_rule_speaks_in_the_words_of_the_spec(
+    rule: str, text: str, says: str, helps: str
+) -> None:
+    report = parcost.load_text(text)[0].evaluate()
+    found = {d.id: d for d in report.diagnostics}
+    assert rule in found
+    assert says in found[rule].message
+    assert helps in (found[rule].help or "")
+    assert report.exit_code == 1
