@@ -149,19 +149,39 @@ class Study:
         hint = did_you_mean(name, known)
         raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
 
+    def algorithms(self, operation: str) -> Sequence[Collective]:
+        """Return every algorithm that offers *operation*; of equally fast ones, the first is used.
+
+        That is the one with the last name. An algorithm with a method ``for_study`` is what
+        that returns.
+        """
+        key = f"algorithms of {operation}"
+        if key not in self._answers:
+            offered = self.plugins.named("collectives")
+            able = [offered[n][1] for n in sorted(offered, reverse=True)]
+            self._answers[key] = tuple(
+                a.for_study(self) if hasattr(a, "for_study") else a
+                for a in able
+                if operation in a.operations
+            )
+        found: Sequence[Collective] = self._answers[key]
+        return found
+
     def collective(
         self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
     ) -> Call:
         """Return the time of *operation* over *n* bytes (as ``Collective`` counts them).
 
         ``auto`` is the elementwise minimum over every algorithm that offers the
-        operation; a name is that algorithm, infinite where it cannot run.
+        operation, but for those that only a name asks for; a name is that algorithm,
+        infinite where it cannot run.
         """
         placed = group if isinstance(group, Group) else self.group(group)
         offered = [
-            algorithm_
-            for name, (_, algorithm_) in self.plugins.named("collectives").items()
-            if operation in algorithm_.operations and algorithm in ("auto", name)
+            known
+            for known in self.algorithms(operation)
+            if known.name == algorithm
+            or (algorithm == "auto" and operation not in getattr(known, "by_name_only", ()))
         ]
         if not offered:
             message = (
@@ -169,12 +189,10 @@ class Study:
                 if algorithm == "auto"
                 else f"the algorithm `{algorithm}` does not do `{operation}`"
             )
-            known = self.plugins.named("collectives").values()
-            able = [f"`{a.name}`" for _, a in known if operation in a.operations]
+            able = [f"`{known.name}`" for known in reversed(self.algorithms(operation))]
             hint = f"these do: {', '.join(able)}" if able else None
             where = self.path or self.name
             raise SpecError([Diagnostic("no-collective", message, help=hint, place=where)])
-        offered.sort(key=lambda a: a.name, reverse=True)  # of equals, the last name is used
         times = [a.seconds(operation, n, placed) for a in offered]
         best = times[0]
         for time in times[1:]:
@@ -185,6 +203,9 @@ class Study:
         text = f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}"
         if any(letter.startswith("T") for letter in seen):
             text += ", with T for alpha + bytes / B of a message where it was measured"
+        if any_of(placed.reduction > 0):
+            text += ", and gamma for each byte that a rank adds"
+            seen["gamma"] = (placed.reduction, "s/B")
         formula = Formula(
             text=text,
             inputs={"n": (n, "B"), "P": (placed.ranks, ""), **seen},

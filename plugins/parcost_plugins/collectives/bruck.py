@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
 from parcost.numeric import all_of, ceil_log2, floor, maximum
+from parcost_plugins.collectives.phases import Phased, only
+from parcost_plugins.vocabulary import Phase
 
 _FORMULAS = {
     "all_gather": "ceil(log2 P) alpha + n (P - 1) / P / B",
@@ -15,7 +17,7 @@ _FORMULAS = {
 }
 
 
-class Bruck:
+class Bruck(Phased):
     """Round k moves blocks by 2^k: all so far (all-gather), or those whose bit k is set."""
 
     name = "bruck"
@@ -23,11 +25,11 @@ class Bruck:
     source = "Bruck et al. 1997"
     sees = "pair"
 
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation*."""
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the rounds."""
         P = group.ranks
         blocks = P - 1 if operation == "all_gather" else one_bits(P)
-        return group.pair.seconds(ceil_log2(P), n / P * blocks)
+        return only(group.pair, ceil_log2(P), n / P * blocks)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
 from parcost.numeric import minimum
+from parcost_plugins.collectives.phases import Phased, only
+from parcost_plugins.vocabulary import Phase
 
 
-class Direct:
+class Direct(Phased):
     """The message, sent once; nothing where a group has no second rank."""
 
     name = "direct"
@@ -18,10 +20,10 @@ class Direct:
     source = "alpha-beta model (Hockney 1994)"
     sees = "hop"
 
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:  # noqa: ARG002
-        """Return the time of one message of *n* bytes."""
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
+        """Return one message of *n* bytes."""
         other = minimum(group.ranks - 1, 1.0)
-        return group.hop.seconds(other, n * other)
+        return only(group.hop, other, n * other)
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""

@@ -11,52 +11,54 @@ there and do not run.
 from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
-from parcost.numeric import INFINITY, floor_log2, where
+from parcost.numeric import floor_log2, where
+from parcost_plugins.collectives.phases import PowersOfTwo
 from parcost_plugins.collectives.powers import by_levels, largest_power
+from parcost_plugins.vocabulary import Phase
 
 _SUM = "sum over levels of {}(log2(g) alpha + n / G (g - 1) / g / B)"
-_PASSES = {"all_reduce": 2, "broadcast": 2, "all_gather": 1, "reduce_scatter": 1}
+_PASSES = {"all_reduce": 2, "broadcast": 2, "reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+_REDUCES = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
-class HalvingDoubling:
+class HalvingDoubling(PowersOfTwo):
     """A reduce-scatter halves, an all-gather doubles, an all-reduce does both.
 
-    A broadcast scatters by halving, then gathers by doubling.
+    A broadcast scatters by halving, then gathers by doubling; a reduction halves, and its
+    root gathers.
     """
 
     name = "halving_doubling"
     operations = frozenset(_PASSES)
+    of_powers = frozenset({"broadcast", "reduce", "all_gather"})
     source = "Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005"
     sees = "pairs"
 
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation*; infinity where it has no form."""
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the phases by level, or those on the pair link where levels are odd."""
         passes = _PASSES[operation]
-        levels: Real = 0.0
-        left = n
+        even = where(by_levels(group), 1.0, 0.0)
+        odd = 1.0 - even
+        P = group.ranks
+        q = largest_power(P)
+        merged = where(q == P, 0.0, 1.0) * odd
+        rounds = passes * floor_log2(P) * odd + 2 * merged
+        halved = n * (q - 1) / q * odd
+        back = {"all_reduce": 1.0, "reduce_scatter": 1 / P}.get(operation, 0.0)
+        reduced = halved + n * merged if operation in _REDUCES else 0.0
+        bytes_ = passes * halved + n * (1.0 + back) * merged
+        found = [Phase(group.pair, rounds, bytes_, reduced)]
+        left = n * even
         for g, link in zip(group.shape, group.pairs, strict=True):
-            bytes_ = passes * left * (g - 1) / g
-            levels = levels + link.seconds(passes * floor_log2(g), bytes_)
+            once = left * (g - 1) / g
+            added = once if operation in _REDUCES else 0.0
+            found.append(Phase(link, passes * floor_log2(g) * even, passes * once, added))
             left = left / g
-        return where(by_levels(group), levels, _across(operation, passes, n, group))
+        return found
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters, for powers of two."""
         return _SUM.format("2 " if _PASSES[operation] == 2 else "")
-
-
-def _across(operation: str, passes: int, n: Real, group: Group) -> Real:
-    """Return the time where levels do not hold powers of two: all rounds on the pair link."""
-    P = group.ranks
-    q = largest_power(P)
-    merged = where(q == P, 0.0, 1.0)
-    rounds = passes * floor_log2(P) + 2 * merged
-    bytes_ = passes * n * (q - 1) / q
-    if operation == "all_reduce":
-        return group.pair.seconds(rounds, bytes_ + 2 * n * merged)
-    if operation == "reduce_scatter":
-        return group.pair.seconds(rounds, bytes_ + n * (1 + 1 / P) * merged)
-    return where(q == P, group.pair.seconds(rounds, bytes_), INFINITY)
 
 
 @hookimpl

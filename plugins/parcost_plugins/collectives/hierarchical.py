@@ -13,19 +13,23 @@ from collections.abc import Iterator
 
 from parcost import Group, Link, Real, hookimpl
 from parcost.numeric import where
+from parcost_plugins.collectives.phases import Phased
 from parcost_plugins.collectives.pieces import pieces
+from parcost_plugins.vocabulary import Phase
 
 _SUM = "sum over levels of {}(g - 1) (alpha + n / G / g / B)"
+_CHAIN = f"{_SUM.format('2 ')} to the last, a chain over it"
 _FORMULAS = {
     "all_reduce": _SUM.format("2 "),
     "all_gather": _SUM.format(""),
     "reduce_scatter": _SUM.format(""),
-    "broadcast": f"{_SUM.format('2 ')} to the last, a chain over it",
+    "broadcast": _CHAIN,
+    "reduce": _CHAIN,
     "all_to_all": "sum over levels of (g - 1) (alpha + n / g / B)",
 }
 
 
-class Hierarchical:
+class Hierarchical(Phased):
     """Scatter inwards, work on shards further out, gather on the way back."""
 
     name = "hierarchical"
@@ -33,28 +37,33 @@ class Hierarchical:
     source = "Rabenseifner 2004, applied level by level; DeepEP for the all-to-all"
     sees = "links"
 
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation*, the levels one after another."""
-        total: Real = 0.0
-        for g, further, part, link in _levels(n, group):
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the levels, one after another."""
+        found = []
+        for g, further, part, link in levels(n, group):
+            rounds: Real = g - 1
+            share = part * (g - 1) / g
+            reduced: Real = 0.0
             if operation == "all_to_all":
-                spent = link.seconds(g - 1, n * (g - 1) / g)
-            elif operation == "broadcast":
-                scatter_gather = link.seconds(2 * (g - 1), 2 * part * (g - 1) / g)
-                chain = link.seconds(*pieces(g, part, link))
-                spent = where(further > 1, scatter_gather, chain)
-            else:
-                passes = 2 if operation == "all_reduce" else 1
-                spent = link.seconds(passes * (g - 1), passes * part * (g - 1) / g)
-            total = total + spent
-        return total
+                share = n * (g - 1) / g
+            elif operation == "all_reduce":
+                rounds, share, reduced = 2 * rounds, 2 * share, share
+            elif operation == "reduce_scatter":
+                reduced = share
+            elif operation != "all_gather":  # broadcast and reduce, its mirror image
+                forward, all_ = pieces(g, part, link)
+                reduced = where(further > 1, share, all_) if operation == "reduce" else 0.0
+                rounds = where(further > 1, 2 * rounds, forward)
+                share = where(further > 1, 2 * share, all_)
+            found.append(Phase(link, rounds, share, reduced))
+        return found
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""
         return _FORMULAS[operation]
 
 
-def _levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:
+def levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:
     """Yield members, members further out, bytes of the part, and link, level by level."""
     further: Real = 1.0
     for g in group.shape:

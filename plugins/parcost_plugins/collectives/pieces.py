@@ -9,13 +9,17 @@ at least one byte, which bounds it where there is no latency.
 from __future__ import annotations
 
 from parcost import Link, Real
-from parcost.numeric import maximum, sqrt
+from parcost.numeric import maximum, minimum, sqrt
 
 
-def pieces(P: Real, n: Real, link: Link) -> tuple[Real, Real]:
-    """Return the rounds and the bytes by which a chain passes *n* on, at its best cut."""
-    inner = sqrt(maximum(P - 2, 0.0))  # ranks that forward: none where there are two
-    grain = maximum(sqrt(n * link.latency * link.bandwidth), maximum(inner, 1.0))
-    cut = maximum(n * inner / grain, 1.0)
-    rounds = P - 2 + cut  # none for one rank, whose cut is 1
+def pieces(P: Real, n: Real, link: Link, cut: Real | None = None) -> tuple[Real, Real]:
+    """Return the rounds and the bytes by which a chain passes *n* on.
+
+    That is in *cut* pieces, or at the best cut. One rank has nothing to pass on.
+    """
+    if cut is None:
+        inner = sqrt(maximum(P - 2, 0.0))  # ranks that forward: none where there are two
+        grain = maximum(sqrt(n * link.latency * link.bandwidth), maximum(inner, 1.0))
+        cut = maximum(n * inner / grain, 1.0)
+    rounds = (P - 2 + cut) * minimum(P - 1, 1.0)
     return rounds, rounds * (n / cut)

@@ -1,38 +1,62 @@
-"""Recursive doubling of whole buffers: the fewest rounds that an all-reduce can have.
+"""Recursive doubling: the fewest rounds that an all-reduce can have.
 
-Priced like halving and doubling: by level where every level holds a power of two, with
-two more rounds and all of them on ``group.pair`` elsewhere.
+An all-reduce is priced like halving and doubling: by level where every level holds a power
+of two, with two more rounds and all of them on ``group.pair`` elsewhere. An all-gather and
+a reduce-scatter want powers of two and are priced on ``group.pair``; ``auto`` leaves them
+out, because halving and doubling never takes longer.
 """
 
 from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
 from parcost.numeric import floor_log2, where
+from parcost_plugins.collectives.phases import PowersOfTwo, only
 from parcost_plugins.collectives.powers import by_levels, largest_power
+from parcost_plugins.vocabulary import Phase
+
+_FORMULAS = {
+    "all_reduce": "sum over levels of log2(g) (alpha + n / B)",
+    "all_gather": "log2(P) alpha + n (P - 1) / P / B",
+    "reduce_scatter": "log2(P) alpha + n (log2(P) - (P - 1) / P) / B",
+}
 
 
-class RecursiveDoubling:
-    """Partners at distance 1, 2, 4, ... exchange all that they have and add it."""
+class RecursiveDoubling(PowersOfTwo):
+    """Partners at distance 1, 2, 4, ... exchange all that they have, and add or keep it.
+
+    In a reduce-scatter, for operations that do not commute, they leave out what the
+    partner's side needs no more.
+    """
 
     name = "recursive_doubling"
-    operations = frozenset({"all_reduce"})
+    operations = frozenset(_FORMULAS)
+    by_name_only = frozenset({"all_gather", "reduce_scatter"})
+    of_powers = by_name_only
     source = "Thakur, Rabenseifner, Gropp 2005"
     sees = "pairs"
 
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:  # noqa: ARG002
-        """Return the time of an all-reduce of *n* bytes."""
-        levels: Real = 0.0
-        for g, link in zip(group.shape, group.pairs, strict=True):
-            rounds = floor_log2(g)
-            levels = levels + link.seconds(rounds, rounds * n)
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the phases by level, or those on the pair link where levels are odd."""
         P = group.ranks
-        merged = where(largest_power(P) == P, 0.0, 2.0)
-        rounds = floor_log2(P) + merged
-        return where(by_levels(group), levels, group.pair.seconds(rounds, rounds * n))
+        rounds = floor_log2(P)
+        if operation == "all_gather":
+            return only(group.pair, rounds, n * (P - 1) / P)
+        if operation == "reduce_scatter":
+            bytes_ = n * (rounds - (P - 1) / P)
+            return only(group.pair, rounds, bytes_, bytes_)
+        even = where(by_levels(group), 1.0, 0.0)
+        merged = where(largest_power(P) == P, 0.0, 1.0)
+        merging = (rounds + 2 * merged) * (1.0 - even)
+        reduced = n * (rounds + merged) * (1.0 - even)
+        found = [Phase(group.pair, merging, merging * n, reduced)]
+        for g, link in zip(group.shape, group.pairs, strict=True):
+            rounds = floor_log2(g) * even
+            found.append(Phase(link, rounds, rounds * n, rounds * n))
+        return found
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
+    def formula(self, operation: str) -> str:
         """Return the formula in letters, for powers of two."""
-        return "sum over levels of log2(g) (alpha + n / B)"
+        return _FORMULAS[operation]
 
 
 @hookimpl

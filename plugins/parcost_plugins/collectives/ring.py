@@ -7,33 +7,51 @@ the group owns there; every round waits for the slowest latency on the way.
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
-from parcost_plugins.collectives.pieces import pieces
+from attrs import evolve, frozen
 
+from parcost import Group, Real, hookimpl
+from parcost_plugins.collectives.phases import Phased, only
+from parcost_plugins.collectives.pieces import pieces
+from parcost_plugins.vocabulary import Phase
+
+_CHAIN = "(P - 2 + c) (alpha + n / c / B), c = sqrt((P - 2) n / (alpha B)) pieces"
 _FORMULAS = {
     "all_reduce": "2 (P - 1) alpha + 2 n (P - 1) / P / B",
     "all_gather": "(P - 1) alpha + n (P - 1) / P / B",
     "reduce_scatter": "(P - 1) alpha + n (P - 1) / P / B",
-    "broadcast": "(P - 2 + c) (alpha + n / c / B), c = sqrt((P - 2) n / (alpha B)) pieces",
+    "broadcast": _CHAIN,
+    "reduce": _CHAIN,
 }
 
 
-class Ring:
-    """Rounds of n/P to the next rank; broadcast is a chain, pipelined in pieces."""
+@frozen(eq=False)
+class Ring(Phased):
+    """Rounds of n/P to the next rank; broadcast and reduce are chains, in pieces.
+
+    *pieces* of a chain are the best where they are left out.
+    """
+
+    pieces: Real | None = None
 
     name = "ring"
     operations = frozenset(_FORMULAS)
     source = "Patarasuk and Yuan 2009; Thakur, Rabenseifner, Gropp 2005"
     sees = "flat"
 
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation* around the ring."""
+    def cut(self, pieces: Real) -> Ring:
+        """Return the algorithm with its chains cut in so many *pieces*."""
+        return evolve(self, pieces=pieces)
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the laps around the ring."""
         P = group.ranks
-        if operation == "broadcast":
-            rounds, bytes_ = pieces(P, n, group.flat)
-            return group.flat.seconds(rounds, bytes_)
-        passes = 2 if operation == "all_reduce" else 1
-        return group.flat.seconds(passes * (P - 1), passes * n * (P - 1) / P)
+        if operation in ("broadcast", "reduce"):
+            rounds, bytes_ = pieces(P, n, group.flat, self.pieces)
+            return only(group.flat, rounds, bytes_, bytes_ if operation == "reduce" else 0.0)
+        lap = n * (P - 1) / P
+        if operation == "all_reduce":
+            return only(group.flat, 2 * (P - 1), 2 * lap, lap)
+        return only(group.flat, P - 1, lap, lap if operation == "reduce_scatter" else 0.0)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""

@@ -1,41 +1,61 @@
-"""Binomial trees: the fewest rounds for whatever many ranks, each of the whole buffer.
+"""Binomial trees: the fewest rounds for whatever many ranks.
 
 The tree is laid level by level: the members of a unit first, then one of each unit, so
-that few rounds pay the latency of the outer levels. It is priced on ``group.pairs``,
-since a rank has one partner in a round.
+that few rounds pay the latency of the outer levels. Where the root divides its buffer,
+each member of its unit then works on its own part. It is priced on ``group.pairs``, since
+a rank has one partner in a round.
 """
 
 from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
 from parcost.numeric import ceil_log2
+from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.vocabulary import Phase
 
+_WHOLE = "sum over levels of {}ceil(log2 g) (alpha + n / B)"
+_PARTS = "sum over levels of ceil(log2 g) alpha + n / G (g - 1) / g / B"
 _FORMULAS = {
-    "all_reduce": "sum over levels of 2 ceil(log2 g) (alpha + n / B)",
-    "broadcast": "sum over levels of ceil(log2 g) (alpha + n / B)",
+    "all_reduce": _WHOLE.format("2 "),
+    "broadcast": _WHOLE.format(""),
+    "reduce": _WHOLE.format(""),
+    "scatter": _PARTS,
+    "gather": _PARTS,
 }
 
 
-class Tree:
-    """Broadcast down the tree; an all-reduce is a reduction up it, then a broadcast."""
+class Tree(Phased):
+    """Broadcast down the tree, reduce up it; an all-reduce does both."""
 
     name = "tree"
     operations = frozenset(_FORMULAS)
     source = "Thakur, Rabenseifner, Gropp 2005"
     sees = "pairs"
 
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation* along the tree."""
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the ways along the tree, level by level."""
+        if operation in ("scatter", "gather"):
+            return parts(n, group)
         passes = 2 if operation == "all_reduce" else 1
-        total: Real = 0.0
+        found = []
         for g, link in zip(group.shape, group.pairs, strict=True):
-            rounds = passes * ceil_log2(g)
-            total = total + link.seconds(rounds, rounds * n)
-        return total
+            depth = ceil_log2(g)
+            reduced = 0.0 if operation == "broadcast" else n * depth
+            found.append(Phase(link, passes * depth, passes * depth * n, reduced))
+        return found
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""
         return _FORMULAS[operation]
+
+
+def parts(n: Real, group: Group) -> list[Phase]:
+    """Return the phases in which a root gives each rank its part of *n*, or takes it."""
+    found = []
+    for g, link in zip(group.shape, group.pairs, strict=True):
+        found.append(Phase(link, ceil_log2(g), n * (g - 1) / g))
+        n = n / g
+    return found
 
 
 @hookimpl

@@ -1,0 +1,107 @@
+"""What no algorithm can beat: rounds, bytes through ports, bytes that have to be added.
+
+Offered as an algorithm that nothing chooses unless it is named: ``lower_bound`` prices a
+collective, or a whole step, at the limit. It is the largest of three limits.
+
+- Latency: after r rounds a rank knows of 2^r others at most; one round, where switches
+  multicast.
+- Bytes: the ranks of a unit have to send what others need through the ports that leave the
+  unit, at every level; so an all-reduce passes 2n (P - 1)/P through the port of a rank. Where
+  the switches reduce, each rank sends what it has once. A torus has two ports per dimension.
+- Sums: n (P - 1)/P bytes on the busiest rank, if the work is spread evenly.
+
+The best link that there is decides: an algorithm may use every level at once.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from parcost import Group, Link, Real, hookimpl
+from parcost.numeric import ceil_log2, maximum, minimum
+from parcost_plugins.vocabulary import OPERATIONS
+
+T = TypeVar("T")
+
+_ADDS = frozenset({"all_reduce", "reduce", "reduce_scatter"})
+
+
+class LowerBound:
+    """The largest of the limits of latency, of bytes and of sums."""
+
+    name = "lower_bound"
+    operations = frozenset(OPERATIONS)
+    by_name_only = operations
+    source = "Chan et al. 2007; Patarasuk and Yuan 2009"
+    sees = "links"
+
+    def seconds(self, operation: str, n: Real, group: Group) -> Real:
+        """Return a time that nothing beats."""
+        if operation == "point_to_point":
+            other = minimum(group.ranks - 1, 1.0)
+            return group.hop.seconds(other, n * other)
+        P = group.ranks
+        sums = group.reduction * n * (P - 1) / P if operation in _ADDS else 0.0
+        return maximum(maximum(_latency(group), _bytes(operation, n, group)), sums)
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters."""
+        return "largest of ceil(log2 P) alpha, bytes that leave a unit / B, bytes to add gamma"
+
+
+def _latency(group: Group) -> Real:
+    """Return the rounds that it takes to hear of everybody, at the smallest latency."""
+    alpha = group.links[0].latency
+    multicasts = False
+    for link in group.links:
+        alpha = minimum(alpha, link.latency)
+        multicasts = multicasts or _level(link, "in_network", default=False)
+    rounds = ceil_log2(group.ranks)
+    return alpha * (minimum(rounds, 1.0) if multicasts else rounds)
+
+
+def _bytes(operation: str, n: Real, group: Group) -> Real:
+    """Return the longest time that the bytes of any unit take to leave or enter it."""
+    P = group.ranks
+    members: Real = 1.0  # of the unit, at most
+    longest: Real = 0.0
+    for i, g in enumerate(group.shape):
+        rate: Real = 0.0  # of one rank, through this boundary and all further out
+        reduces = False
+        for link in group.links[i:]:
+            rate = rate + _rate(link)
+            reduces = reduces or _level(link, "in_network", default=False)
+        bytes_ = _leaving(operation, n, members, P, reduces=reduces)
+        longest = maximum(longest, bytes_ * minimum(P - members, 1.0) / (members * rate))
+        members = minimum(members * g, P)
+    return longest
+
+
+def _leaving(operation: str, n: Real, members: Real, P: Real, *, reduces: bool) -> Real:
+    """Return the bytes that must pass the boundary of a unit of *members* in one direction."""
+    others = 1 - members / P
+    if operation == "all_reduce":
+        return n * (minimum(2 * others, 1.0) if reduces else 2 * others)
+    if operation == "all_to_all":
+        return n * members * others
+    if operation in ("broadcast", "reduce"):
+        return n * 1.0
+    return n * others
+
+
+def _rate(link: Link) -> Real:
+    """Return what the ports of a rank carry together."""
+    ports = 2.0 * len(_level(link, "dimensions", default=()))
+    several = _level(link, "kind", default="") == "torus"
+    return link.bandwidth * (maximum(ports, 1.0) if several else 1.0)
+
+
+def _level(link: Link, attribute: str, *, default: T) -> T:
+    found: T = getattr(getattr(link, "level", None), attribute, default)
+    return found
+
+
+@hookimpl
+def collectives() -> list[LowerBound]:
+    """Offer the bound."""
+    return [LowerBound()]

@@ -1,0 +1,67 @@
+"""Two complementary binary trees: logarithmic latency at nearly full bandwidth.
+
+Every rank is an inner node of one tree and a leaf of the other, so that each tree may
+carry half of the message with every port busy. It is cut into c pieces per tree, with
+c = sqrt(d n / (2 alpha B)) for trees of depth d; a short message is not cut. NCCL calls
+them its tree. They ignore the levels of the fabric, so all messages are priced at
+``group.pair``, the slowest boundary.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from parcost import Group, Real, hookimpl
+from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
+from parcost_plugins.collectives.phases import Phased, only
+from parcost_plugins.vocabulary import Phase
+
+_ONCE = "(n / B + 2 d alpha + sqrt(8 d alpha n / B)), d = ceil(log2 P)"
+
+
+@frozen(eq=False)
+class DoubleTree(Phased):
+    """A broadcast down both trees, a reduction up them; an all-reduce is both.
+
+    The *pieces* of each tree are the best where they are left out.
+    """
+
+    pieces: Real | None = None
+
+    name = "double_tree"
+    operations = frozenset({"all_reduce", "broadcast", "reduce"})
+    source = "Sanders, Speck, Träff 2009"
+    sees = "pair"
+
+    def cut(self, pieces: Real) -> DoubleTree:
+        """Return the algorithm with so many *pieces* in each tree."""
+        return evolve(self, pieces=pieces)
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the ways along the trees, in pieces or whole, whichever is faster."""
+        link, depth = group.pair, ceil_log2(group.ranks)
+        other = minimum(depth, 1.0)  # one rank has a tree without depth
+        if self.pieces is None:
+            per_latency = maximum(link.latency * link.bandwidth, 1.0)  # bytes; at least one
+            pieces = maximum(sqrt(depth * n / (2 * per_latency)), 1.0)
+        else:
+            pieces = self.pieces
+        rounds = 2 * (depth + pieces) * other
+        bytes_ = rounds * n / (2 * pieces)
+        if self.pieces is None:
+            whole = link.seconds(2 * depth, depth * n) <= link.seconds(rounds, bytes_)
+            rounds = where(whole, 2 * depth, rounds)
+            bytes_ = where(whole, depth * n, bytes_)
+        passes = 2 if operation == "all_reduce" else 1
+        reduced = 0.0 if operation == "broadcast" else bytes_
+        return only(link, passes * rounds, passes * bytes_, reduced)
+
+    def formula(self, operation: str) -> str:
+        """Return the formula in letters, for a message that is cut."""
+        return f"2 {_ONCE}" if operation == "all_reduce" else _ONCE
+
+
+@hookimpl
+def collectives() -> list[DoubleTree]:
+    """Offer the trees."""
+    return [DoubleTree()]

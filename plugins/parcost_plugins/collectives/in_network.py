@@ -1,0 +1,130 @@
+"""Reductions in the switch: NVLS inside of a node, CollNet over a network with SHARP.
+
+The switch reads what the ranks hold, adds, and multicasts. Inside of a node each rank has
+its shard reduced and multicast: its data leaves once, its reduced shard once more, so
+n (1 + 1/P) bytes pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move
+what a ring moves, in one round. Over a network each port sends what it has up the switches
+once and receives the sum once.
+
+They run only where every level that they reduce on says ``in_network = on``.
+"""
+
+from __future__ import annotations
+
+from parcost import Group, Link, Mask, Real, hookimpl
+from parcost.numeric import minimum
+from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.collectives.pieces import pieces
+from parcost_plugins.vocabulary import Phase
+
+_NVLS = {
+    "all_reduce": "2 alpha + n (1 + 1 / P) / B",
+    "all_gather": "alpha + n (P - 1) / P / B",
+    "reduce_scatter": "alpha + n (P - 1) / P / B",
+}
+
+
+class Nvls(Phased):
+    """NVLink SHARP: the switch of one node adds and multicasts."""
+
+    name = "nvls"
+    operations = frozenset(_NVLS)
+    source = "NCCL 2.30: kernels of NVLink SHARP"
+    sees = "flat"
+
+    def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
+        """Say where the ranks share one switch that reduces."""
+        if not reduces(group.links[0]):
+            return False
+        return group.shape[0] == group.ranks
+
+    def needs(self, operation: str) -> str:  # noqa: ARG002
+        """Say what it needs."""
+        return "all ranks on one node, whose level says `in_network = on`"
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the reading and the multicast."""
+        P, link = group.ranks, group.links[0]
+        other = minimum(P - 1, 1.0)
+        if operation == "all_reduce":
+            return [Phase(link, 2 * other, n * (1 + 1 / P) * other)]
+        return [Phase(link, other, n * (P - 1) / P)]
+
+    def formula(self, operation: str) -> str:
+        """Return the formula in letters."""
+        return _NVLS[operation]
+
+
+class _CollNet(Phased):
+    """What both have in common: the network's switches reduce."""
+
+    operations = frozenset({"all_reduce"})
+    source = "NCCL 2.30: CollNet; Graham et al. 2016 (SHARP)"
+    sees = "links"
+
+    def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
+        """Say where every level beyond the node that is crossed has switches that reduce."""
+        crosses: Mask = False
+        refused: Mask = False
+        for g, link in zip(group.shape[1:], group.links[1:], strict=True):
+            crosses = crosses | (g > 1)
+            if not reduces(link):
+                refused = refused | (g > 1)
+        return crosses & (refused ^ True)
+
+    def needs(self, operation: str) -> str:  # noqa: ARG002
+        """Say what it needs."""
+        return "several nodes, and `in_network = on` at every level between them"
+
+    def _network(self, n: Real, group: Group) -> list[Phase]:
+        """Return the way up the switches and down: the bytes cross each level once."""
+        return [
+            Phase(link, 2 * minimum(g - 1, 1.0), n * minimum(g - 1, 1.0))
+            for g, link in zip(group.shape[1:], group.links[1:], strict=True)
+        ]
+
+
+class CollnetDirect(_CollNet):
+    """Each rank of a node owns a part of the buffer and sends it out by its own card."""
+
+    name = "collnet_direct"
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
+        """Return the scatter and the gather in the node, and the network."""
+        g, least = group.shape[0], group.fewest[0]
+        share = n * (g - 1) / g
+        inside = Phase(group.links[0], 2 * minimum(g - 1, 1.0), 2 * share, share)
+        return [inside, *self._network(n / least, group)]
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters, for nodes of g ranks."""
+        return "2 alpha1 + 2 n (g - 1) / g / B1 + sum over outer levels of 2 alpha + n / g / B"
+
+
+class CollnetChain(_CollNet):
+    """A pipelined chain reduces in the node, its end goes out, a chain brings it back."""
+
+    name = "collnet_chain"
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
+        """Return the chains of the node, and the network; every rank heads a chain of its own."""
+        g, near = group.shape[0], group.links[0]
+        least = group.fewest[0]
+        rounds, bytes_ = pieces(g, n, near)
+        chains = Phase(near, 2 * rounds, 2 * bytes_, bytes_)
+        return [chains, *self._network(n / least, group)]
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters, for nodes of g ranks."""
+        return "2 (g - 2 + c) (alpha1 + n / c / B1) + sum over outer levels of 2 alpha + n / g / B"
+
+
+def reduces(link: Link) -> bool:
+    """Say whether the switches of *link* reduce."""
+    return bool(getattr(getattr(link, "level", None), "in_network", False))
+
+
+@hookimpl
+def collectives() -> list[Nvls | CollnetDirect | CollnetChain]:
+    """Offer NVLS and both ways of CollNet."""
+    return [Nvls(), CollnetDirect(), CollnetChain()]

@@ -1,0 +1,80 @@
+"""Two-level all-reduces in which one rank speaks for its node.
+
+The leaders' ring carries the whole buffer through a single port of each node, so that
+other ports idle: g times the network time of a hierarchy over all ranks. They are here
+because textbooks describe them; ``auto`` leaves them out, for they are never faster.
+``group.hop`` is the port of a leader. With one rank in a node, or on one node, they are
+the ring.
+"""
+
+from __future__ import annotations
+
+from parcost import Group, Real, hookimpl
+from parcost.numeric import ceil_log2, minimum
+from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.vocabulary import Phase
+
+
+class LeaderAllReduce(Phased):
+    """All-reduce in the node, all-reduce of the leaders, broadcast in the node."""
+
+    name = "leader_all_reduce"
+    operations = frozenset({"all_reduce"})
+    by_name_only = operations
+    source = "two-level all-reduce as in textbooks"
+    sees = "links"
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
+        """Return the three phases; the broadcast is pipelined."""
+        g, near = group.shape[0], group.links[0]
+        ring = n * (g - 1) / g
+        inside = Phase(near, 2 * (g - 1), 2 * ring, ring)
+        share = _both(group)
+        return [inside, _leaders(n, group), Phase(near, ceil_log2(g) * share, n * share)]
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters, for k nodes of g ranks."""
+        return (
+            "2 (g - 1) (alpha1 + n / g / B1) + 2 (k - 1) (alpha2 + n / k / B2) "
+            "+ ceil(log2 g) alpha1 + n / B1"
+        )
+
+
+class LeaderReduce(Phased):
+    """Reduce in the node, all-reduce of the leaders, broadcast in the node."""
+
+    name = "leader_reduce"
+    operations = frozenset({"all_reduce"})
+    by_name_only = operations
+    source = "two-level all-reduce as in textbooks"
+    sees = "links"
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
+        """Return the three phases; the reduction and the broadcast are pipelined."""
+        g, near = group.shape[0], group.links[0]
+        several = minimum(g - 1, 1.0)
+        inside = Phase(near, ceil_log2(g), n * several, n * several)
+        return [inside, _leaders(n, group), inside._replace(reduced=0.0)]
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters, for k nodes of g ranks."""
+        return "2 (ceil(log2 g) alpha1 + n / B1) + 2 (k - 1) (alpha2 + n / k / B2)"
+
+
+def _leaders(n: Real, group: Group) -> Phase:
+    """Return the ring of the leaders."""
+    k = group.ranks / group.shape[0]
+    ring = n * (k - 1) / k
+    return Phase(group.hop, 2 * (k - 1), 2 * ring, ring)
+
+
+def _both(group: Group) -> Real:
+    """Return 1 where there are several ranks in a node and several nodes, else 0."""
+    g = group.shape[0]
+    return minimum(g - 1, 1.0) * minimum(group.ranks / g - 1, 1.0)
+
+
+@hookimpl
+def collectives() -> list[LeaderAllReduce | LeaderReduce]:
+    """Offer both."""
+    return [LeaderAllReduce(), LeaderReduce()]

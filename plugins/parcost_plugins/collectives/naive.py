@@ -1,0 +1,57 @@
+"""One root that talks to every other rank itself, one after another.
+
+``auto`` leaves these out, for a tree is never slower: they are what the others are
+compared with. All messages are priced on ``group.pair``, the slowest boundary.
+"""
+
+from __future__ import annotations
+
+from parcost import Group, Real, hookimpl
+from parcost_plugins.collectives.phases import Phased, only
+from parcost_plugins.vocabulary import Phase
+
+
+class Naive(Phased):
+    """The whole buffer to or from each rank: a root receives, adds, and sends."""
+
+    name = "naive"
+    operations = frozenset({"all_reduce", "broadcast", "reduce"})
+    by_name_only = operations
+    source = "Chan et al. 2007"
+    sees = "pair"
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the messages of the root."""
+        others = group.ranks - 1
+        passes = 2 if operation == "all_reduce" else 1
+        reduced = 0.0 if operation == "broadcast" else others * n
+        return only(group.pair, passes * others, passes * others * n, reduced)
+
+    def formula(self, operation: str) -> str:
+        """Return the formula in letters."""
+        return f"{'2 ' if operation == 'all_reduce' else ''}(P - 1) (alpha + n / B)"
+
+
+class Linear(Phased):
+    """Its own part to or from each rank."""
+
+    name = "linear"
+    operations = frozenset({"scatter", "gather"})
+    by_name_only = operations
+    source = "Thakur, Rabenseifner, Gropp 2005"
+    sees = "pair"
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
+        """Return the messages of the root."""
+        P = group.ranks
+        return only(group.pair, P - 1, n * (P - 1) / P)
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters."""
+        return "(P - 1) (alpha + n / P / B)"
+
+
+@hookimpl
+def collectives() -> list[Naive | Linear]:
+    """Offer both."""
+    return [Naive(), Linear()]

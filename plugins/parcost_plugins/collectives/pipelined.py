@@ -1,0 +1,103 @@
+"""A hierarchical all-reduce in chunks, so that the levels work at the same time.
+
+While one chunk crosses the network, the next is reduced inside of the node. With c chunks
+the busiest level works all the time, and the others add one chunk each:
+``max + (sum - max) / c``, where every chunk pays its latencies. Few libraries do it, so
+``auto`` leaves it out, as it does the limit of endlessly many chunks without latencies.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from parcost import Group, Real, hookimpl
+from parcost.numeric import maximum, minimum
+from parcost_plugins.collectives.hierarchical import Hierarchical
+from parcost_plugins.collectives.phases import spent
+from parcost_plugins.vocabulary import Phase
+
+_BEST = tuple(2.0**exponent for exponent in range(9))
+_HIERARCHY = Hierarchical()
+
+
+@frozen(eq=False)
+class HierarchicalPipelined:
+    """Chunk by chunk; the best power of two of them, up to 256, where *pieces* is left out."""
+
+    pieces: Real | None = None
+
+    name = "hierarchical_pipelined"
+    operations = frozenset({"all_reduce"})
+    by_name_only = operations
+    source = "Rabenseifner 2004, level by level, chunk by chunk"
+    sees = "links"
+
+    def cut(self, pieces: Real) -> HierarchicalPipelined:
+        """Return the algorithm with so many *pieces*."""
+        return evolve(self, pieces=pieces)
+
+    def seconds(self, operation: str, n: Real, group: Group) -> Real:
+        """Return the time of *operation*."""
+        if self.pieces is not None:
+            return _in_chunks(self.pieces, operation, n, group)
+        best = _in_chunks(_BEST[0], operation, n, group)
+        for chunks in _BEST[1:]:
+            best = minimum(best, _in_chunks(chunks, operation, n, group))
+        return best
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return what each level carries, all chunks together; the levels overlap."""
+        chunks = 1.0 if self.pieces is None else self.pieces
+        return [p._replace(rounds=p.rounds * chunks) for p in _levels(operation, n, group)]
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters."""
+        return (
+            "(c - 1) largest + sum over levels of t, "
+            "t = 2 (g - 1) (alpha + n / c / G / g / B), c chunks"
+        )
+
+
+class HierarchicalOverlapped:
+    """The limit: all levels at once, as long as the busiest. Nothing can run so."""
+
+    name = "hierarchical_overlapped"
+    operations = frozenset({"all_reduce"})
+    by_name_only = operations
+    source = "lower bound of the hierarchy in chunks"
+    sees = "links"
+
+    def seconds(self, operation: str, n: Real, group: Group) -> Real:
+        """Return the time of the busiest level."""
+        longest: Real = 0.0
+        for phase in _levels(operation, n, group):
+            longest = maximum(longest, spent([phase], group))
+        return longest
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return what each level carries, all at the same time."""
+        return _levels(operation, n, group)
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters."""
+        return "largest over levels of 2 (g - 1) (alpha + n / G / g / B)"
+
+
+def _levels(operation: str, n: Real, group: Group) -> list[Phase]:
+    return _HIERARCHY.phases(operation, n, group)
+
+
+def _in_chunks(chunks: Real, operation: str, n: Real, group: Group) -> Real:
+    """Return the time of *chunks* of equal size, each level one chunk at a time."""
+    longest: Real = 0.0
+    once: Real = 0.0
+    for phase in _levels(operation, n / chunks, group):
+        seconds = spent([phase], group)
+        longest, once = maximum(longest, seconds), once + seconds
+    return (chunks - 1) * longest + once
+
+
+@hookimpl
+def collectives() -> list[HierarchicalPipelined | HierarchicalOverlapped]:
+    """Offer the chunks and their limit."""
+    return [HierarchicalPipelined(), HierarchicalOverlapped()]

@@ -1,0 +1,143 @@
+"""Bucket algorithms on a torus, whose every node has a link each way in every dimension.
+
+A level is a torus where it says ``kind = torus`` and its ``dimensions``; its bandwidth is
+that of one link in one direction. A group takes the nearest dimensions in order; one that
+fills a dimension in part has no way around it. Groups that the dimensions do not divide
+cannot run.
+
+``bucket`` works through one dimension after another, by one port. ``torus`` splits the
+buffer and sends each part through the dimensions in another order, so that all links work
+at once: exact where the dimensions are equal, and else as if every link were always busy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parcost import Group, Link, Mask, Real, hookimpl
+from parcost.numeric import divides, floor, maximum, minimum, where
+from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.vocabulary import Phase
+
+_NEEDS = "levels that say `kind = torus` and `dimensions` that the ranks fill"
+
+
+class _OnTorus(Phased):
+    """What both have in common: every level that is crossed is a torus."""
+
+    source = "Chan et al. 2007; jax-ml/scaling-book"
+    sees = "links"
+
+    def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
+        """Say where the ranks fill dimensions of a torus at every level."""
+        able: Mask = True
+        for g, link in zip(group.shape, group.links, strict=True):
+            level: Any = getattr(link, "level", None)
+            if getattr(level, "kind", "") != "torus" or not level.dimensions:
+                able = able & (g <= 1)
+                continue
+            left = g
+            for size in level.dimensions:
+                here = minimum(left, float(size))
+                able = able & divides(here, left)
+                left = left / here
+            able = able & (left == 1)
+        return able
+
+    def needs(self, operation: str) -> str:  # noqa: ARG002
+        """Say what it needs."""
+        return _NEEDS
+
+
+class Bucket(_OnTorus):
+    """A ring along each dimension, one after another."""
+
+    name = "bucket"
+    operations = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the dimensions, the nearest first."""
+        passes = 2 if operation == "all_reduce" else 1
+        found = []
+        for g, link in zip(group.shape, group.links, strict=True):
+            for K, _ in _dimensions(g, link):
+                share = n * (K - 1) / K
+                reduced = 0.0 if operation == "all_gather" else share
+                found.append(Phase(link, passes * (K - 1), passes * share, reduced))
+                n = n / K
+        return found
+
+    def formula(self, operation: str) -> str:
+        """Return the formula in letters, for dimensions K."""
+        twice = "2 " if operation == "all_reduce" else ""
+        return f"{twice}(sum over dimensions of (K - 1) alpha + n (P - 1) / P / B)"
+
+
+class Torus(_OnTorus):
+    """All dimensions at the same time, in both directions where the ends are joined."""
+
+    name = "torus"
+    operations = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the turns in which each part of the buffer takes its next dimension."""
+        if operation == "all_to_all":
+            return [_exchange(n, g, link) for g, link in zip(group.shape, group.links, strict=True)]
+        passes = 2 if operation == "all_reduce" else 1
+        found = []
+        for g, link in zip(group.shape, group.links, strict=True):
+            rounds, bytes_ = _turns(n, _dimensions(g, link))
+            reduced = 0.0 if operation == "all_gather" else n * (g - 1) / g
+            found.append(Phase(link, passes * rounds, passes * bytes_, reduced))
+            n = n / g
+        return found
+
+    def formula(self, operation: str) -> str:
+        """Return the formula in letters, for D equal dimensions K that wrap around."""
+        if operation == "all_to_all":
+            return "K / 2 alpha + n K / (8 B)"
+        twice = "2 " if operation == "all_reduce" else ""
+        return f"{twice}(D floor(K / 2) alpha + n (P - 1) / P / (2 D B))"
+
+
+def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:
+    """Return the ranks along each dimension, and whether they close a ring of it."""
+    level = getattr(link, "level", None)
+    found: list[tuple[Real, Mask]] = []
+    for size in getattr(level, "dimensions", ()):
+        here = minimum(g, float(size))
+        found.append((here, (here == size) & bool(getattr(level, "wrap", True))))
+        g = g / here
+    return found
+
+
+def _turns(n: Real, dimensions: list[tuple[Real, Mask]]) -> tuple[Real, Real]:
+    """Return the rounds, and the bytes that pass one direction of a link, of all turns."""
+    rounds: Real = 0.0
+    used: Real = 0.0
+    ranks: Real = 1.0
+    rings: Mask = True
+    for K, ring in dimensions:
+        rounds = rounds + where(ring, floor(K / 2), K - 1)
+        used = used + minimum(K - 1, 1.0)
+        ranks = ranks * K
+        rings = rings & (ring | (K <= 1))
+    directions = where(rings, 2.0, 1.0)
+    return rounds, n * (ranks - 1) / ranks / (maximum(used, 1.0) * directions)
+
+
+def _exchange(n: Real, g: Real, link: Link) -> Phase:
+    """Return an all-to-all: the middle link of the longest dimension carries the most."""
+    rounds: Real = 0.0
+    bytes_: Real = 0.0
+    for K, ring in _dimensions(g, link):
+        rounds = maximum(rounds, where(ring, floor(K / 2), K - 1))
+        crossing = n * floor(K * K / 4) / K  # K/2 ranks send half of theirs across the middle
+        bytes_ = maximum(bytes_, crossing * where(ring, 0.5, 1.0))
+    return Phase(link, rounds, bytes_)
+
+
+@hookimpl
+def collectives() -> list[Bucket | Torus]:
+    """Offer both."""
+    return [Bucket(), Torus()]
