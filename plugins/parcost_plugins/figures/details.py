@@ -29,6 +29,14 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
         f"counted in the order of `{cut.schedule}`",
     )
     dealt = layers(study)
+    yield figure("pipeline_stages", "pipeline stages", p, "", "p", **letters)
+    yield figure(
+        "layers_dealt",
+        "layers dealt to the virtual stages",
+        float(sum(dealt)),
+        "",
+        " + ".join(str(on) for on in dealt[:32]) + (" + ..." if len(dealt) > 32 else ""),
+    )
     yield figure(
         "layers_per_stage",
         "layers per device",

@@ -22,6 +22,8 @@ def grids(study: Study) -> Iterator[Figure | Check]:
         yield from _rules(grid)
         yield from _sizes(grid)
         yield from _coordinates(grid, order)
+        if grid.machine is not None:
+            yield _layouts(grid, grid.machine)
 
 
 def _devices(grid: Grid) -> Real:
@@ -90,6 +92,21 @@ def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
             **{name: (degree, "")},
         )
         stride = stride * degree
+
+
+def _layouts(grid: Grid, machine: int) -> Figure:
+    """Return in how many ways tp, pp and dp fill the machine, tp within a node."""
+    within = [tp for tp in range(1, machine + 1) if grid.node % tp == 0 and machine % tp == 0]
+    found = sum(1 for tp in within for pp in range(1, machine // tp + 1) if machine // tp % pp == 0)
+    return figures_of(grid)(
+        "layouts",
+        "layouts of tp, pp and dp that fill the machine",
+        float(found),
+        "",
+        "tp divides a node, and pp what is left",
+        node=(grid.node, ""),
+        machine=(machine, ""),
+    )
 
 
 def _rules(grid: Grid) -> Iterator[Check]:

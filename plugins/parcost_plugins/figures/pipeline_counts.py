@@ -102,6 +102,28 @@ def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
         text,
         note="forward begun and backward not ended; chunks count one by one",
     )
+    if sketch.kept is not None and sketch.layers is not None:
+        layers = sketch.layers / (sketch.stages * sketch.chunks)
+        filled = most * layers * sketch.kept
+        yield say(
+            "activations",
+            f"activations of {asked}",
+            filled,
+            "GB",
+            "alive x layers of a virtual stage x kept",
+            alive=(most, ""),
+            layers=(layers, ""),
+            kept=(sketch.kept, "B"),
+        )
+        if sketch.capacity is not None:
+            yield say(
+                "activation_share",
+                f"activations over the memory of {asked}",
+                filled / sketch.capacity,
+                "%",
+                "activations / M",
+                M=(sketch.capacity, "B"),
+            )
     yield say(
         "warm_up",
         f"forward passes of {asked} before it alternates",

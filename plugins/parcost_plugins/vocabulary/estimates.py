@@ -47,6 +47,12 @@ class PipelineSketch:
     )
     hop: Real = quantity(SECONDS, default=0.0, doc="one message between neighbouring stages")
     layers: Real | None = integer(default=None, doc="layers that are dealt to the stages")
+    kept: Real | None = quantity(
+        BYTES, default=None, doc="by one layer of one micro-batch, for backward"
+    )
+    capacity: Real | None = quantity(
+        BYTES, default=None, positive=True, doc="memory of a device, that this is a share of"
+    )
     # What crosses a boundary.
     message: Real | None = quantity(
         BYTES,
@@ -101,6 +107,12 @@ class Grid:
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
     order: str = string(
         default="tp-cp-dp-pp", doc="which degree varies fastest over neighbouring ranks"
+    )
+    machine: int | None = integer(
+        default=None,
+        structural=True,
+        qualifiers={"devices": 1.0},
+        doc="devices of a machine, whose layouts are counted",
     )
     rank: Real = integer(default=0, minimum=0, doc="rank whose coordinates are asked for")
 
