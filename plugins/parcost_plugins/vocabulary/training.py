@@ -285,6 +285,7 @@ class CollectiveChoice:
     tensor: str = word("auto", registry="collectives", default="auto", doc="tensor parallel")
     data: str = word("auto", registry="collectives", default="auto", doc="data parallel")
     pipeline: str = word("auto", registry="collectives", default="auto", doc="between stages")
+    context: str = word("auto", registry="collectives", default="auto", doc="context parallel")
     tuning: Tuning | None = reference(
         "tuning", default=None, doc="table of the library, for the algorithm `nccl`"
     )

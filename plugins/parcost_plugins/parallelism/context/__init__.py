@@ -1,0 +1,67 @@
+"""Context parallelism: ranks with a share of the sequence, and how they meet all keys.
+
+Everything that works token by token divides by the degree, and no plugin needs to know
+more of it than ``layout.cp``. Attention does not: each query meets the keys of the whole
+sequence. ``context.algorithm`` says how they come together.
+
+- ``ring``: blocks of keys and values go round, one to the next rank while attention works
+  on the one before. Hidden if a block takes longer to work on than to send.
+- ``all_gather``: every rank collects all keys and values of a layer first, and nothing
+  hides that.
+- ``ulysses``: an all-to-all gives each rank the whole sequence for a share of the heads,
+  another one the outputs back.
+- ``hybrid``: ``ulysses`` inside of groups, and a ring between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Memory, Outcome, Section, Study, Work, hookimpl
+from parcost_plugins.parallelism.context import buffers, figures, gather, ring, rules, trade
+from parcost_plugins.parallelism.context.exchange import alone, exchange
+from parcost_plugins.vocabulary import Context
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work]:
+    """Price what brings queries and keys together, and uneven causal attention."""
+    if alone(study):
+        return
+    found = exchange(study)
+    if study[Context].algorithm == "all_gather":
+        yield from gather.collected(found)
+    else:
+        yield from trade.traded(found)
+        yield from ring.passed_round(found)
+    yield from ring.imbalance(found)
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return the buffers of keys and values that are under way."""
+    if not alone(study):
+        yield from buffers.held(exchange(study))
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require that the degree divides what it splits, and that the algorithm can run."""
+    yield from rules.words(study)
+    if not alone(study):
+        yield from rules.splits(study)
+        yield from rules.placement(study)
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return blocks, volumes, times, and when a ring is free."""
+    yield figures.ranks(study)
+    if not alone(study):
+        yield from figures.traffic(exchange(study), outcome)
+
+
+@hookimpl
+def sections(study: Study, outcome: Outcome) -> list[Section]:
+    """Return in which regime the exchange is, and what would make it free."""
+    return [] if alone(study) else [figures.regime(exchange(study), outcome)]

@@ -1,0 +1,183 @@
+"""Who exchanges what: the groups of a context-parallel layout, and the sizes in bytes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from attrs import evolve, frozen
+
+from parcost import Formula, Group, Pass, Real, Study
+from parcost.numeric import any_of, maximum, minimum
+from parcost_plugins.vocabulary import (
+    Cluster,
+    CollectiveChoice,
+    Context,
+    FusedAttention,
+    Layout,
+    Model,
+    Overlap,
+    Training,
+    virtual_stages,
+)
+
+SIZES = "counted from the tensors that attention reads"
+
+
+@frozen(eq=False, slots=False)
+class Exchange:
+    """One rank of a context-parallel group with one micro-batch, at one layer.
+
+    The group trades the sequence for heads within parts of *trading* ranks, and passes
+    blocks round between *rounds* such parts.
+    """
+
+    study: Study
+    context: Context
+    cp: Real
+    trading: Real
+    rounds: Real
+    slowdown: Real
+
+    @property
+    def model(self) -> Model:
+        """The model whose layers these are."""
+        return self.study[Training].model
+
+    @property
+    def algorithm(self) -> str:
+        """The collective algorithm that is asked for."""
+        return self.study[CollectiveChoice].context
+
+    @property
+    def tokens(self) -> Real:
+        """Tokens of a micro-batch on this rank."""
+        training = self.study[Training]
+        return training.sequence / self.cp * training.micro_batch
+
+    @property
+    def heads(self) -> Real:
+        """Query heads of this tensor-parallel rank."""
+        return self.model.heads / self.study[Layout].tp
+
+    @property
+    def kv_heads(self) -> Real:
+        """Key and value heads of it; ranks beyond their number hold copies."""
+        t = self.study[Layout].tp
+        return self.heads if self.model.latent else maximum(self.model.kv_heads, t) / t
+
+    @property
+    def width(self) -> Real:
+        """Elements of the keys and values of a token, as they travel."""
+        model = self.model
+        if self.context.latent:
+            return model.kv_lora + model.rope_dim
+        return self.kv_heads * (model.qk_dim + model.value_dim)
+
+    @property
+    def block(self) -> Real:
+        """Bytes of the keys and values of this rank's tokens."""
+        return self.tokens * self.width * self.context.key_value
+
+    @property
+    def block_gradients(self) -> Real:
+        """Bytes of their gradients."""
+        return self.tokens * self.width * self.context.gradients
+
+    @property
+    def inputs(self) -> dict[str, tuple[Real, str]]:
+        """The letters of the formula of a block."""
+        training = self.study[Training]
+        return {
+            "s": (training.sequence, ""),
+            "b": (training.micro_batch, ""),
+            "c": (self.cp, ""),
+            "w": (self.width, ""),
+            "e": (self.context.key_value, "B"),
+            "g": (self.context.gradients, "B"),
+        }
+
+    def formula(self, called: Formula, text: str, **more: tuple[Real, str]) -> Formula:
+        """Return the formula of a call of *text* bytes."""
+        return Formula(
+            text=f"{called.text}, {text}",
+            inputs={**called.inputs, **self.inputs, **more},
+            source=called.source,
+        )
+
+    @cached_property
+    def all_ranks(self) -> Group:
+        """The whole context-parallel group."""
+        return self.study.group("cp")
+
+    @cached_property
+    def inner(self) -> Group:
+        """The ranks that trade: neighbours, on the innermost levels that hold them."""
+        return _first(self.all_ranks, self.trading)
+
+    @cached_property
+    def outer(self) -> Group:
+        """The parts that pass blocks round. All ranks of a part send at once."""
+        group = self.all_ranks
+        if not any_of(self.trading > 1):
+            return group
+        shape = tuple(
+            whole / part for whole, part in zip(group.shape, self.inner.shape, strict=True)
+        )
+        return Group(
+            name="cp, between parts",
+            ranks=self.rounds,
+            shape=shape,
+            links=group.links,
+            pairs=group.pairs,
+            flat=group.pair,
+            pair=group.pair,
+            hop=group.pair,
+        )
+
+    @cached_property
+    def counts(self) -> dict[Pass, tuple[float, ...]]:
+        """Attention cores on each virtual stage, by pass."""
+        stages = virtual_stages(self.study)
+        found: dict[Pass, tuple[float, ...]] = {}
+        for operator in self.study.operators:
+            if isinstance(operator, FusedAttention):
+                before = found.get(operator.pass_, (0.0,) * stages)
+                found[operator.pass_] = tuple(
+                    a + b for a, b in zip(before, operator.count, strict=True)
+                )
+        return found
+
+
+def alone(study: Study) -> bool:
+    """Whether there is a single context-parallel rank; a sweep never decides that."""
+    cp = study[Layout].cp
+    return isinstance(cp, float) and cp == 1.0
+
+
+def exchange(study: Study) -> Exchange:
+    """Return what a rank of *study* exchanges."""
+    context, cp = study[Context], study[Layout].cp
+    trading = context.trading(cp)
+    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
+    return Exchange(study, context, cp, trading, cp / trading, taken / (of - taken))
+
+
+def _first(group: Group, ranks: Real) -> Group:
+    """Return the group of the first *ranks* of *group*."""
+    left: Real = ranks
+    shape: list[Real] = []
+    for members in group.shape:
+        here = minimum(members, left)
+        shape.append(here)
+        left = left / here
+    inside = not any(any_of(members > 1) for members in shape[1:])
+    return evolve(
+        group,
+        name="cp, within parts",
+        ranks=ranks,
+        shape=tuple(shape),
+        fewest=tuple(minimum(a, b) for a, b in zip(group.fewest, shape, strict=True)),
+        flat=group.links[0] if inside else group.flat,
+        pair=group.pairs[0] if inside else group.pair,
+        hop=group.links[0] if inside else group.hop,
+    )

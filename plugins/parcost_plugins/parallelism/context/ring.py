@@ -1,0 +1,94 @@
+"""Keys and values that go round in a ring, and attention that is uneven on the way.
+
+With r blocks, a rank works on its own first and on r - 1 that arrive:
+t_0 + (r - 1) max(t_block, t_send). Only the part that sends has anything to hide under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Formula, Pass, Real, Study, Work
+from parcost_plugins.parallelism.context.exchange import Exchange
+from parcost_plugins.vocabulary import FusedAttention, KernelChoice
+from parcost_plugins.vocabulary.operators import ATTENTION_CORE
+
+RING = "Liu et al. 2023 (ring attention)"
+LOCK_STEP = "each step of a ring waits for the rank whose block no mask thins"
+
+
+def passed_round(found: Exchange) -> Iterator[Work]:
+    """Yield the blocks of each pass. Backward sends gradients round beside them."""
+    if isinstance(found.rounds, float) and found.rounds == 1.0:
+        return
+    keys = found.study.collective("point_to_point", found.block, found.outer, found.algorithm)
+    gradients = found.study.collective(
+        "point_to_point", found.block_gradients, found.outer, found.algorithm
+    )
+    forward = found.formula(keys.formula, "r - 1 times, n = (s / c) b w e", r=(found.rounds, ""))
+    backward = found.formula(
+        keys.formula,
+        "r - 1 times, and again with g for e: n = (s / c) b w e",
+        r=(found.rounds, ""),
+    )
+    steps = found.rounds - 1
+    priced: dict[Pass, tuple[str, Real, Real, Formula]] = {
+        "F": ("KV ring", keys.seconds, found.block, forward),
+        "R": ("KV ring", keys.seconds, found.block, forward),
+        "B": (
+            "KV and gradient ring",
+            keys.seconds + gradients.seconds,
+            found.block + found.block_gradients,
+            backward,
+        ),
+    }
+    for pass_, (name, seconds, bytes_, formula) in priced.items():
+        if any(count := found.counts.get(pass_, ())):
+            yield Work(
+                name=name,
+                seconds=steps * seconds,
+                pass_=pass_,
+                formula=formula,
+                count=count,
+                resource=found.outer.hop.name,
+                window=ATTENTION_CORE if found.context.double_buffer else None,
+                share=steps / found.rounds,
+                slowdown=found.slowdown,
+                bytes_=steps * bytes_,
+            )
+
+
+def imbalance(found: Exchange) -> Iterator[Work]:
+    """Yield what causal attention takes longer where each rank has one share of the sequence.
+
+    In steps of full blocks, the slowest rank works 1/2 + (r - 1) of them and the mean rank
+    r / 2: a factor of (2 r - 1) / r. Shares from either end make all ranks the mean one.
+    """
+    if found.context.balance == "zigzag" or not found.model.causal:
+        return
+    excess = (found.rounds - 1) / found.rounds
+    for operator in found.study.operators:
+        if isinstance(operator, FusedAttention):
+            seconds = _seconds(operator, found.study)
+            yield Work(
+                name=f"imbalance of {operator.name}",
+                seconds=excess * seconds,
+                pass_=operator.pass_,
+                count=operator.count,
+                host=operator.host,
+                formula=Formula(
+                    text="t (r - 1) / r",
+                    inputs={"t": (seconds, "s"), "r": (found.rounds, "")},
+                    source=LOCK_STEP,
+                ),
+            )
+
+
+def _seconds(operator: FusedAttention, study: Study) -> Real:
+    chosen = study[KernelChoice].model
+    _, model = study.plugins.named("kernels")[chosen]
+    priced = model.price(operator, study)
+    if priced is None:
+        raise TypeError(f"kernel model `{chosen}` cannot price `{operator.name}`")
+    seconds: Real = priced[0]
+    return seconds

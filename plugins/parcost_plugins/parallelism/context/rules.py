@@ -1,0 +1,152 @@
+"""What a context-parallel degree must divide, and which words contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Mask, Real, Study
+from parcost.numeric import all_of, ceil_div, maximum, where
+from parcost_plugins.parallelism.context.exchange import Exchange, exchange
+from parcost_plugins.vocabulary import Context, Layout, Training
+
+
+def words(study: Study) -> Iterator[Check]:
+    """Refuse attributes that belong to another algorithm or model."""
+    context = study[Context]
+    yield Check(
+        id="ulysses-without-hybrid",
+        holds=True if context.algorithm == "hybrid" else context.ulysses == 1,
+        subject="context.ulysses",
+        message="`ulysses = {u}` is the inner degree of a hybrid, and the algorithm is `{kind}`",
+        inputs={"u": context.ulysses, "kind": context.algorithm},
+        help="`algorithm = hybrid` trades within {u} ranks; `algorithm = ulysses` within all",
+    )
+    yield Check(
+        id="latent-without-mla",
+        holds=not context.latent or study[Training].model.latent,
+        subject="context.latent",
+        message="the model has no latent attention: there are no compressed keys and values",
+        help="leave `latent` out: whole keys and values travel",
+    )
+
+
+def splits(study: Study) -> Iterator[Check]:
+    """Require that sequence, heads and ranks divide."""
+    found = exchange(study)
+    context, training, layout = found.context, study[Training], study[Layout]
+    yield Check(
+        id="context-needs-fused",
+        holds=training.flash_attention | (layout.cp == 1),
+        subject="training.flash_attention",
+        message="attention that writes its scores cannot take keys and values block by block",
+        help="`flash_attention = on`",
+    )
+    zigzag = context.balance == "zigzag" and training.model.causal
+    parts = found.cp * where(zigzag and context.algorithm != "ulysses", 2.0, 1.0)
+    parts = where(found.cp > 1, parts, 1.0)
+    sequence = training.sequence
+    yield Check(
+        id="context-divides-sequence",
+        holds=sequence % parts == 0,
+        subject="training.sequence",
+        message="a sequence of {sequence} tokens does not divide into {parts} parts{why}",
+        inputs={
+            "sequence": sequence,
+            "parts": parts,
+            "why": ": each of the cp ranks has two, one from either end" if zigzag else "",
+            "below": sequence // parts * parts,
+            "above": ceil_div(sequence, parts) * parts,
+        },
+        help="take {below} or {above} tokens",
+    )
+    if context.algorithm == "hybrid":
+        yield _hybrid(found)
+    if context.algorithm in ("ulysses", "hybrid"):
+        yield from _heads(found)
+
+
+def _hybrid(found: Exchange) -> Check:
+    u, cp = found.context.ulysses, found.cp
+    return Check(
+        id="hybrid-degree",
+        holds=(cp == 1) | ((cp % u == 0) & (u > 1) & (u < cp)),
+        subject="context.ulysses",
+        message="a hybrid of cp = {cp} cannot trade within {u} ranks",
+        inputs={"cp": cp, "u": u},
+        help="`ulysses` divides cp and is neither 1 (a ring) nor cp (`algorithm = ulysses`)",
+    )
+
+
+def _heads(found: Exchange) -> Iterator[Check]:
+    """Require that the heads of a tensor-parallel rank divide. Where queries say so, once."""
+    u = found.trading
+    queries = found.heads % u == 0
+    for id_, heads, holds, name in (
+        ("ulysses-heads", found.heads, queries, "heads"),
+        (
+            "ulysses-kv-heads",
+            found.kv_heads,
+            (found.kv_heads % u == 0) | (queries ^ True),
+            "KV heads",
+        ),
+    ):
+        yield Check(
+            id=id_,
+            holds=holds,
+            subject="layout.cp" if found.context.algorithm == "ulysses" else "context.ulysses",
+            message="{heads} {name} of a tensor-parallel rank do not divide by the {u} ranks that "
+            "trade the sequence for them",
+            inputs={"heads": heads, "name": name, "u": u},
+            help="" if all_of(holds) else _nearest(holds, heads, u),
+        )
+
+
+def _nearest(holds: Mask, heads: Real, u: Real) -> str:
+    """Return the degrees next to the first that fails which divide the heads, in words."""
+    heads, u = _first_failure(holds, heads), _first_failure(holds, u)
+    legal = [n for n in range(1, int(heads) + 1) if heads % n == 0]
+    near = [n for n in legal if n < u][-1:] + [n for n in legal if n > u][:1]
+    degrees = " or ".join(map(str, near))
+    return f"nearest legal: {degrees}; a ring takes any degree, and a hybrid rings the rest"
+
+
+def _first_failure(holds: Mask, value: Real) -> float:
+    if isinstance(value, (float, int)):
+        return value
+    point = 0 if isinstance(holds, (bool, int)) else int(holds.argmin())
+    return float(value[point])
+
+
+def placement(study: Study) -> Iterator[Check]:
+    """Warn where a tensor-parallel rank's partners are not in its fast domain, with the price."""
+    found, layout = exchange(study), study[Layout]
+    group = found.all_ranks
+    stays: Mask = True
+    for members in group.shape[1:]:
+        stays = stays & (members <= 1)
+    tp_first: Mask = layout.tp > 1
+    holds = stays | (tp_first ^ True)
+    if all_of(holds):
+        return
+    there = study.collective("point_to_point", found.block, group, found.algorithm)
+    inside = group.links[0].seconds(1.0, found.block)
+    yield Check(
+        id="tp-cp-wider-than-fast-domain",
+        severity="warning",
+        holds=holds,
+        subject="layout.cp",
+        message="tp {tp} x cp {cp} = {product} ranks reach beyond level `{level}`: a block of keys "
+        "and values takes {there:.3g} ms, and {inside:.3g} ms inside of it",
+        inputs={
+            "tp": layout.tp,
+            "cp": layout.cp,
+            "product": layout.tp * layout.cp,
+            "level": group.links[0].name,
+            "there": there.seconds * 1e3,
+            "inside": inside * 1e3,
+            "n": found.block / 1e6,
+            "slower": there.seconds / maximum(inside, 1e-300),
+        },
+        notes=["a block is {n:.4g} MB, and {slower:.3g} times slower there"],
+        help="a ring still hides it where a block takes longer to work on: see `cp_overlap`",
+    )
