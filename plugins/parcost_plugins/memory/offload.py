@@ -145,7 +145,7 @@ def on_host(study: Study, outcome: Outcome) -> Real:
         if offload.update == "host":  # which keeps the gradients that it works on
             held = held + offload.optimizer * precision.gradients / kind.shards(zero, 1)
         held = held + offload.parameters * precision.weights / kind.shards(zero, 3)
-        held = held + outer / kind.shards(zero, 3)
+        held = held + outer / kind.shards(zero, 1)
         most = held * kind.elements
         found = where(found > most, found, most)
     if not _some(offload.activations):

@@ -173,7 +173,7 @@ def _residual(kind: Alike, study: Study) -> Memory:
 def _outer(kind: Alike, study: Study) -> Memory:
     """Return the outer optimizer's momentum, and the parameters of the last meeting."""
     local = study[LocalUpdates]
-    shards = kind.shards(study[Layout].zero, since=3)
+    shards = kind.shards(study[Layout].zero, since=1)
     return Memory(
         name=kind.named("outer optimizer state"),
         bytes_=where(local.workers > 1, kind.elements * local.outer_state / shards, 0.0),

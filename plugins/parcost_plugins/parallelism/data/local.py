@@ -1,7 +1,7 @@
 """Workers that train on their own and meet every H steps: local SGD, DiLoCo, streaming.
 
 A meeting is an all-reduce of the parameters, or of how far they have moved, over one rank
-of each worker. The step is an average one: it has 1/H of a meeting. A model that meets in
+of each worker: of what it updates, which is a share of them from ZeRO 1 on. The step is an average one: it has 1/H of a meeting. A model that meets in
 q parts has q small meetings in as many steps, which come to the same bytes and less at
 once. While steps go on beside a meeting, what they compute hides it.
 """
@@ -23,11 +23,10 @@ def meeting(study: Study) -> Iterator[Once]:
     if not is_array(local.workers) and local.workers == 1:
         return
     resource = study.group("workers").flat.name
-    sharded = study[Layout].zero == 3
     for kind in alike(study):
         if kind.expert:
             continue
-        held = kind.elements / (kind.shard if sharded else 1.0)
+        held = kind.elements / kind.shards(study[Layout].zero, since=1)
         n = held * local.wire / local.fragments
         call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)
         often = local.fragments / local.period

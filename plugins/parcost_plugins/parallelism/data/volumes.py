@@ -123,7 +123,7 @@ def volume(study: Study, wire: Wire) -> Real:
         found = found + around * m * precision.gather * _gathered(study, wire)
     local = study[LocalUpdates]
     if not kind.expert:
-        workers, shards = local.workers, kind.shards(zero, 3)
+        workers, shards = local.workers, kind.shards(zero, 1)
         meeting = 2.0 * (workers - 1.0) / workers * kind.elements / shards * local.wire
         found = found + meeting / local.period
     return found
