@@ -9,20 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Pipeline
-from parcost.evaluation.replay import Plan, Timeline, run
+from parcost.evaluation.order import order_of
+from parcost.evaluation.replay import Plan, Timeline, lower_bound, run
+from parcost.evaluation.trace import traced
 from parcost.terms import Times
+from parcost_plugins.schedules.interleaved import Interleaved
+
+
+def order(schedule: Any, p: int, m: int, chunks: int = 1) -> Any:
+    """Return the order, also where the schedule is of no use."""
+    return order_of(schedule, p, m, chunks)
 
 
 def replay(
     schedule: Any, m: int, F: list[Any], B: list[Any], W: list[Any], hop: Any = 0, chunks: int = 1
 ) -> Timeline:
     """Replay, and never use a closed form."""
-    p = len(F) // chunks
-    plan = Plan(
-        schedule,
-        Pipeline(schedule=schedule.name, stages=p, micro_batches=float(m), chunks=chunks),
-    )
-    return run(plan.orders[0][1], Times(F, B, W), hop, [0] * len(F))
+    found = order(schedule, len(F) // chunks, m, chunks)
+    return run(found, Times(F, B, W), hop, [0] * len(found.device))
 
 
 def equal(
@@ -32,11 +36,20 @@ def equal(
     return replay(schedule, m, [f] * n, [b] * n, [w] * n, hop, chunks)
 
 
-def spans(found: Timeline, p: int) -> list[Any]:
+def spans(
+    schedule: Any, p: int, m: int, f: Any, b: Any, w: Any, hop: Any = 0, chunks: int = 1
+) -> list[Any]:
     """Return how long each device is at work, from its first op to its last."""
-    return [
-        max(found.ends[d::p]) - min(found.starts[d::p]) for d in range(p)
-    ]  # virtual stage x on device x mod p
+    n = p * chunks
+    cut = Pipeline(schedule="any", stages=p, micro_batches=m, chunks=chunks)
+    found = traced(Plan(schedule, cut), Times([f] * n, [b] * n, [w] * n), hop)
+    return [device[-1].end - device[0].start for device in found]
+
+
+def most_alive(schedule: Any, p: int, m: int, chunks: int = 1) -> list[int]:
+    """Return the most micro-batches alive on each device, over all that it holds."""
+    found = order(schedule, p, m, chunks)
+    return [max(sum(moment.alive) for moment in device) for device in found.alive_forward]
 
 
 # --- makespans ------------------------------------------------------------------------
@@ -51,45 +64,114 @@ def test_1f1b_of_4_stages_and_8_micro_batches_idles_three_eighths_as_long_as_it_
     assert (found.seconds - 24) / found.seconds == pytest.approx(0.2727, abs=5e-5)
 
 
-def test_eight_stages_and_32_micro_batches_take_what_the_table_says(
-    gpipe: Any, one_f_one_b: Any, zb_h1: Any, interleaved: Any, zb_v: Any
+TABLE = [  # p = 8, m = 32, F = B = W = 1 per stage: T, longest span, alive on the first device
+    ("gpipe", 1, 117, 117, 32),
+    ("one_f_one_b", 1, 117, 117, 8),
+    ("interleaved", 2, 106.5, 106.5, 23),
+    ("interleaved", 4, 101.25, 101.25, 39),
+    ("breadth_first", 2, 106.5, 106.5, 64),
+    ("zb_h1", 1, 103, 103, 8),
+    ("zb_h2", 1, 103, 96, 15),
+    ("zb_v", 2, 99.5, 96, 16),
+    ("dualpipe", 1, 102, 102, 9),
+    ("dualpipe_v", 2, 103, 103, 17),
+]
+
+
+@pytest.mark.parametrize("name, v, seconds, span, alive", TABLE)
+def test_eight_devices_and_32_micro_batches_take_what_the_table_says(
+    name: str, v: int, seconds: float, span: float, alive: int, shipped: Any
 ) -> None:
-    assert equal(gpipe, 8, 32, 1, 1, 1).seconds == 117
-    assert equal(one_f_one_b, 8, 32, 1, 1, 1).seconds == 117
-    assert equal(interleaved, 8, 32, 0.5, 0.5, 0.5, chunks=2).seconds == 106.5
-    assert equal(interleaved, 8, 32, 0.25, 0.25, 0.25, chunks=4).seconds == 101.25
-    assert equal(zb_h1, 8, 32, 1, 1, 1).seconds == 103
-    assert max(spans(equal(zb_h1, 8, 32, 1, 1, 1), 8)) == 103
-    v_shaped = equal(zb_v, 8, 32, 1, 1, 1, chunks=2)  # in units of chunks
-    assert v_shaped.seconds == 199
-    own = [(d, 15 - d) for d in range(8)]
-    spans_ = [max(v_shaped.ends[x] for x in xs) - v_shaped.starts[xs[0]] for xs in own]
-    assert max(spans_) == 192
+    times = (1 / v, 1 / v, 1 / v)
+    assert equal(shipped[name], 8, 32, *times, chunks=v).seconds == seconds
+    assert max(spans(shipped[name], 8, 32, *times, chunks=v)) == span
+    assert most_alive(shipped[name], 8, 32, v)[0] == alive
 
 
-def test_zb_h1_without_a_barrier_is_as_long_as_its_longest_span(zb_h1: Any) -> None:
-    found = equal(zb_h1, 4, 8, 10, 8, 12)
-    assert found.seconds == 270
-    assert max(spans(found, 4)) == 264
+@pytest.mark.parametrize("name, v, seconds, span, alive", TABLE)
+def test_the_closed_forms_of_the_table_hold(
+    name: str, v: int, seconds: float, span: float, alive: int, shipped: Any
+) -> None:
+    del span, alive
+    times = Times(*[[1 / v] * (8 * v)] * 3)
+    assert shipped[name].closed_form(times, 0, 8, 32, v) == (seconds, True)
+
+
+def test_without_a_barrier_a_step_is_as_long_as_its_longest_span(shipped: Any) -> None:
+    assert equal(shipped["zb_h1"], 4, 8, 10, 8, 12).seconds == 270
+    assert max(spans(shipped["zb_h1"], 4, 8, 10, 8, 12)) == 264
+    assert max(spans(shipped["zb_h2"], 4, 8, 12, 10, 10)) == 262
+    assert equal(shipped["zb_v"], 8, 32, 1, 1, 1, chunks=2).seconds == 199
+    assert max(spans(shipped["zb_v"], 8, 32, 1, 1, 1, chunks=2)) == 192
+
+
+@pytest.mark.parametrize("p, m, f, b, w", [(4, 16, 2, 6, 1), (4, 16, 3, 9, 4), (3, 9, 5, 5, 3)])
+def test_zb_v_spans_the_work_and_p_minus_1_times_what_b_is_longer_than_w(
+    p: int, m: int, f: int, b: int, w: int, zb_v: Any
+) -> None:
+    span = max(spans(zb_v, p, m, f, b, w, chunks=2))
+    assert span == 2 * m * (f + b + w) + 2 * (p - 1) * (b - w)
+
+
+def test_dualpipe_gains_nothing_where_it_fills_and_drains(shipped: Any) -> None:
+    dualpipe = shipped["dualpipe"]
+    cut = Plan(dualpipe, Pipeline(schedule="dualpipe", stages=8, micro_batches=32.0))
+    ten = [10] * 8
+    times = Times(ten, ten, ten, dict.fromkeys(cut.pairs, 24))
+    assert cut.timeline(times, 0).seconds == 864
+    assert 864 > 32 * 24 + 42
+    assert not dualpipe.closed_form(times, 0, 8, 32, 1)[1]
+
+
+@pytest.mark.parametrize("r", range(8))
+def test_a_device_of_dualpipe_runs_that_many_pairs(r: int, shipped: Any) -> None:
+    middle = min(r, 7 - r)
+    pairs = sum(order(shipped["dualpipe"], 8, 32).pairs[r].values())
+    assert pairs == 32 - 12 + middle + 1 - (r in (3, 4))
+
+
+def test_dualpipe_v_on_half_the_devices_takes_as_long(shipped: Any) -> None:
+    assert equal(shipped["dualpipe_v"], 4, 16, 1, 1, 1, chunks=2).seconds == 102
+
+
+@pytest.mark.parametrize("d", [2, 4, 6, 8])
+def test_a_unit_of_chimera_idles_d_minus_2_backward_passes(d: int, shipped: Any) -> None:
+    for f, b in ((1, 2), (1, 1), (3, 4)):
+        assert equal(shipped["chimera"], d, d, f, b, 0).seconds == d * f + (2 * d - 2) * b
+    found = most_alive(shipped["chimera"], d, d)
+    assert (min(found), max(found)) == (d // 2 + 1, d)
+
+
+def test_a_unit_of_six_takes_26(shipped: Any) -> None:
+    assert equal(shipped["chimera"], 6, 6, 1, 2, 0).seconds == 26
+
+
+@pytest.mark.parametrize("units", [1, 2, 5])
+def test_units_of_chimera_interlock_where_passes_take_as_long(units: int, shipped: Any) -> None:
+    d = 6
+    found = equal(shipped["chimera"], d, units * d, 1, 1, 0).seconds
+    assert found == 2 * units * d + d - 2
 
 
 def test_four_stages_with_two_chunks_take_57_chunk_units(interleaved: Any) -> None:
     assert equal(interleaved, 4, 8, 1, 1, 1, chunks=2).seconds == 57
 
 
-@given(p=st.integers(1, 6), k=st.integers(2, 4), f=st.integers(1, 9), b=st.integers(1, 9),
+@given(p=st.integers(2, 6), k=st.integers(2, 4), f=st.integers(1, 9), b=st.integers(1, 9),
        w=st.integers(0, 9))  # fmt: skip
 @settings(max_examples=200, deadline=None)
-def test_zb_h1_idles_p_minus_1_times_what_its_rarest_resource_leaves(
-    p: int, k: int, f: int, b: int, w: int, zb_h1: Any
+def test_zero_bubble_idles_p_minus_1_times_what_its_rarest_resource_leaves(
+    p: int, k: int, f: int, b: int, w: int, shipped: Any
 ) -> None:
-    m = k * p
-    found = equal(zb_h1, p, m, f, b, w)
-    assert found.seconds == m * (f + b + w) + (p - 1) * max(f + b - w, f, b)
-    assert max(spans(found, p)) == m * (f + b + w) + (p - 1) * max(f + b - w, b)
+    m, work = k * p, k * p * (f + b + w)
+    one, two = shipped["zb_h1"], shipped["zb_h2"]
+    assert equal(one, p, m, f, b, w).seconds == work + (p - 1) * max(f + b - w, f, b)
+    assert equal(two, p, m, f, b, w).seconds == work + (p - 1) * max(f, f + b - 2 * w, b - f)
+    assert max(spans(one, p, m, f, b, w)) == work + (p - 1) * max(f + b - w, b)
+    assert max(spans(two, p, m, f, b, w)) == work + (p - 1) * max(f + b - 2 * w, b - f, 0)
 
 
-@given(p=st.integers(1, 5), k=st.integers(1, 4), v=st.integers(1, 3), f=st.integers(0, 9),
+@given(p=st.integers(1, 5), k=st.integers(1, 4), v=st.integers(2, 3), f=st.integers(0, 9),
        b=st.integers(0, 9))  # fmt: skip
 @settings(max_examples=100, deadline=None)
 def test_interleaving_divides_the_bubble_by_the_chunks(
@@ -99,9 +181,40 @@ def test_interleaving_divides_the_bubble_by_the_chunks(
     assert found.seconds == (k * p * v + p - 1) * (f + b)
 
 
-def test_one_device_never_idles(gpipe: Any, one_f_one_b: Any, zb_h1: Any, interleaved: Any) -> None:
-    for schedule in (gpipe, one_f_one_b, zb_h1, interleaved):
-        assert equal(schedule, 1, 7, 2, 3, 4).seconds == 7 * 9
+@pytest.mark.parametrize(
+    "name, v",
+    [
+        ("gpipe", 1), ("one_f_one_b", 1), ("interleaved", 2), ("breadth_first", 2),
+        ("zb_h1", 1), ("zb_h2", 1), ("zb_v", 2), ("dualpipe_v", 2),
+    ],
+)  # fmt: skip
+def test_one_device_never_idles(name: str, v: int, shipped: Any) -> None:
+    assert equal(shipped[name], 1, 7, 2, 3, 4, chunks=v).seconds == 7 * 9 * v
+
+
+@pytest.mark.parametrize("v", [2, 3, 4])
+def test_more_chunks_idle_less(v: int, interleaved: Any, one_f_one_b: Any) -> None:
+    fewer = (
+        equal(interleaved, 4, 8, 12 / (v - 1), 24 / (v - 1), 0, chunks=v - 1)
+        if v > 2
+        else equal(one_f_one_b, 4, 8, 12, 24, 0)
+    )
+    assert equal(interleaved, 4, 8, 12 / v, 24 / v, 0, chunks=v).seconds < fewer.seconds
+
+
+def test_zb_v_holds_as_much_on_every_device_and_no_more_than_1f1b_on_its_first(zb_v: Any) -> None:
+    assert most_alive(zb_v, 8, 32, 2) == [16] * 8  # of half a stage each
+
+
+def test_zb_h1_holds_no_more_than_1f1b_where_b_frees_all(zb_h1: Any) -> None:
+    found = order(zb_h1, 8, 32)
+    whole = [max(sum(moment.whole) for moment in device) for device in found.alive_forward]
+    assert whole == [8 - s for s in range(8)]
+
+
+def test_dualpipe_holds_one_micro_batch_more_than_there_are_stages(shipped: Any) -> None:
+    assert most_alive(shipped["dualpipe"], 8, 32) == [9] * 8
+    assert most_alive(shipped["dualpipe_v"], 8, 32, 2) == [17] * 8
 
 
 def test_one_micro_batch_passes_every_stage_alone(gpipe: Any, one_f_one_b: Any) -> None:
@@ -173,17 +286,55 @@ def test_interleaving_pays_once(interleaved: Any) -> None:
     assert equal(interleaved, 4, 8, 50, 100, 0, hop=5, chunks=2).seconds == 2920
 
 
-@given(p=st.integers(2, 5), k=st.integers(2, 3), w=st.integers(0, 9), f=st.integers(0, 9),
+@given(p=st.integers(2, 5), k=st.integers(2, 3), w=st.integers(1, 9), f=st.integers(0, 9),
        b=st.integers(0, 9), hop=st.integers(0, 4))  # fmt: skip
 @settings(max_examples=150, deadline=None)
-def test_zb_h1_pays_two_round_trips(
-    p: int, k: int, f: int, b: int, w: int, hop: int, zb_h1: Any
+def test_zero_bubble_pays_two_round_trips_or_one(
+    p: int, k: int, f: int, b: int, w: int, hop: int, shipped: Any
 ) -> None:
-    f, b, w = f + w, b + w, max(w, 2 * hop)  # W <= min(F, B) and 2 c <= W
-    f, b = max(f, w), max(b, w)
+    w = max(w, 2 * hop)  # 2 c <= W <= min(F, B), so that F + B >= 2 W
+    m, f, b = k * p, f + w, b + w
+    one, two = shipped["zb_h1"], shipped["zb_h2"]
+    late = equal(one, p, m, f, b, w, hop).seconds
+    assert late == equal(one, p, m, f, b, w).seconds + 4 * (p - 1) * hop
+    span = max(spans(two, p, m, f, b, w, hop))
+    assert span == max(spans(two, p, m, f, b, w)) + 2 * (p - 1) * hop
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+def test_zb_v_pays_six_hops_a_device(p: int, zb_v: Any) -> None:
+    late = max(spans(zb_v, p, 4 * p, 100, 100, 100, 10, chunks=2))
+    assert late == max(spans(zb_v, p, 4 * p, 100, 100, 100, chunks=2)) + (6 * p - 8) * 10
+
+
+@pytest.mark.parametrize("p, v", [(2, 2), (4, 2), (4, 3)])
+def test_breadth_first_pays_for_all_boundaries_or_for_one_way_and_back(
+    p: int, v: int, shipped: Any
+) -> None:
+    looped = shipped["breadth_first"]
+    for m, hops in ((p, 2 * (p * v - 1)), (4 * p, 2 * (p - 1))):
+        late = equal(looped, p, m, 100, 200, 0, 1, chunks=v).seconds
+        assert late == equal(looped, p, m, 100, 200, 0, chunks=v).seconds + hops
+
+
+@pytest.mark.parametrize("p", [3, 4, 5, 6])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_1f1b_pays_for_every_message_twice_where_sending_blocks(
+    p: int, k: int, one_f_one_b: Any
+) -> None:
     m = k * p
-    found = equal(zb_h1, p, m, f, b, w, hop)
-    assert found.seconds == equal(zb_h1, p, m, f, b, w).seconds + 4 * (p - 1) * hop
+    times = Times([100] * p, [200] * p, [0] * p)
+    cut = Pipeline(schedule="1f1b", stages=p, micro_batches=m, blocking=True)
+    found = Plan(one_f_one_b, cut).timeline(times, 1)
+    assert found.seconds == (m + p - 1) * 300 + 2 * m + 2 * p - 5
+
+
+def test_interleaving_in_larger_groups_hides_messages(shipped: Any) -> None:
+    wider = Interleaved(6)
+    late = equal(wider, 4, 12, 100, 200, 0, 5, chunks=2).seconds
+    assert late == equal(wider, 4, 12, 100, 200, 0, chunks=2).seconds + 2 * 3 * 5
+    narrow = equal(shipped["interleaved"], 4, 12, 100, 200, 0, 5, chunks=2).seconds
+    assert narrow == equal(shipped["interleaved"], 4, 12, 100, 200, 0, chunks=2).seconds + 70
 
 
 def test_a_last_stage_slower_by_two_hops_hides_all_round_trips_but_one(one_f_one_b: Any) -> None:
@@ -213,17 +364,84 @@ def pipelines(draw: st.DrawFn) -> tuple[int, Times, int]:
 @given(pipeline=pipelines(), name=st.sampled_from(["gpipe", "one_f_one_b"]))
 @settings(max_examples=1000, deadline=None)
 def test_a_closed_form_is_the_replay_wherever_it_holds(
-    pipeline: tuple[int, Times, int], name: str, request: Any
+    pipeline: tuple[int, Times, int], name: str, shipped: Any
 ) -> None:
     m, times, hop = pipeline
-    p, schedule = len(times.F), request.getfixturevalue(name)
+    p, schedule = len(times.F), shipped[name]
     seconds, mask = schedule.closed_form(times, hop, p, m, 1)
     if mask:
-        found = replay(schedule, m, *map(list, times), hop)  # type: ignore[arg-type]
+        found = replay(schedule, m, *map(list, times[:3]), hop)  # type: ignore[arg-type]
         starts, ends = schedule.spans(times, hop, p, m, 1)
         assert seconds == found.seconds
         assert list(starts) == found.starts
         assert list(ends) == found.ends
+
+
+CHUNKS = {"interleaved": [2, 3], "breadth_first": [2, 3], "zb_v": [2], "dualpipe_v": [2]}
+ALL = ["breadth_first", "chimera", "dualpipe", "dualpipe_v", "gpipe", "interleaved",
+       "one_f_one_b", "zb_h1", "zb_h2", "zb_v"]  # fmt: skip
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Any:
+    """A schedule where it exists, and stages that are equal, often in the ways that count."""
+    name = draw(st.sampled_from(ALL))
+    v, p = draw(st.sampled_from(CHUNKS.get(name, [1]))), draw(st.integers(1, 6))
+    p += p % 2 if name in ("dualpipe", "chimera") else p == 1
+    group = p + draw(st.sampled_from([0, 0, 1, 2, p]))
+    unit = {"interleaved": group, "chimera": p, "dualpipe": 2}.get(name, 1)
+    least = 2 * p if name.startswith("dual") else 1
+    m = -(-max(draw(st.integers(1, 16)), least) // unit) * unit
+    f, b = draw(st.integers(0, 9)), draw(st.integers(0, 9))
+    f, b = draw(st.sampled_from([(f, b), (f, f), (2 * f, 2 * f), (f, 2 * f)]))
+    w = draw(st.sampled_from([f, f / 2, draw(st.integers(0, 9))]))
+    hop = draw(st.sampled_from([0, 0, 0, 1, 2, 5]))
+    return name, Interleaved(group) if name == "interleaved" else None, p, m, v, (f, b, w), hop
+
+
+@given(case=cases())
+@settings(max_examples=1500, deadline=None)
+def test_closed_forms_and_bounds_of_equal_stages_hold_for_every_schedule(
+    case: Any, shipped: Any
+) -> None:
+    name, grouped, p, m, v, (f, b, w), hop = case
+    schedule, n = grouped or shipped[name], p * v
+    assert schedule.limits(p, m, v) is None
+    times = Times([f] * n, [b] * n, [w] * n)
+    found = equal(schedule, p, m, f, b, w, hop, v).seconds
+    seconds, mask = schedule.closed_form(times, hop, p, m, v)
+    assert not mask or seconds == found
+    cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
+    assert lower_bound(cut, times, hop) <= found
+
+
+@given(case=cases(), data=st.data())
+@settings(max_examples=500, deadline=None)
+def test_no_schedule_is_faster_than_its_bound_or_its_closed_form_on_any_stages(
+    case: Any, data: Any, shipped: Any
+) -> None:
+    name, grouped, p, m, v, _, hop = case
+    schedule = grouped or shipped[name]
+    eighths = st.integers(0, 72).map(lambda n: n / 8)  # which floats hold exactly
+    column = st.lists(eighths, min_size=p * v, max_size=p * v)
+    times = Times(data.draw(column), data.draw(column), data.draw(column))
+    found = replay(schedule, m, *map(list, times[:3]), hop, v).seconds  # type: ignore[arg-type]
+    cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
+    assert lower_bound(cut, times, hop) <= found
+    seconds, mask = schedule.closed_form(times, hop, p, m, v)
+    assert not mask or seconds == found
+
+
+@given(m=st.integers(4, 40), slow=st.integers(0, 3), more=st.integers(0, 20))
+@settings(max_examples=100, deadline=None)
+def test_the_bound_of_1f1b_is_exact_for_one_slow_stage(
+    m: int, slow: int, more: int, one_f_one_b: Any
+) -> None:
+    F, B = [10] * 4, [20] * 4
+    F[slow], B[slow] = 10 + more, 20 + 2 * more
+    cut = Plan(one_f_one_b, Pipeline(schedule="1f1b", stages=4, micro_batches=m))
+    found = replay(one_f_one_b, m, F, B, [0] * 4).seconds
+    assert lower_bound(cut, Times(F, B, [0] * 4), 0) == found
 
 
 @given(
