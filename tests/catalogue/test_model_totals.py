@@ -10,28 +10,90 @@ import parcost
 import parcost_specs
 from parcost import Real
 
+# The parameters that the published checkpoints hold: a tied head once, buffers not.
 TOTALS = {
+    "bloom_176b": 176_247_271_424,
+    "codellama_34b": 33_743_970_304,
+    "deepseek_v2": 235_741_434_880,
+    "deepseek_v2_lite": 15_706_484_224,
+    "deepseek_v3": 671_026_419_200,
+    "gemma2_27b": 27_227_128_320,
+    "gemma2_2b": 2_614_341_888,
+    "gemma2_9b": 9_241_705_984,
+    "gemma_7b": 8_537_680_896,
+    "gpt2_large": 774_030_080,
+    "gpt2_medium": 354_823_168,
     "gpt2_small": 124_439_808,
     "gpt2_xl": 1_557_611_200,
     "gpt3_175b": 174_604_259_328,
-    "mt_nlg_530b": 529_581_506_560,
-    "llama2_7b": 6_738_415_616,
+    "gpt_neox_20b": 20_554_567_680,
+    "gpt_oss_120b": 116_829_156_672,
+    "gpt_oss_20b": 20_914_757_184,
+    "kimi_k2": 1_026_408_232_448,
+    "llama1_13b": 13_015_864_320,
+    "llama1_33b": 32_528_943_616,
+    "llama1_65b": 65_285_660_672,
+    "llama1_7b": 6_738_415_616,
     "llama2_13b": 13_015_864_320,
     "llama2_70b": 68_976_648_192,
-    "llama3_8b": 8_030_261_248,
-    "llama31_8b": 8_030_261_248,
-    "llama3_70b": 70_553_706_496,
-    "llama31_70b": 70_553_706_496,
-    "llama33_70b": 70_553_706_496,
+    "llama2_7b": 6_738_415_616,
     "llama31_405b": 405_853_388_800,
+    "llama31_70b": 70_553_706_496,
+    "llama31_8b": 8_030_261_248,
     "llama32_1b": 1_235_814_400,
     "llama32_3b": 3_212_749_824,
-    "codellama_34b": 33_743_970_304,
+    "llama33_70b": 70_553_706_496,
+    "llama3_70b": 70_553_706_496,
+    "llama3_8b": 8_030_261_248,
     "mistral_7b": 7_241_732_096,
-    "qwen25_7b": 7_615_616_512,
-    "qwen25_72b": 72_706_203_648,
-    "gemma_7b": 8_537_680_896,
+    "mixtral_8x22b": 140_620_634_112,
+    "mixtral_8x7b": 46_702_792_704,
+    "mt_nlg_530b": 529_581_506_560,
+    "phi2": 2_779_683_840,
     "phi3_mini": 3_821_079_552,
+    "qwen15_moe_a2_7b": 14_315_784_192,
+    "qwen25_72b": 72_706_203_648,
+    "qwen25_7b": 7_615_616_512,
+    "qwen3_235b_a22b": 235_093_634_560,
+    "qwen3_30b_a3b": 30_532_122_624,
+    "qwen3_32b": 32_762_123_264,
+    "qwen3_8b": 8_190_735_360,
+}
+
+# Embedding and head once each, all norms, the router, shared experts and those that are visited.
+ACTIVE = {
+    "deepseek_v2_lite": 2_661_150_208,
+    "deepseek_v3": 37_552_297_472,
+    "gpt_oss_120b": 5_711_982_912,
+    "gpt_oss_20b": 4_187_440_704,
+    "kimi_k2": 32_861_500_928,
+    "mixtral_8x7b": 12_879_925_248,
+    "qwen15_moe_a2_7b": 2_689_173_504,
+    "qwen3_235b_a22b": 22_190_763_520,
+    "qwen3_30b_a3b": 3_353_032_704,
+}
+
+# Names that say a size: what the shape makes of it, within what a name rounds.
+NAMED = {
+    "bert_base": 0.109e9,
+    "bert_large": 0.334e9,
+    "chinchilla_70b": 12 * 8192**2 * 80 + 32_000 * 8192,  # without relative positions
+    "deepseek_v3_mtp": 671.026e9 + 11.6e9,
+    "gpt3_125m": 125e6,
+    "gpt3_13b": 13e9,
+    "gpt3_1_3b": 1.3e9,
+    "gpt3_2_7b": 2.7e9,
+    "gpt3_350m": 0.356e9,
+    "gpt3_6_7b": 6.7e9,
+    "gpt3_760m": 760e6,
+    "llama4_maverick": 400e9,
+    "llama4_scout": 108e9,
+    "megatron_1t": 1008e9,
+    "opt_175b": 175e9,
+    "opt_66b": 66e9,
+    "palm_540b": 540.35e9,
+    "palm_62b": 62.5e9,
+    "palm_8b": 8.63e9,
 }
 
 STUDY = """
@@ -53,7 +115,7 @@ def parameters(model: str, *, devices: int = 1, layout: str = "tp = 1") -> Real:
 
 def test_every_model_of_the_catalogue_has_a_total() -> None:
     folder = Path(parcost_specs.__file__).parent / "models"
-    assert {p.stem for p in folder.glob("*.par")} == set(TOTALS)
+    assert {p.stem for p in folder.glob("*.par")} == set(TOTALS) | set(NAMED)
 
 
 @pytest.mark.parametrize("model", TOTALS)
@@ -66,6 +128,17 @@ def test_the_header_of_the_file_says_the_same_number(model: str) -> None:
     path = Path(parcost_specs.__file__).parent / "models" / f"{model}.par"
     text = path.read_text(encoding="utf-8")
     assert f"{TOTALS[model]:,}" in text or "extends" in text
+
+
+@pytest.mark.parametrize("model", ACTIVE)
+def test_a_token_meets_the_parameters_that_the_publisher_counts(model: str) -> None:
+    report = parcost.load_text(STUDY.format(model=model, devices=1, layout="tp = 1"))[0].evaluate()
+    assert report.result.figure("active_parameters") == ACTIVE[model]
+
+
+@pytest.mark.parametrize("model", NAMED)
+def test_a_model_has_the_size_of_its_name(model: str) -> None:
+    assert parameters(model) == pytest.approx(NAMED[model], rel=0.02)
 
 
 @pytest.mark.parametrize("layout", ["tp = 8", "pp = 8", "tp = 2, pp = 2, zero = 3", "zero = 1"])
