@@ -38,9 +38,16 @@ use catalog.precisions.bf16
 cluster  { devices = 64 }
 layout   { tp = 8, pp = 4, zero = 1, sequence_parallel = on }
 training { sequence = 8192, global_batch = 32 sequences }
-schedule { kind = [one_f_one_b, zb_h1] }
+schedule { kind = [one_f_one_b, eager_1f1b], stages = [21, 21, 21, 17] }
 """
 (pipelined,) = parcost.load_text(PIPELINED)
-bubbles = {point["schedule.kind"]: point["bubble"] for point in pipelined.evaluate().rows()}
-print("bubbles:", ", ".join(f"{kind} {bubble:.1%}" for kind, bubble in bubbles.items()))
-assert 0 < bubbles["zb_h1"] < bubbles["one_f_one_b"]
+hops, held = {}, {}
+for result in pipelined.evaluate().results:
+    outcome = result.outcome
+    assert outcome is not None
+    kind = result.at["schedule.kind"]
+    hops[kind] = sum(line.exposed for line in outcome.ledger if line.kind == "hop")
+    held[kind] = outcome.memory_bytes
+print("hops:", ", ".join(f"{kind} {seconds * 1e3:.2f} ms" for kind, seconds in hops.items()))
+assert 0 < hops["eager_1f1b"] < hops["one_f_one_b"]
+assert held["eager_1f1b"] > held["one_f_one_b"]

@@ -1,0 +1,42 @@
+"""Eager 1F1B (Zhuang et al. 2023): more forward passes ahead, so that messages hide.
+
+In 1F1B stage s of p has p - s micro-batches in flight, none to spare, so that every round
+trip waits for its messages. Starting nearly twice as many gives each stage other work to
+do meanwhile. The price is memory; the bubble of a pipeline whose messages take no time
+is that of 1F1B.
+"""
+
+from parcost import Op, hookimpl
+
+
+class Eager1F1B:
+    """One model chunk per device."""
+
+    name = "eager_1f1b"
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+        """Return why there is no such schedule, if there is none."""
+        return None if chunks == 1 else "it has one model chunk per device: chunks = 1"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
+        """Return what each device does, in order."""
+        return [stage(s, 2 * (stages - 1 - s), micro_batches) for s in range(stages)]
+
+
+def stage(s: int, ahead: int, micro_batches: int) -> list[Op]:
+    """Return what stage *s* does, with *ahead* forward passes before it takes turns."""
+    forwards, backwards = ([Op(kind, j, s) for j in range(micro_batches)] for kind in ("F", "BW"))
+    ops, forwards = forwards[:ahead], forwards[ahead:]
+    for backward in backwards:
+        ops += [*forwards[:1], backward]
+        forwards = forwards[1:]
+    return ops
+
+
+EAGER_1F1B = Eager1F1B()
+
+
+@hookimpl
+def schedules() -> list[Eager1F1B]:
+    """Offer the schedule."""
+    return [EAGER_1F1B]
