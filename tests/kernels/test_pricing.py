@@ -87,8 +87,8 @@ def test_formulas_name_their_numbers(study_with: StudyWith) -> None:
 
 def test_a_device_without_a_peak_in_the_type_is_refused(study_with: StudyWith) -> None:
     study = study_with(device="v100_sxm2_32g")
-    found = [c for _, c in study.contributions("checks") if c.id == "no-peak"]
-    assert [c.holds for c in found] == [False]
+    found = [c for _, c in study.contributions("checks") if c.id == "no-peak" and not c.holds]
+    assert [c.subject for c in found] == ["recipe.compute"]
     assert found[0].message.format(**found[0].inputs) == "v100_sxm2_32g has no bf16 peak"
     assert found[0].help == "the types that it has: fp32, fp16"
 

@@ -146,3 +146,45 @@ def test_a_schedule_that_does_not_exist_there_says_why(bind: Bind) -> None:
     assert diagnose(check, study).message == (
         "`even` does not run with pp 1 and 3 micro-batches: micro-batches come in pairs"
     )
+
+
+def test_what_crosses_a_boundary_in_a_step() -> None:
+    # 32 micro-batches of 4096 tokens over two stages at 50 GB/s: 64 messages of 67.1 MB
+    (scenario,) = load_text(
+        """
+        use catalog.devices.h100_sxm
+        use catalog.precisions.bf16
+        use catalog.models.llama2_70b
+        fabric wire { level net { bandwidth = 50 GB/s per_direction, latency = 0 s } }
+        cluster { devices = 2 }
+        layout { pp = 2 }
+        training { sequence = 4096, global_batch = 32 sequences }
+        """
+    )
+    result = scenario.evaluate().results[0]
+    assert result.figure("pp_hop_bytes") == pytest.approx(67.1e6, abs=0.05e6)
+    assert result.figure("pp_transfers_per_boundary") == 64
+    assert result.figure("pp_volume_per_boundary") == pytest.approx(4.295e9, abs=0.0005e9)
+    assert result.figure("pp_time_per_boundary") == pytest.approx(85.9e-3, abs=0.05e-3)
+    assert result.figure("pp_volume") == result.figure("pp_volume_per_boundary")
+
+
+def test_a_context_parallel_rank_hands_on_its_share() -> None:
+    def hop(layout: str) -> float:
+        (scenario,) = load_text(
+            f"""
+            use catalog.devices.h100_sxm
+            use catalog.fabrics.hgx_h100
+            use catalog.precisions.bf16
+            use catalog.models.llama2_70b
+            cluster {{ devices = 16 }}
+            layout {{ {layout} }}
+            training {{ sequence = 4096, global_batch = 32 sequences }}
+            """
+        )
+        (edge,) = [
+            t for _, t in scenario.studies()[0].contributions("terms") if isinstance(t, Edge)
+        ]
+        return float(edge.bytes_)
+
+    assert hop("pp = 2, cp = 4") == hop("pp = 2") / 4

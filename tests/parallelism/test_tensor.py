@@ -12,6 +12,7 @@ import parcost
 from parcost import Check, Op, Scenario, Study, Work, hookimpl
 from parcost.evaluation.judge import diagnose
 from parcost.plugins import load
+from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, HEAD_COLUMNS, MLP_COLUMNS
 
 # A wire of 1 B/s without latency: seconds are the bytes that a rank sends.
 BYTES = "fabric wire { level node { size = 8 devices, bandwidth = 1 B/s per_direction, latency = 0 s }\n level net { bandwidth = 1 B/s per_direction, latency = 0 s } }"
@@ -87,12 +88,12 @@ def test_a_layer_reduces_twice_forward_and_twice_backward() -> None:
 def test_sequence_parallelism_sends_the_same_and_gathers_saved_inputs_again() -> None:
     plain = layers_alone("tp = 8")
     shard = layers_alone("tp = 8, sequence_parallel = on")
-    again = shard["saved input all-gather", "B"]
-    assert again.seconds * again.count[0] == pytest.approx(32 * 2 * 7 / 8 * M_A, rel=1e-12)
-    assert sent(shard, "F") == pytest.approx(sent(plain, "F"), rel=1e-12)
-    assert sent(shard, "BW") - again.seconds * again.count[0] == pytest.approx(
-        sent(plain, "BW"), rel=1e-12
+    again = sum(
+        t.seconds * t.count[0] for (name, _), t in shard.items() if name.startswith("saved input")
     )
+    assert again == pytest.approx(32 * 2 * 7 / 8 * M_A, rel=1e-12)
+    assert sent(shard, "F") == pytest.approx(sent(plain, "F"), rel=1e-12)
+    assert sent(shard, "BW") - again == pytest.approx(sent(plain, "BW"), rel=1e-12)
     assert {name: tuple(t.count) for (name, p), t in shard.items() if p == "F"} == {
         "tensor all-gather": (64,),
         "tensor reduce-scatter": (64,),
@@ -171,8 +172,9 @@ def test_formulas_name_the_message() -> None:
 def test_on_the_critical_path_only_saved_inputs_hide() -> None:
     found = work(study("tp = 8, sequence_parallel = on"))
     assert {key: t.window for key, t in found.items() if t.window} == {
-        ("saved input all-gather", "B"): "column-parallel input gradients",
-        ("head saved input all-gather", "B"): "head input gradient",
+        ("saved input all-gather, attention", "B"): ATTENTION_COLUMNS,
+        ("saved input all-gather, MLP", "B"): MLP_COLUMNS,
+        ("head saved input all-gather", "B"): HEAD_COLUMNS,
     }
 
 
@@ -184,8 +186,9 @@ def test_sums_of_backward_may_hide_under_weight_gradients(
 ) -> None:
     found = work(study(f"tp = 8, sequence_parallel = {sequence_parallel}", overlap="tensor = on"))
     assert {key: t.window for key, t in found.items() if t.pass_ == "W" and t.window} == {
-        (f"input gradient {operation}", "W"): "column-parallel weight gradients",
-        (f"head input gradient {operation}", "W"): "head weight gradient",
+        (f"input gradient {operation}, attention", "W"): ATTENTION_COLUMNS,
+        (f"input gradient {operation}, MLP", "W"): MLP_COLUMNS,
+        (f"head input gradient {operation}", "W"): HEAD_COLUMNS,
     }
 
 
@@ -218,7 +221,7 @@ def test_a_schedule_that_puts_weight_gradients_off_leaves_sums_serial() -> None:
     )
     assert found["input gradient reduce-scatter", "B"].window is None
     assert found["head input gradient reduce-scatter", "B"].window is None
-    assert found["saved input all-gather", "B"].window == "column-parallel input gradients"
+    assert found["saved input all-gather, MLP", "B"].window == MLP_COLUMNS
 
 
 # --- The end-to-end example --------------------------------------------------------------
@@ -265,9 +268,7 @@ def test_a_layer_of_llama_3_70b_forward_and_backward() -> None:
     assert layer("BW") == pytest.approx(6.86184e-3, rel=1e-5)
     # two gathers of 0.341 ms hide under 1.5 ms of column-parallel input gradients
     hosts = sum(
-        t.seconds
-        for _, t in works
-        if t.pass_ == "B" and t.host == "column-parallel input gradients"
+        t.seconds for _, t in works if t.pass_ == "B" and t.host in (ATTENTION_COLUMNS, MLP_COLUMNS)
     )
     assert 2 * collective < hosts
 
@@ -388,3 +389,244 @@ def test_arrays_cost_what_their_elements_cost(overlap: str, sequence_parallel: s
                 got = np.broadcast_to(getattr(many, attribute), 3)[i]
                 assert got == pytest.approx(getattr(term, attribute), rel=1e-12)
             assert (tuple(many.count), many.window) == (tuple(term.count), term.window)
+
+
+# --- Product by product, in chunks, in halves ------------------------------------------------
+
+FAST_GEMMS = "kernels { model = constant, memory_bound = off, gemm_efficiency = 50 % }"
+
+
+def ledger(layout: str, overlap: str, **options: object) -> dict[tuple[str, str], float]:
+    """Exposed seconds of tensor parallelism per micro-batch, by name and pass."""
+    report = scenario(layout, overlap=overlap, **options).evaluate()  # type: ignore[arg-type]
+    outcome = report.results[0].outcome
+    return {
+        (line.name, line.pass_): float(line.exposed / outcome.pipeline.micro_batches)
+        for line in outcome.ledger
+        if line.plugin is not None and line.plugin.name == "tensor_parallel"
+    }
+
+
+# a wire on which one reduce-scatter of 2 x 2048 x 4096 B over 8 ranks takes 14.7e6 / B seconds
+def wire(rate: str) -> str:
+    return (
+        f"fabric wire {{ level node {{ size = 8 devices, bandwidth = {rate} per_direction, "
+        f"latency = 0 s }}\n level net {{ bandwidth = {rate} per_direction, latency = 0 s }} }}"
+    )
+
+
+def test_a_sum_hides_under_the_weight_gradient_of_its_own_product_alone() -> None:
+    # Llama 3 8B over 8 ranks at 494.5 TFLOP/s: the weight gradient of QKV multiplies 2048 x 4096
+    # x 768, that of gate and up 2048 x 4096 x 3584. At 60 GB/s a sum takes 244.7 us.
+    send = 7 / 8 * M_A / 60e9
+    qkv, up = (2 * S * H * n / 494.5e12 for n in (768, 3584))
+    assert qkv < up < send
+    found = ledger(
+        "tp = 8, sequence_parallel = on",
+        "tensor = on, multiprocessors = 0",
+        fabric=wire("60 GB/s"),
+        extra=FAST_GEMMS,
+    )
+    assert found["input gradient reduce-scatter, attention", "W"] == pytest.approx(
+        32 * (send - qkv), rel=1e-9
+    )
+    assert found["input gradient reduce-scatter, MLP", "W"] == pytest.approx(
+        32 * (send - up), rel=1e-9
+    )
+    # at 200 GB/s the MLP's is hidden and attention's is not, whatever room the MLP has left
+    fast = ledger(
+        "tp = 8, sequence_parallel = on",
+        "tensor = on, multiprocessors = 0",
+        fabric=wire("200 GB/s"),
+        extra=FAST_GEMMS,
+    )
+    assert fast["input gradient reduce-scatter, MLP", "W"] == 0
+    assert fast["input gradient reduce-scatter, attention", "W"] == pytest.approx(
+        32 * (7 / 8 * M_A / 200e9 - qkv), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("rate", [20e9, 200e9, 2000e9])
+@pytest.mark.parametrize("chunks", [2, 8])
+def test_q_chunks_take_the_longer_of_the_two_and_a_qth_of_the_shorter(
+    rate: float, chunks: int
+) -> None:
+    found = ledger(
+        "tp = 8, sequence_parallel = on",
+        f"tensor = pipelined, chunks = {chunks}, multiprocessors = 0",
+        fabric=wire(f"{rate / 1e9:g} GB/s"),
+        extra=FAST_GEMMS,
+    )
+    send = 7 / 8 * M_A / rate
+    for name, outputs in (("tensor all-gather, attention", 768), ("tensor all-gather, MLP", 3584)):
+        product = 2 * S * H * outputs / 494.5e12
+        took = max(product, send) + min(product, send) / chunks
+        exposed = sum(s for (n, p), s in found.items() if n.startswith(name) and p == "F") / 32
+        assert product + exposed == pytest.approx(took, rel=1e-9)
+
+
+def test_chunks_of_a_product_fill_tiles_worse() -> None:
+    kernels = "kernels { launch = 0 s, wave_weight = 1 }"
+    found = work(
+        study(
+            "tp = 8, sequence_parallel = on",
+            overlap="tensor = pipelined, chunk_overhead = 1 us",
+            extra=kernels,
+        )
+    )
+    losses = {key: t for key, t in found.items() if key[0].endswith("in chunks")}
+    # forward all four, backward the two whose gradient is gathered
+    assert {(name.removesuffix(", in chunks"), p) for name, p in losses} == {
+        ("QKV projection", "F"),
+        ("attention output projection", "F"),
+        ("MLP gate and up projection", "F"),
+        ("MLP down projection", "F"),
+        ("attention output projection", "B"),
+        ("MLP down projection", "B"),
+    }
+    # 256 rows of 768 columns: 6 tiles of 256 x 128, or 24 of 64 x 128 at less, on 132
+    # multiprocessors; 2048 rows fill 48 tiles of 256 x 128. Neither fills a wave.
+    qkv = losses["QKV projection, in chunks", "F"]
+    assert qkv.seconds > 8e-6
+    assert qkv.host == ATTENTION_COLUMNS
+
+
+def test_halves_hide_under_one_another() -> None:
+    options = {"fabric": wire("200 GB/s"), "extra": FAST_GEMMS}
+    training = f"sequence = {S}, micro_batch = 2"
+    alone = ledger(
+        "tp = 8, sequence_parallel = on", "multiprocessors = 0", training=training, **options
+    )
+    split = ledger(
+        "tp = 8, sequence_parallel = on",
+        "tensor = split_batch, multiprocessors = 0",
+        training=training,
+        **options,
+    )
+    assert alone["tensor all-gather", "F"] > 0
+    # forward, 128 collectives of 147 us are more than all products and attention
+    products = 32 * 2 * 2 * S * (768 + 512 + 3584 + 1792) * H / 494.5e12
+    attention = 32 * 2 * 2 * 4 * 128 * S * S / (989e12 * 0.65 * 1)
+    head = 2 * 2 * S * H * 16032 / 494.5e12
+    sends = 32 * 4 * 2 * 7 / 8 * M_A / 200e9
+    left = sum(s for (n, p), s in split.items() if p == "F" and n.startswith("tensor"))
+    assert left == pytest.approx(sends - products - attention - head, rel=1e-6)
+    loss = [key for key in split if key[0].endswith("in halves")]
+    assert {p for _, p in loss} == {"F", "B", "W"}
+
+
+def test_norms_add_up_what_they_saw_of_the_tokens() -> None:
+    sharded = study("tp = 8, sequence_parallel = on")
+    (term,) = [t for _, t in sharded.contributions("terms") if t.name.startswith("norm gradient")]
+    # two norms a layer and a last one of 4096 gains, gradients in fp32
+    assert term.bytes_ == (2 * 32 + 1) * 4096 * 4
+    assert term.seconds == pytest.approx(2 * 7 / 8 * term.bytes_, rel=1e-12)
+    plain = study("tp = 8")
+    assert not [t for _, t in plain.contributions("terms") if "norm gradient all" in t.name]
+
+
+def test_an_overlap_names_what_it_cannot_cut() -> None:
+    assert failing(study("tp = 8", overlap="tensor = pipelined"))[0][:2] == (
+        "pipelined-needs-shards",
+        "an all-reduce of whole activations cannot be pipelined with a product",
+    )
+    odd = study("tp = 8, sequence_parallel = on", overlap="tensor = pipelined, chunks = 3")
+    assert failing(odd) == [
+        (
+            "chunks-divide",
+            "2048 tokens of a micro-batch do not divide into 3 chunks",
+            "as many chunks as tensor-parallel ranks always divide: `chunks = layout.tp`",
+        )
+    ]
+    assert failing(study("tp = 8", overlap="tensor = split_batch")) == [
+        (
+            "split-batch-halves",
+            "a micro-batch of 1 sequences does not split into two halves",
+            "`overlap.tensor = split_batch` runs one half beside the other's collectives: take micro_batch = 2",
+        )
+    ]
+
+
+# --- Context parallelism and recipes ----------------------------------------------------------
+
+
+def test_context_parallel_ranks_send_their_share() -> None:
+    whole, half = layers_alone("tp = 8"), layers_alone("tp = 8, cp = 2")
+    for key, term in whole.items():
+        assert half[key].bytes_ == term.bytes_ / 2
+    assert failing(study("tp = 8, cp = 2, sequence_parallel = on", training="sequence = 2056"))[
+        0
+    ] == (
+        "sequence-divide",
+        "a sequence of 2056 tokens does not divide by tp x cp = 16",
+        "sequence parallelism gives every rank the same share: take 2048 or 2064 tokens",
+    )
+
+
+def test_gathers_may_be_narrow_and_sums_never_are() -> None:
+    recipe = "precision small extends bf16 { narrow = fp8, tensor_gather = 1 B }"
+    training = f"sequence = {S}, precision = small"
+    found = layers_alone("tp = 8, sequence_parallel = on", training=training, extra=recipe)
+    assert found["tensor all-gather", "F"].bytes_ == M_A / 2
+    assert found["tensor reduce-scatter", "F"].bytes_ == M_A
+
+
+# --- Figures --------------------------------------------------------------------------------
+
+
+def figures(layout: str, **options: object) -> parcost.Result:
+    return scenario(layout, **options).evaluate().results[0]  # type: ignore[arg-type]
+
+
+def test_gpt_3_sends_352_mb_per_layer() -> None:
+    of = figures("tp = 8, vocabulary_multiple = 128", model="gpt3_175b")
+    assert of.figure("tp_volume_per_layer") == pytest.approx(352.3e6, abs=0.05e6)
+    assert of.figure("tp_collectives_per_layer_forward") == 2
+    assert of.figure("tp_collectives_per_layer") == 4
+
+
+def test_llama_2_70b_synchronises_320_times_and_sends_37_6_gb() -> None:
+    # one sequence of 4096 tokens over 8 ranks
+    (of,) = parcost.load_text(
+        f"""
+        use catalog.devices.h100_sxm
+        use catalog.precisions.bf16
+        use catalog.models.llama2_70b
+        {wire("50 GB/s")}
+        cluster {{ devices = 8 }}
+        layout {{ tp = 8 }}
+        collectives {{ tensor = ring }}
+        training {{ sequence = 4096, global_batch = 1 sequences }}
+        """
+    )
+    result = of.evaluate().results[0]
+    assert result.figure("tp_collectives_forward") == 160
+    assert result.figure("tp_collectives") == 320
+    assert result.figure("tp_message") == pytest.approx(67.1e6, abs=0.05e6)
+    assert result.figure("tp_sent_per_collective") == pytest.approx(117.4e6, abs=0.05e6)
+    assert result.figure("tp_volume") == pytest.approx(37.58e9, abs=0.005e9)
+    # K and V are 1024 wide, 128 of it on each rank; queries 8192 and 1024
+    assert result.figure("kv_columns") == 1024
+    assert result.figure("tp_kv_columns") == 128
+    assert result.figure("tp_query_columns") == 1024
+    assert result.figure("tp_mlp_columns") == 28_672 / 8
+
+
+def test_the_ledger_s_seconds_are_figures() -> None:
+    of = figures("tp = 8", fabric=wire("50 GB/s"))
+    lines = [
+        line for line in of.outcome.ledger if line.plugin and line.plugin.name == "tensor_parallel"
+    ]
+    assert of.figure("tp_seconds") == pytest.approx(
+        float(sum(line.exposed + line.hidden for line in lines))
+    )
+    assert of.figure("tp_exposed") == pytest.approx(float(sum(line.exposed for line in lines)))
+
+
+def test_shapes_are_listed_where_they_are_asked_for() -> None:
+    of = figures("tp = 8, sequence_parallel = on", extra="tensor_parallel { shapes = on }")
+    (table,) = [s for _, s in of.sections if s.title == "Matrices of a rank"]
+    rows = {row[0]: [cell[0] for cell in row[1:]] for row in table.rows}
+    assert rows["QKV projection"] == [4096, (32 + 2 * 8) * 128 / 8, S, 1]
+    assert rows["MLP down projection"] == [14_336 / 8, 4096, S, 1]
+    assert not [s for _, s in figures("tp = 8").sections if s.title == "Matrices of a rank"]

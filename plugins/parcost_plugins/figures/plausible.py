@@ -17,7 +17,8 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
     They do not where the products are not priced: a plugin was left out, or an
     efficiency is more than there is.
     """
-    device, compute = study[Cluster].device, study[Training].precision.compute
+    device, recipe = study[Cluster].device, study[Training].precision
+    compute = recipe.compute if recipe.narrow == "none" else recipe.narrow
     peak = getattr(device, compute)
     if peak is None:  # a rule has said so
         return

@@ -45,6 +45,7 @@ from parcost_plugins.parallelism.tensor.rows import (
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.parallelism.tensor.wire import Wire, wire
 from parcost_plugins.vocabulary import Layout, Overlap, on_first, on_last
+from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
 
@@ -90,7 +91,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 def _layers(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
     sums_hide = sums_hide and not puts_off_weight_gradients(study)
-    once, again = pairs(study), pairs(study, "R")
+    once, again = pairs(study, "F"), pairs(study, "R")
     sharded = study[Layout].sequence_parallel
     for row in WITH_SEQUENCE_PARALLEL if sharded else WITHOUT_SEQUENCE_PARALLEL:
         for pass_ in row.passes:
@@ -125,7 +126,7 @@ def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
             end.passes[0] if hides else "B",
             on_wire.priced(end.operation),
             counts[end.place],
-            end.host if hides and end.host else None,
+            HEAD_COLUMNS if hides and end.host else None,
         )
     loss = on_wire.loss()
     yield on_wire.work("loss all-reduce", "F", loss, [LOSS_SUMS * n for n in counts["last"]])

@@ -12,7 +12,6 @@ from parcost_plugins.vocabulary import Gemm, virtual_stages
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,
     ATTENTION_ROWS,
-    HEAD_COLUMNS,
     MLP_COLUMNS,
     MLP_ROWS,
 )
@@ -51,8 +50,6 @@ class Row:
 
     def under(self, pair: str, which: str = "") -> str:
         """Return the host of *pair* that it may hide under."""
-        if (which or self.host) == "head":
-            return HEAD_COLUMNS
         columns, rows = HOSTS[pair]
         return rows if (which or self.host) == "rows" else columns
 
@@ -70,7 +67,7 @@ WITH_SEQUENCE_PARALLEL = (
 )
 
 
-def pairs(study: Study, pass_: Pass = "F") -> dict[str, Sequence[float]]:
+def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
     """Return how many pairs of each kind every virtual stage has: one for each product by rows.
 
     In the pass R these are the pairs that run forward again.
