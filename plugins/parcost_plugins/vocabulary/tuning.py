@@ -18,6 +18,7 @@ from parcost import (
     fraction,
     integers,
     quantity,
+    switch,
 )
 
 
@@ -51,6 +52,9 @@ class GenerationTuning:
         ONE, default=1.0, minimum=1.0, doc="on the latency of a ring of long messages over nodes"
     )
     collnet: Real = fraction(default=1.0, doc="on the bandwidth of CollNet-Direct")
+    nvls_tree_corrected: bool = switch(
+        default=False, doc="NVLS-tree is corrected by size as a tree is, where the host says so too"
+    )
 
 
 @block("host", inside="tuning", label="required")
@@ -60,6 +64,9 @@ class HostTuning:
     ll_two_nodes: Real = quantity(RATE, doc="LL protocol on two nodes, all channels together")
     ll_more_nodes: Real = quantity(RATE, doc="LL protocol on more")
     overhead: Real = quantity(SECONDS, doc="of the network on a step inside of the node")
+    nvls_tree_corrected: bool = switch(
+        default=False, doc="NVLS-tree is corrected by size, where the generation says so too"
+    )
 
 
 @block("tuning", label="required")
