@@ -81,6 +81,27 @@ def sizes(study: Study) -> Iterator[Figure]:
             **inputs,
         )
 
+    yield figure(
+        "norm_share",
+        "part of the activations of norms and dropout that a rank keeps",
+        1.0 / layout.tp if layout.sequence_parallel else 1.0,
+        "",
+        "1 / tp with sequence parallelism, else 1",
+        **degrees,
+    )
+    model = study[Training].model
+    if model.experts:
+        yield figure(
+            "expert_sparsity",
+            "routed experts over those that a token visits",
+            model.experts / model.top_k,
+            "",
+            "E / k",
+            note="parameters of their layers over the compute of them",
+            E=(model.experts, ""),
+            k=(model.top_k, ""),
+        )
+
 
 def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the step is made of, and what is left of the devices."""

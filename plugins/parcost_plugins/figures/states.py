@@ -92,6 +92,17 @@ def _held(sheet: StateSheet) -> Iterator[Figure]:
     yield say(
         "per_device", "model state of a device", total, "GB", "weights + gradients + optimizer"
     )
+    if sheet.device is not None:
+        yield say(
+            "read_time",
+            "reading the weights of a device once",
+            rank * recipe.weights / sheet.device.memory_bandwidth,
+            "s",
+            "N e / (tp pp B)",
+            note="no token is decoded faster, whatever else is overlapped",
+            B=(sheet.device.memory_bandwidth, "B/s"),
+            **letters,
+        )
     yield say(
         "gradients_per_stage",
         "gradients of a stage",

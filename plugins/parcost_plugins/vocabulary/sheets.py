@@ -70,3 +70,6 @@ class StateSheet:
     link: LinkSheet | None = reference(
         "link", default=None, doc="that a replica reduces its gradients on"
     )
+    device: Device | None = reference(
+        "device", default=None, doc="whose memory is read once for every token that is decoded"
+    )
