@@ -58,10 +58,13 @@ _SHIPPED = {
         for name in (
             "advice",
             "collectives.direct",
+            "collectives.pairwise",
             "collectives.ring",
             "custom",
             "figures",
+            "memory.figures",
             "memory.fit",
+            "memory.offload",
             "memory.overheads",
             "memory.state",
             "optimizer",

@@ -46,7 +46,7 @@ def exchange(
         return _together([(call(operation, elements * each), elements * each)])
     if method in EXCHANGED:
         n = elements * quantised(chosen)
-        calls = [(call("all_to_all", n), n)]
+        calls = [(study.collective("all_to_all", n, group), n)]  # which rings and trees cannot do
         if operation == "all_reduce":
             calls.append((call("all_gather", n), n))
         return _together(calls)
