@@ -170,7 +170,7 @@ def _activations(study: Study) -> Iterator[Figure]:
         counts = [held.count] * len(dealt) if isinstance(held.count, (float, int)) else held.count
         saved = held.bytes_ * sum(counts)
         whole = whole + saved
-        if all(bool(often) == bool(depth) for often, depth in zip(counts, dealt, strict=True)):
+        if max(counts) > 1 or tuple(counts) == tuple(dealt):  # the ends stand once on a stage
             in_layers = in_layers + saved
     yield _figure(
         "activation_memory_per_layer",

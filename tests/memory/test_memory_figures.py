@@ -1,0 +1,149 @@
+"""Memory by what it is for: what state weighs, what a layer saves, what Megatron would say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Formula, Memory, Study, Work
+from parcost.evaluation.reduce import evaluate
+from parcost_plugins.vocabulary import Parameters
+
+Bind = Callable[..., Study]
+
+GIVEN = Formula(text="given")
+SIXTEEN = {"mixed.gradients": 2}
+
+
+def details(study: Study) -> dict[str, Any]:
+    outcome = evaluate(study)
+    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    assert study.faults == []
+    return found
+
+
+def held(bind: Bind, elements: float, values: dict[str, Any], **more: Any) -> dict[str, Any]:
+    parameters = [Parameters(name="all", elements=elements, total=elements, count=(1.0,))]
+    return details(bind({**SIXTEEN, **values}, parameters=parameters, **more))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "each"),
+    [
+        ((2, 2, 12), 16),
+        ((2, 4, 12), 18),
+        ((2, 2, 16), 20),
+        ((4, 4, 8), 16),
+        ((2, 2, 8), 12),
+        ((2, 4, 8), 14),
+    ],
+)
+def test_a_recipe_says_how_many_bytes_a_parameter_takes(
+    bind: Bind, recipe: tuple[int, int, int], each: int
+) -> None:
+    values = {
+        f"mixed.{k}": v for k, v in zip(("weights", "gradients", "optimizer"), recipe, strict=True)
+    }
+    found = held(bind, 1e9, values)
+    assert found["bytes_per_parameter"] == each
+    assert found["state_total"] == each * 1e9
+
+
+@pytest.mark.parametrize(
+    ("billions", "devices"), [(13, 3), (65, 13), (540, 108), (7, 2), (175, 35)]
+)
+def test_the_state_needs_so_many_devices_of_80_gb(bind: Bind, billions: int, devices: int) -> None:
+    found = held(bind, billions * 1e9, {"plain.memory": 80e9})
+    assert found["devices_for_state"] == devices
+
+
+@pytest.mark.parametrize(("zero", "largest"), [(0, 5.0), (1, 80 / 5.5), (2, 80 / 3.75), (3, 40.0)])
+def test_the_largest_model_grows_with_what_is_sharded(
+    bind: Bind, zero: int, largest: float
+) -> None:
+    found = held(bind, 1e9, {"plain.memory": 80e9, "layout.zero": zero})
+    assert found["largest_model"] == pytest.approx(largest * 1e9)
+
+
+def test_memory_by_class_adds_up(bind: Bind) -> None:
+    study = bind(
+        {"layout.pp": 4, "training.global_batch": 16, "memory.context": 1e9},
+        parameters=[Parameters(name="all", elements=1e9, total=1e9, count=(2.0,) * 4)],
+        memory=[
+            Memory(name="kept", bytes_=1e9, formula=GIVEN, per_micro_batch=True, count=(2.0,) * 4),
+            Memory(
+                name="embedded",
+                bytes_=5e8,
+                formula=GIVEN,
+                per_micro_batch=True,
+                count=(1.0, 0.0, 0.0, 0.0),
+            ),
+        ],
+        terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],
+    )
+    found = details(study)
+    assert found["weights_memory"] == 4e9
+    assert found["gradients_memory"] == 8e9
+    assert found["optimizer_memory"] == 24e9
+    assert found["state_memory"] == 36e9
+    assert found["activation_memory"] == 4 * 2.5e9  # four micro-batches on the first stage
+    assert found["other_memory"] == 1e9
+    total = found["state_memory"] + found["activation_memory"] + found["other_memory"]
+    assert total == pytest.approx(evaluate(study).memory_bytes)
+    # layers save 2 GB on each of four stages of two layers
+    assert found["activation_memory_per_layer"] == pytest.approx(1e9)
+    assert found["activation_memory_of_layers"] == pytest.approx(8e9)
+    assert found["activation_memory_of_model"] == pytest.approx(8.5e9)
+
+
+def test_every_device_of_a_pipeline_is_listed_at_its_fullest(bind: Bind) -> None:
+    study = bind(
+        {"layout.pp": 4, "training.global_batch": 16},
+        parameters=[Parameters(name="all", elements=1e9, total=1e9, count=(1.0,) * 4)],
+        memory=[Memory(name="kept", bytes_=1e9, formula=GIVEN, per_micro_batch=True)],
+        terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],
+    )
+    outcome = evaluate(study)
+    asked = study.plugins.ask("sections", study=study, outcome=outcome)
+    (section,) = [s for _, s in asked if s.title == "Memory by stage"]
+    assert [row[0] for row in section.rows] == [0, 1, 2, 3]
+    assert [row[1][0] for row in section.rows] == [18e9 + n * 1e9 for n in (4, 3, 2, 1)]
+    assert [row[3] for row in section.rows] == [4, 3, 2, 1]
+
+
+_GPT3 = """
+use catalog.devices.a100_sxm_80g
+use catalog.models.gpt3_175b
+use catalog.precisions.bf16
+fabric f { level net { bandwidth = 100 GB/s per_direction, latency = 1 us } }
+"""
+
+
+def gpt3(text: str) -> dict[str, Any]:
+    (scenario,) = parcost.load_text(_GPT3 + text)
+    return details(scenario.studies()[0])
+
+
+def test_megatrons_estimate_of_gpt_3_on_tp_8_and_pp_16_is_9840_mib() -> None:
+    found = gpt3(
+        "model padded extends gpt3_175b { vocabulary = 51200 }\n"
+        "cluster { devices = 128 }\n"
+        "layout { tp = 8, pp = 16, sequence_parallel = on }\n"
+        "training { model = padded, sequence = 2048, global_batch = 64 sequences\n"
+        "recompute = selective }\n"
+    )
+    assert found["megatron_activation_memory"] / 2**20 == pytest.approx(9840.03125)
+
+
+def test_layers_of_gpt_3_save_2_869_mb_each_and_275_4_gb_together() -> None:
+    found = gpt3(
+        "model padded extends gpt3_175b { vocabulary = 51200 }\n"
+        "cluster { devices = 1 }\n"
+        "training { model = padded, sequence = 2048, global_batch = 1 sequences\n"
+        "flash_attention = off, dropout = on }\n"
+    )
+    assert found["activation_memory_per_layer"] == pytest.approx(2_868_903_936)
+    assert found["activation_memory_of_layers"] == pytest.approx(275.4147779e9)

@@ -1,0 +1,176 @@
+"""What is kept on the host: what leaves the device, what that sends, and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parcost import Formula, Memory, Outcome, Study, Work
+from parcost.evaluation.judge import diagnose
+from parcost.evaluation.reduce import evaluate
+from parcost_plugins.vocabulary import Parameters
+
+Bind = Callable[..., Study]
+
+GIVEN = Formula(text="given")
+LINK = {"plain.host_bandwidth": 50e9}
+HOST = {**LINK, "offload.host_memory_bandwidth": 100e9}
+
+
+def offloaded(bind: Bind, values: dict[str, Any], link: dict[str, Any] = LINK) -> Study:
+    """Bind a billion parameters that keep 8 GB of activations; 1 s forward, 2 s backward."""
+    return bind(
+        {**link, **values},
+        parameters=[Parameters(name="all", elements=1e9, total=1e9, count=(1.0,))],
+        terms=[
+            Work(name="f", seconds=1.0, pass_="F", formula=GIVEN),
+            Work(name="b", seconds=2.0, pass_="B", formula=GIVEN),
+        ],
+        memory=[Memory(name="kept", bytes_=8e9, formula=GIVEN, per_micro_batch=True)],
+    )
+
+
+def outcome_of(study: Study) -> Outcome:
+    outcome = evaluate(study)
+    assert study.faults == []
+    return outcome
+
+
+def times(study: Study) -> dict[str, tuple[Any, Any]]:
+    return {line.name: (line.exposed, line.hidden) for line in outcome_of(study).ledger}
+
+
+def lines(study: Study) -> dict[str, Any]:
+    return {line.name: line.bytes_ for line in outcome_of(study).memory_lines}
+
+
+def details(study: Study) -> dict[str, Any]:
+    outcome = outcome_of(study)
+    return {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+
+
+def failed(study: Study) -> dict[str, Any]:
+    checks = [check for _, check in study.contributions("checks")]
+    return {check.id: check for check in checks if not np.all(check.holds)}
+
+
+def test_a_host_that_updates_takes_gradients_and_returns_parameters(bind: Bind) -> None:
+    study = offloaded(bind, {"offload.optimizer": 1, "layout.zero": 1}, HOST)
+    found = times(study)
+    # an eighth of a billion: 4 B there and 2 B back at 50 GB/s, 30 B of Adam at 100 GB/s
+    assert found["gradients to the host"][0] == pytest.approx(0.5e9 / 50e9)
+    assert found["parameters from the host"][0] == pytest.approx(0.25e9 / 50e9)
+    assert found["optimizer update on the host"][0] == pytest.approx(3.75e9 / 100e9)
+    assert "optimizer update" not in found
+    assert "optimizer state" not in lines(study)
+    assert details(study)["host_memory"] == pytest.approx((12e9 + 4e9) / 8)
+
+
+def test_half_of_the_state_on_the_host_updates_half_there(bind: Bind) -> None:
+    study = offloaded(bind, {"offload.optimizer": 0.5}, HOST)
+    found = times(study)
+    assert found["optimizer update"][0] == pytest.approx(15e9 / 0.5e12)
+    assert found["optimizer update on the host"][0] == pytest.approx(15e9 / 100e9)
+    assert lines(study)["optimizer state"] == 6e9
+
+
+def test_state_that_the_device_updates_comes_and_goes_at_once(bind: Bind) -> None:
+    study = offloaded(bind, {"offload.optimizer": 1, "offload.update": "device"})
+    found = times(study)
+    assert found["optimizer state from and to the host"][0] == pytest.approx(12e9 / 50e9)
+    assert found["optimizer update"][0] == pytest.approx(30e9 / 0.5e12)
+
+
+def test_activations_go_in_forward_and_come_back_in_backward(bind: Bind) -> None:
+    study = offloaded(bind, {"offload.activations": 0.5})
+    found = times(study)
+    # 4 GB at 50 GB/s hide under 1 s and 2 s
+    assert found["activations to the host"] == pytest.approx((0.0, 0.08))
+    assert found["activations back"] == pytest.approx((0.0, 0.08))
+    held = lines(study)
+    assert held["kept"] + held["activations on the host"] == 4e9
+    assert details(study)["host_memory"] == 4e9
+    assert details(study)["activation_memory"] == 8e9
+
+
+def test_a_slow_link_shows_what_does_not_hide(bind: Bind) -> None:
+    slow = {"plain.host_bandwidth": 2e9}
+    found = times(offloaded(bind, {"offload.activations": 1}, slow))
+    assert found["activations to the host"] == pytest.approx((3.0, 1.0))
+    assert found["activations back"] == pytest.approx((2.0, 2.0))
+    found = times(offloaded(bind, {"offload.activations": 1, "offload.overlap": "off"}))
+    assert found["activations to the host"] == pytest.approx((0.16, 0.0))
+
+
+def test_sharded_parameters_come_for_each_gather(bind: Bind) -> None:
+    values = {"offload.parameters": 1, "layout.zero": 3, "overlap.parameters": "on"}
+    study = offloaded(bind, values)
+    terms = [t for _, t in study.contributions("terms") if t.name == "parameters from the host"]
+    assert [(t.pass_, t.bytes_) for t in terms] == [("F", 2e9 / 8), ("B", 2e9 / 8)]
+    assert "weights" not in lines(study)
+
+
+def test_all_activations_of_a_pipeline_leave_room_for_none(bind: Bind) -> None:
+    study = bind(
+        {**LINK, "layout.pp": 2, "offload.activations": 1, "memory.fragmentation": 0.06},
+        parameters=[Parameters(name="all", elements=1e6, total=1e6, count=(1.0, 1.0))],
+        memory=[
+            Memory(name="kept", bytes_=1e9, formula=GIVEN, per_micro_batch=True, count=(1.0, 2.0))
+        ],
+    )
+    outcome = outcome_of(study)
+    held = {line.name: line.bytes_ for line in outcome.memory_lines}
+    assert held["kept"] + held["activations on the host"] == pytest.approx(0)
+    assert all(bytes_ >= 0 for bytes_ in outcome.device_memory)
+
+
+def test_a_sweep_over_shares_gives_what_each_gives_alone(bind: Bind) -> None:
+    def study(share: Any) -> Study:
+        return offloaded(
+            bind, {"offload.optimizer": share, "offload.activations": "offload.optimizer"}, HOST
+        )
+
+    together = outcome_of(study([0, 0.5, 1]))
+    alone = [outcome_of(study(share)) for share in (0, 0.5, 1)]
+    np.testing.assert_allclose(together.step_seconds, [o.step_seconds for o in alone], rtol=1e-12)
+    np.testing.assert_allclose(together.memory_bytes, [o.memory_bytes for o in alone], rtol=1e-12)
+
+
+@pytest.mark.parametrize("part", ["optimizer", "parameters", "activations"])
+def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
+    study = offloaded(bind, {f"offload.{part}": 0.5, "layout.zero": 3}, {})
+    found = diagnose(failed(study)["offload-needs-host-bandwidth"], study)
+    assert found.message == f"50 % of the {part} go to the host, and the device has no link to it"
+
+
+def test_an_outer_state_on_the_host_needs_a_link_too(bind: Bind) -> None:
+    study = offloaded(bind, {"local_updates.offload": "on", "local_updates.workers": 8}, {})
+    assert "offload-needs-host-bandwidth" in failed(study)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_parameters_that_are_not_sharded_stay_on_the_device(bind: Bind, zero: int) -> None:
+    study = offloaded(bind, {"offload.parameters": 1, "layout.zero": zero})
+    assert "offload-needs-sharding" in failed(study)
+
+
+def test_a_host_that_updates_says_how_fast(bind: Bind) -> None:
+    assert "offload-needs-host-memory-bandwidth" in failed(
+        offloaded(bind, {"offload.optimizer": 1})
+    )
+    assert "offload-needs-host-memory-bandwidth" not in failed(
+        offloaded(bind, {"offload.optimizer": 1}, HOST)
+    )
+
+
+def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
+    study = offloaded(bind, {"offload.optimizer": 1, "offload.host_memory": 10e9}, HOST)
+    outcome = outcome_of(study)
+    asked = study.plugins.ask("verdicts", study=study, outcome=outcome)
+    (check,) = [check for _, check in asked if check.id == "host-does-not-fit"]
+    assert diagnose(check, study).message == (
+        "a device keeps 14.9 GiB on its host, which has 9.3 GiB for it"
+    )
