@@ -1,0 +1,419 @@
+"""Context parallelism: what goes round, what hides, what is held, when it is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import parcost
+from parcost import Memory, Result, Study, Work
+from parcost.evaluation.judge import diagnose
+
+# Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
+S = 131_072
+
+Spec = Callable[..., str]
+
+
+def spec(
+    layout: str = "cp = 16",
+    context: str = "",
+    *,
+    model: str = "use catalog.models.llama31_405b",
+    sequence: int = S,
+    latency: str = "0 s",
+    rate: str = "50 GB/s",
+    efficiency: str = "50.05055 %",  # 495 TFLOP/s
+    devices: int = 16,
+    training: str = "",
+    node: int = 16,
+) -> str:
+    return f"""
+    use catalog.devices.h100_sxm
+    use catalog.precisions.bf16
+    {model}
+    fabric wire {{
+      level node {{ size = {node} devices, bandwidth = {rate} per_direction, latency = {latency} }}
+      level net {{ bandwidth = 10 GB/s per_direction, latency = 0 s }}
+    }}
+    cluster {{ devices = {devices} }}
+    layout {{ {layout} }}
+    context {{ {context} }}
+    overlap {{ multiprocessors = 0 }}
+    training {{ sequence = {sequence}, global_batch = {devices} sequences, {training} }}
+    kernels {{
+      model = constant, memory_bound = off, short_sequence_efficiency = 1
+      attention_forward_efficiency = {efficiency}, attention_backward_efficiency = {efficiency}
+    }}
+    """
+
+
+def study(*args: object, **options: object) -> Study:
+    (scenario,) = parcost.load_text(spec(*args, **options))  # type: ignore[arg-type]
+    return scenario.studies()[0]
+
+
+def result(*args: object, **options: object) -> Result:
+    (scenario,) = parcost.load_text(spec(*args, **options))  # type: ignore[arg-type]
+    return scenario.evaluate().results[0]
+
+
+def work(of: Study) -> dict[tuple[str, str], Work]:
+    assert not of.faults
+    return {
+        (term.name, term.pass_): term
+        for plugin, term in of.contributions("terms")
+        if plugin.name == "context_parallel" and isinstance(term, Work)
+    }
+
+
+def held(of: Study) -> dict[str, Memory]:
+    return {
+        term.name: term
+        for plugin, term in of.contributions("memory")
+        if plugin.name == "context_parallel"
+    }
+
+
+def lines(of: Result, name: str) -> tuple[float, float]:
+    """Exposed and hidden seconds of a layer and micro-batch, in all passes that have *name*."""
+    found = [line for line in of.outcome.ledger if line.name == name and line.pass_ == "F"]
+    layers = 126 * of.outcome.pipeline.micro_batches
+    return (
+        float(sum(line.exposed for line in found)) / float(layers),
+        float(sum(line.hidden for line in found)) / float(layers),
+    )
+
+
+# --- A ring ---------------------------------------------------------------------------------
+
+
+def test_llama_3_1_sends_503_mb_per_layer_round_a_ring_of_16() -> None:
+    of = result()
+    assert of.figure("cp_block") == pytest.approx(33.55e6, abs=0.005e6)
+    assert of.figure("cp_volume_per_layer_forward") == pytest.approx(503.3e6, abs=0.05e6)
+    assert of.figure("cp_volume_per_layer_backward") == 2 * of.figure("cp_volume_per_layer_forward")
+    ring = work(study())["KV ring", "F"]
+    assert ring.seconds == pytest.approx(15 * 33_554_432 / 50e9, rel=1e-12)
+
+
+def test_a_tensor_parallel_rank_sends_its_heads() -> None:
+    of = result("cp = 16, tp = 8", devices=128, node=128)
+    assert of.figure("cp_block") == pytest.approx(4.19e6, abs=0.005e6)
+
+
+def test_gradients_in_fp32_make_backward_three_times_forward() -> None:
+    of = result("cp = 16", "gradients = 4 B")
+    assert of.figure("cp_volume_per_layer_backward") == 3 * of.figure("cp_volume_per_layer_forward")
+    backward = work(study("cp = 16", "gradients = 4 B"))["KV and gradient ring", "B"]
+    assert backward.seconds == pytest.approx(3 * 15 * 33_554_432 / 50e9, rel=1e-12)
+
+
+@pytest.mark.parametrize("cp", [2, 4, 8, 16])
+@pytest.mark.parametrize("rate", [2e9, 10e9, 200e9])
+def test_each_step_takes_the_longer_of_work_and_send(cp: int, rate: float) -> None:
+    of = result(f"cp = {cp}", rate=f"{rate / 1e9:g} GB/s", sequence=16_384)
+    tokens = 16_384 / cp
+    # half of a block is masked, on every rank and in every step
+    block = 2 * tokens**2 * 128 * 128 / 495e12
+    send = 2 * tokens * 8 * 128 * 2 / rate
+    exposed, hidden = lines(of, "KV ring")
+    assert exposed == pytest.approx((cp - 1) * max(send - block, 0.0), rel=1e-6, abs=1e-12)
+    assert exposed + hidden == pytest.approx((cp - 1) * send, rel=1e-9)
+
+
+def test_without_a_double_buffer_every_block_is_waited_for() -> None:
+    of = result("cp = 16", "double_buffer = off")
+    exposed, hidden = lines(of, "KV ring")
+    assert exposed == pytest.approx(15 * 33_554_432 / 50e9, rel=1e-9)
+    assert hidden == 0
+    assert of.figure("step_time") > result().figure("step_time")
+
+
+def test_a_ring_is_free_from_2475_tokens_on() -> None:
+    # 2 (k / a) F / B, k / a = 1/8 (of Llama 3 70B), 495 TFLOP/s, 50 GB/s
+    model = "use catalog.models.llama3_70b"
+    of = result("cp = 8", model=model, devices=8)
+    assert of.figure("cp_free_from") == pytest.approx(2475, rel=1e-6)
+    below = result("cp = 8", model=model, devices=8, sequence=8 * 2464)
+    above = result("cp = 8", model=model, devices=8, sequence=8 * 2480)
+    assert below.figure("cp_exposed") > 0
+    assert below.figure("cp_overlap") > 1
+    # only gradients still show in backward, whose blocks are twice as long and whose work is 2.5
+    assert above.figure("cp_overlap") < 1
+    assert lines(above, "KV ring")[0] == 0
+
+
+def test_latency_is_to_be_hidden_as_well() -> None:
+    model = "use catalog.models.llama3_70b"
+    of = result("cp = 8", model=model, devices=8, latency="20 us", sequence=32_768)
+    free = of.figure("cp_free_from")
+    # at that many tokens sending takes as long as working
+    send = 20e-6 + 2 * free * 8 * 128 * 2 / 50e9
+    assert send == pytest.approx(2 * free**2 * 64 * 128 / 495e12, rel=1e-6)
+    assert free > 2475
+
+
+def test_one_share_of_the_sequence_makes_the_slowest_rank_2c_minus_1_over_c_slower() -> None:
+    for cp in (2, 4, 8):
+        even, uneven = study(f"cp = {cp}"), study(f"cp = {cp}", "balance = contiguous")
+        assert not [name for name, _ in work(even) if name.startswith("imbalance")]
+        core = {
+            t.pass_: t.seconds
+            for _, t in uneven.contributions("terms")
+            if isinstance(t, Work) and t.name == "attention core"
+        }
+        for pass_ in ("F", "B"):
+            extra = work(uneven)["imbalance of attention core", pass_].seconds
+            assert (core[pass_] + extra) / core[pass_] == pytest.approx((2 * cp - 1) / cp)
+
+
+def test_a_ring_by_blocks_executed_step_by_step_is_even_with_shares_from_either_end() -> None:
+    """Count the pairs of query and key that no mask hides, rank by rank and step by step."""
+    cp, chunk = 4, 8
+    starts = {r: [r * chunk, (2 * cp - 1 - r) * chunk] for r in range(cp)}
+    tokens = {r: [s + i for s in both for i in range(chunk)] for r, both in starts.items()}
+    for step in range(cp):
+        pairs = {sum(q >= k for q in tokens[r] for k in tokens[(r - step) % cp]) for r in range(cp)}
+        assert len(pairs) == 1
+        mine = pairs.pop()
+        # half of a block, and half of the diagonal more in the first step
+        assert mine == 2 * chunk**2 + (chunk if step == 0 else 0)
+
+
+def test_recomputed_layers_pass_blocks_round_again() -> None:
+    found = work(study("cp = 16", training="recompute = full"))
+    assert found["KV ring", "R"].seconds == found["KV ring", "F"].seconds
+    assert ("KV ring", "R") not in work(study())
+
+
+def test_compressed_keys_and_values_are_smaller_to_send() -> None:
+    model = """model m {
+      layers = 2, hidden = 1024, heads = 16, head_dim = 128, vocabulary = 1024
+      kv_lora = 512, q_lora = 0, nope_dim = 128, rope_dim = 64, v_dim = 128
+    }"""
+    whole = result("cp = 4", model=model, devices=4)
+    small = result("cp = 4", "latent = on", model=model, devices=4)
+    tokens = S / 4
+    assert whole.figure("cp_block") == tokens * 16 * (128 + 64 + 128) * 2
+    assert small.figure("cp_block") == tokens * (512 + 64) * 2
+
+
+# --- Gathering, trading, both -------------------------------------------------------------------
+
+
+def test_a_gather_collects_the_keys_and_values_of_the_whole_sequence() -> None:
+    of = study("cp = 16", "algorithm = all_gather")
+    gather = work(of)["KV all-gather", "F"]
+    n = 2 * S * 8 * 128 * 2
+    assert gather.bytes_ == n
+    assert gather.seconds == pytest.approx(15 / 16 * n / 50e9, rel=1e-9)
+    assert gather.window is None
+    assert held(of)["gathered keys and values"].bytes_ == n
+    assert set(work(of)) == {
+        ("KV all-gather", "F"),
+        ("KV all-gather", "B"),
+        ("KV gradient reduce-scatter", "B"),
+    }
+
+
+HEADS_64 = (
+    "model m { layers = 4, hidden = 8192, heads = 64, kv_heads = 8, vocabulary = 1024, ffn = 1024 }"
+)
+
+
+def test_ulysses_sends_528_mb_per_layer() -> None:
+    of = result("cp = 8", "algorithm = ulysses", model=HEADS_64, devices=8)
+    assert of.figure("cp_volume_per_layer_forward") == pytest.approx(528.5e6, abs=0.05e6)
+    found = work(study("cp = 8", "algorithm = ulysses", model=HEADS_64, devices=8))
+    assert set(found) == {("heads all-to-all", "F"), ("heads all-to-all", "B")}
+    assert found["heads all-to-all", "F"].seconds == pytest.approx(528.5e6 / 50e9, rel=1e-4)
+    assert found["heads all-to-all", "F"].window is None
+
+
+def test_a_ring_sends_less_below_1_plus_a_over_k_ranks() -> None:
+    ratios = {}
+    for cp in (2, 4, 8):
+        of = result(f"cp = {cp}", model=HEADS_64, devices=cp)
+        assert of.figure("cp_crossover") == 9
+        ratios[cp] = of.figure("cp_ring_over_ulysses")
+    assert all(ratio == pytest.approx(cp / 9) for cp, ratio in ratios.items())
+    equal = "model m { layers = 4, hidden = 8192, heads = 64, vocabulary = 1024, ffn = 1024 }"
+    assert result("cp = 2", model=equal, devices=2).figure("cp_ring_over_ulysses") == 1
+
+
+def test_a_hybrid_trades_within_a_node_and_rings_between_nodes() -> None:
+    found = work(study("cp = 16", "algorithm = hybrid, ulysses = 8", model=HEADS_64, node=8))
+    tokens = S / 16
+    # two parts pass one block of a share of the heads, as large as without the trade
+    block = tokens * 2 * 8 * 128 * 2
+    assert found["KV ring", "F"].seconds == pytest.approx(block / 10e9, rel=1e-9)
+    assert found["KV ring", "F"].resource == "net"
+    assert found["KV ring", "F"].share == 0.5
+    traded = tokens * (2 * 64 + 2 * 8) * 128 * 2 * 7 / 8
+    assert found["heads all-to-all", "F"].seconds == pytest.approx(traded / 50e9, rel=1e-9)
+    assert found["heads all-to-all", "F"].resource == "node"
+
+
+# --- Memory -------------------------------------------------------------------------------------
+
+
+def test_a_ring_holds_two_blocks_and_one_without_a_double_buffer() -> None:
+    block = 33_554_432
+    double, single = held(study()), held(study("cp = 16", "double_buffer = off"))
+    assert {name: term.bytes_ for name, term in double.items()} == {
+        "KV block": block,
+        "KV double buffer": block,
+        "gradients of a KV block": block,
+        "KV gradient double buffer": block,
+        # 4 B for each of 128 outputs and a statistic, of 128 heads and 8192 tokens
+        "attention output in fp32": 4 * 8192 * 128 * (128 + 1),
+    }
+    assert double.keys() - single.keys() == {"KV double buffer", "KV gradient double buffer"}
+    assert result().figure("cp_buffer") == 2 * block
+    assert double["KV double buffer"].once_per_device
+
+
+def test_the_ring_buffer_of_128k_tokens_in_fp8() -> None:
+    # 2 buffers x (K, V) x 16,384 tokens x 8192 x 1 B
+    model = "model m { layers = 4, hidden = 8192, heads = 64, vocabulary = 1024, ffn = 1024 }"
+    of = result("cp = 8", "key_value = 1 B", model=model, devices=8)
+    assert of.figure("cp_buffer") == pytest.approx(0.536870912e9, rel=1e-12)
+    assert of.figure("cp_buffer_share") == pytest.approx(0.536870912e9 / (80 * 2**30), rel=1e-12)
+
+
+# --- Everything else ------------------------------------------------------------------------------
+
+
+def test_what_works_token_by_token_divides_by_the_degree() -> None:
+    def totals(cp: int) -> tuple[float, float]:
+        of = study(f"cp = {cp}, pp = 1", devices=16)
+        flops = sum(op.flops * sum(op.count) for op in of.operators if not hasattr(op, "bytes_"))
+        kept = sum(
+            term.bytes_ * sum(term.count)
+            for plugin, term in of.contributions("memory")
+            if plugin.name.startswith("model") and term.per_micro_batch
+        )
+        return float(flops), float(kept)
+
+    flops, kept = totals(1)
+    for cp in (2, 4, 16):
+        assert totals(cp) == (pytest.approx(flops / cp), pytest.approx(kept / cp))
+
+
+def test_sequence_parallelism_adds_no_device_and_context_parallelism_does() -> None:
+    # 8 x 4 x 2: 64 devices; without the context-parallel degree 32
+    of = result("tp = 8, pp = 2, cp = 4", devices=64, node=64)
+    assert of.figure("model_parallel_devices") == 64
+    plain = result("tp = 8, pp = 2, sequence_parallel = on", devices=64, node=64)
+    assert plain.figure("model_parallel_devices") == 16
+
+
+def test_the_regime_is_told_in_words() -> None:
+    model = "use catalog.models.llama3_70b"
+
+    def said(sequence: int, context: str = "") -> str:
+        of = result("cp = 8", context, model=model, devices=8, sequence=sequence)
+        (section,) = [s for _, s in of.sections if s.title == "Context parallelism"]
+        return " ".join(section.notes)
+
+    assert "free overlap: 4096 tokens on a rank, and 2475 are enough" in said(32_768)
+    assert "exposed: 1024 tokens on a rank, and 2475 would do; cp = 3 has that many" in said(8192)
+    assert "without a double buffer" in said(32_768, "double_buffer = off")
+
+
+def test_one_rank_exchanges_nothing() -> None:
+    alone = study("cp = 1", devices=1)
+    assert work(alone) == {}
+    assert held(alone) == {}
+    swept = work(study("cp = [1, 2, 4]"))
+    assert np.broadcast_to(swept["KV ring", "F"].seconds, 3)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "context",
+    ["", "balance = contiguous", "algorithm = all_gather", "algorithm = ulysses"],
+)
+def test_arrays_cost_what_their_elements_cost(context: str) -> None:
+    swept = study("cp = [2, 4, 8]", context)
+    for i, cp in enumerate((2, 4, 8)):
+        alone = study(f"cp = {cp}", context)
+        for key, term in work(alone).items():
+            many = work(swept)[key]
+            for attribute in ("seconds", "bytes_", "share"):
+                got = np.broadcast_to(getattr(many, attribute), 3)[i]
+                assert got == pytest.approx(getattr(term, attribute), rel=1e-9)
+        for name, buffer in held(alone).items():
+            got = np.broadcast_to(held(swept)[name].bytes_, 3)[i]
+            assert got == pytest.approx(buffer.bytes_)
+
+
+# --- Rules ----------------------------------------------------------------------------------------
+
+
+def failing(of: Study) -> list[tuple[str, str, str | None]]:
+    found = [
+        check
+        for plugin, check in of.contributions("checks")
+        if plugin.name == "context_parallel" and not np.all(check.holds)
+    ]
+    said = [(check.id, diagnose(check, of)) for check in found]
+    return [(id_, d.message, d.help) for id_, d in said]
+
+
+def test_a_sequence_divides_into_two_shares_for_each_rank() -> None:
+    assert failing(study("cp = 16", sequence=1000)) == [
+        (
+            "context-divides-sequence",
+            "a sequence of 1000 tokens does not divide into 32 parts: each of the cp ranks has two, one from either end",
+            "take 992 or 1024 tokens",
+        )
+    ]
+    assert failing(study("cp = 8", "balance = contiguous", sequence=1000, devices=8)) == []
+
+
+def test_heads_divide_by_the_ranks_that_trade_for_them() -> None:
+    ((id_, message, hint),) = failing(study("cp = 16", "algorithm = ulysses"))
+    assert (id_, message) == (
+        "ulysses-kv-heads",
+        "8 KV heads of a tensor-parallel rank do not divide by the 16 ranks that trade the sequence for them",
+    )
+    assert hint == "nearest legal: 8; a ring takes any degree, and a hybrid rings the rest"
+    ((id_, _, _),) = failing(
+        study("cp = 12", "algorithm = ulysses", devices=12, sequence=12 * 1024)
+    )
+    assert id_ == "ulysses-heads"
+    swept = failing(study("cp = [2, 16]", "algorithm = ulysses"))
+    assert [id_ for id_, *_ in swept] == ["ulysses-kv-heads"]
+
+
+def test_a_hybrid_has_a_degree_between_a_ring_and_ulysses() -> None:
+    for u in (1, 3, 16):
+        ids = [id_ for id_, *_ in failing(study("cp = 16", f"algorithm = hybrid, ulysses = {u}"))]
+        assert ids[0] == "hybrid-degree"
+    assert failing(study("cp = 16", "algorithm = hybrid, ulysses = 4")) == []
+
+
+def test_words_of_another_algorithm_are_refused() -> None:
+    assert failing(study("cp = 16", "ulysses = 4"))[0][:2] == (
+        "ulysses-without-hybrid",
+        "`ulysses = 4` is the inner degree of a hybrid, and the algorithm is `ring`",
+    )
+    assert failing(study("cp = 16", "latent = on"))[0][0] == "latent-without-mla"
+    unfused = study("cp = 16", training="flash_attention = off")
+    assert failing(unfused)[0][0] == "context-needs-fused"
+
+
+def test_partners_beyond_the_fast_domain_are_warned_of_with_the_price() -> None:
+    of = study("tp = 8, cp = 2", devices=16, node=8)
+    ((id_, message, _),) = failing(of)
+    # 2 x 65,536 tokens x 128 x 2 B is 33.6 MB: at 10 and at 50 GB/s
+    assert (id_, message) == (
+        "tp-cp-wider-than-fast-domain",
+        "tp 8 x cp 2 = 16 ranks reach beyond level `node`: a block of keys and values takes 3.36 ms, and 0.671 ms inside of it",
+    )
+    (check,) = [c for _, c in of.contributions("checks") if c.id == id_]
+    assert check.severity == "warning"
+    assert failing(study("tp = 8, cp = 2", devices=16, node=16)) == []
