@@ -14,6 +14,8 @@ _TRAFFIC = 2.0  # a ring all-reduce over many replicas sends every gradient twic
 
 def ridges(e: Estimate) -> Iterator[Figure]:
     """Yield what a step computes for a byte, and where the machine would be fed."""
+    if e.parameters is None:
+        return
     say = figures_of(e)
     flops = 6.0 * e.sequence * e.batch / e.dp / (e.tp * e.pp)
     sent = _TRAFFIC * e.weight / e.shards

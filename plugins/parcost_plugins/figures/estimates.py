@@ -27,6 +27,8 @@ def estimates(study: Study) -> Iterator[Figure | Check]:
         if lacking:
             continue
         parts = parts_of(estimate, study)
+        yield from _work(estimate, parts)
+        yield from _traffic(estimate, parts)
         yield from _seconds(estimate, parts)
         yield from _shares(estimate, parts)
         yield from _rates(estimate, parts)
@@ -36,51 +38,60 @@ def estimates(study: Study) -> Iterator[Figure | Check]:
             yield from _comparison(estimate, parts, parts_of(baseline, study))
 
 
-def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
+def _work(e: Estimate, parts: Parts) -> Iterator[Figure]:
+    """Yield what keeps a device busy, as far as something says it."""
     say = figures_of(e)
-    yield say(
-        "compute",
-        "model FLOPs at the utilised peak",
-        parts.flops_time,
-        "s",
-        "6 N tokens / (tp pp peak utilisation)",
-        N=(parts.parameters, ""),
-        tp=(e.tp, ""),
-        pp=(e.pp, ""),
-    )
-    yield say(
-        "streaming",
-        "weights over the streaming link",
-        parts.streaming,
-        "s",
-        "(1 + a samples) N e / (shards B)",
-        note="what offload takes; no compute",
-        a=(e.activations, ""),
-        N=(parts.parameters, ""),
-        e=(e.weight, "B"),
-        shards=(e.shards, ""),
-    )
+    if e.peak is not None:
+        yield say(
+            "compute",
+            "model FLOPs at the utilised peak",
+            parts.flops_time,
+            "s",
+            "6 N tokens / (tp pp peak utilisation)",
+            N=(parts.parameters, ""),
+            tp=(e.tp, ""),
+            pp=(e.pp, ""),
+        )
+    if e.stream is not None:
+        yield say(
+            "streaming",
+            "weights over the streaming link",
+            parts.streaming,
+            "s",
+            "(1 + a samples) N e / (shards B)",
+            note="what offload takes; no compute",
+            a=(e.activations, ""),
+            N=(parts.parameters, ""),
+            e=(e.weight, "B"),
+            shards=(e.shards, ""),
+        )
     yield say(
         "busy",
         "busy time",
         parts.busy,
         "s",
-        "max(compute, streaming) + dispatch + L launch",
+        "max(compute, streaming) + dispatch + L launch" if e.compute is None else "as given",
         compute=(parts.flops_time, "s"),
         streaming=(parts.streaming, "s"),
     )
-    yield say(
-        "gradients", "all-reduce of the gradients", parts.gradients, "s", f"{e.reduction}, of N e"
-    )
-    yield say(
-        "tensor",
-        "all-reduces of tensor parallelism",
-        parts.tensor,
-        "s",
-        "4 L / pp rings of b s h e",
-        L=(e.layers, ""),
-        pp=(e.pp, ""),
-    )
+
+
+def _traffic(e: Estimate, parts: Parts) -> Iterator[Figure]:
+    """Yield what is sent, as far as something says how fast."""
+    say = figures_of(e)
+    if e.outer is not None and e.message is None:
+        text = f"{e.reduction}, of N e"
+        yield say("gradients", "all-reduce of the gradients", parts.gradients, "s", text)
+    if e.inner is not None:
+        yield say(
+            "tensor",
+            "all-reduces of tensor parallelism",
+            parts.tensor,
+            "s",
+            "4 L / pp rings of b s h e",
+            L=(e.layers, ""),
+            pp=(e.pp, ""),
+        )
     if e.message is not None:
         yield say(
             "sent",
@@ -91,6 +102,10 @@ def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
             k=(e.messages, ""),
             n=(e.message, "B"),
         )
+
+
+def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
+    say = figures_of(e)
     communication = (parts.communication, "s")
     yield say(
         "communication",
