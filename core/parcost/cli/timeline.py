@@ -1,0 +1,86 @@
+"""``parcost timeline``: what every device of the pipeline does when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from parcost.cli import options
+from parcost.cli.output import Reporter, paper, put, show, tell
+
+if TYPE_CHECKING:
+    from parcost.report import Report
+
+
+@click.command("timeline")
+@options.path
+@options.study
+@options.overrides
+@options.without
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="A drawing, or the start and end of every pass.",
+)
+def command(
+    path: str,
+    study: str | None,
+    overrides: tuple[str, ...],
+    without: tuple[str, ...],
+    format_: str,
+) -> int:
+    """Draw what every device of the pipeline does when.
+
+    One line per device, cut in the middle where it is too long for the page: how the
+    pipeline fills, and how it drains. Below it the passes of warm-up, steady state and
+    drain of each device, what it idles, and the micro-batches that it holds at once.
+    What is done once per step is left out. COLUMNS sets the width.
+    """
+    from parcost import batch
+
+    values = options.parse_overrides(overrides)
+    session = options.session(without)
+    worst = 0
+    documents: list[dict[str, Any]] = []
+    for entry in batch.evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, batch.Rejected):
+            Reporter()(entry.diagnostics)
+            worst = max(worst, entry.exit_code)
+            continue
+        worst = max(worst, _drawn(entry, documents, drawing=format_ == "table"))
+    if documents:
+        import json
+
+        from parcost.render.data import header
+
+        put(json.dumps({**header(), "studies": documents}, ensure_ascii=False) + "\n")
+    return worst
+
+
+def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) -> int:
+    """Draw the results of *report*, or add them to *documents*; return the exit code."""
+    from parcost.render import timeline
+
+    worst = 0
+    for result in report.results:
+        outcome = result.outcome
+        if outcome is None:
+            Reporter()(result.diagnostics)
+            if result.legal:
+                tell(f"error: `{report.name}` of `{report.path}` trains nothing: no timeline")
+            worst = max(worst, 1)
+        elif result.swept:
+            swept = " and ".join(f"`{name}`" for name, _ in result.study.axes)
+            tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}: no single timeline")
+            tell("  = help: pick a point with `--set NAME=VALUE`")
+            worst = max(worst, 2)
+        elif drawing:
+            show(timeline.page(result, report.name, report.path, paper().width))
+        else:
+            devices = timeline.data(outcome.timeline())
+            found = {"study": report.name, "path": report.path, "at": dict(result.at)}
+            documents.append({**found, "devices": devices})
+    return worst
