@@ -158,9 +158,9 @@ def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: igno
 
 
 @hookspec
-def views(study: Study, name: str, only: Sequence[int]) -> Iterable[Section]:  # type: ignore[empty-body]
+def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:  # type: ignore[empty-body]
     """The pages of ``parcost show`` about a study without its step: ``ranks``, ``stages``.
 
-    Asked for one page by *name*; *only* are the rows that are wanted, all where it is empty.
+    Asked for one page by *name*; *rows* are those that are wanted, all where it is empty.
     A cell may be a list of whole numbers.
     """

@@ -117,17 +117,17 @@ def _pages(
             yield f"# {scenario.name} of {scenario.path}, resolved by parcost {__version__}\n"
             yield resolved(study) + "\n"
             continue
-        views = [view for name, only in wanted.items() for view in _views(study, name, only)]
+        views = [view for name, rows in wanted.items() for view in _views(study, name, rows)]
         if format_ == "json":
             yield _document(scenario, views)
         else:
             yield _drawn(scenario, [section for _, section in views], format_)
 
 
-def _views(study: Study, name: str, only: Sequence[int]) -> list[tuple[Plugin, Section]]:
+def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, Section]]:
     from parcost.diagnostics import Diagnostic, SpecError
 
-    found = list(study.plugins.ask("views", study=study, name=name, only=only))
+    found = list(study.plugins.ask("views", study=study, name=name, rows=rows))
     if not found:
         message = f"no plugin shows `{name}`"
         raise SpecError([Diagnostic("no-view", message, place=study.path)])

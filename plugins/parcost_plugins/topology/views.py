@@ -14,12 +14,12 @@ from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, layers
 
 
 @hookimpl
-def views(study: Study, name: str, only: Sequence[int]) -> Iterable[Section]:
+def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:
     """Return the page called *name*."""
     if name == "ranks":
-        return [_ranks(study, only)]
+        return [_ranks(study, rows)]
     if name == "stages":
-        return [_stages(study, only), _fabric(study)]
+        return [_stages(study, rows), _fabric(study)]
     return []
 
 
