@@ -28,15 +28,13 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     if stages == 1 or study.axes:
         return
     room = study[MemoryBudget].usable * study[Cluster].device.memory
-    rows = []
+    alone = outcome.pipeline.chunks == 1 and len(outcome.alive) == stages
+    columns = ("device", "at its fullest", "of the usable", "micro-batches alive")
+    rows: list[tuple[object, ...]] = []
     for device, held in enumerate(outcome.device_memory):
-        alive = [outcome.alive[x] for x in range(device, len(outcome.alive), stages)]
-        rows.append((device, (held, "GiB"), (held / room, "%"), sum(alive, 0.0)))
-    yield Section(
-        title="Memory by stage",
-        columns=("device", "at its fullest", "of the usable", "micro-batches alive"),
-        rows=rows,
-    )
+        row = (device, (held, "GiB"), (held / room, "%"))
+        rows.append((*row, outcome.alive[device]) if alone else row)
+    yield Section(title="Memory by stage", columns=columns[: 3 + alone], rows=rows)
 
 
 def _recipe(study: Study) -> Iterator[Figure]:
