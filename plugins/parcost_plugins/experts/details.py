@@ -10,7 +10,6 @@ from parcost_plugins.experts.exchange import Exchange, exchange_of
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 from parcost_plugins.vocabulary.routing import (
     capacity,
-    crowding,
     expert_tokens,
     of_routing,
     rank_tokens,
@@ -119,6 +118,22 @@ def _travel(exchange: Exchange) -> Iterator[Figure]:
                 },
             ),
         )
+    yield Figure(
+        name="exchange_bytes",
+        title="bytes that leave a rank in a layer and micro-batch: there and back, twice",
+        value=2 * exchange.copies * (exchange.there + exchange.back) * share,
+        unit="B",
+        formula=Formula(
+            text="2 T k (x + y) (1 - 1 / EP)",
+            inputs={
+                "T": (exchange.tokens, ""),
+                "k": (exchange.top, ""),
+                "x": (exchange.there, "B"),
+                "y": (exchange.back, "B"),
+                "EP": (group.ranks, ""),
+            },
+        ),
+    )
     yield Figure(
         name="dispatch_outer_bytes",
         title="of these, bytes that leave the fastest level, one copy for each unit",

@@ -68,7 +68,7 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             id="loads-count",
             holds=listed == model.experts and total > 0,
             subject=f"{place}.loads",
-            message="`loads` counts {total} tokens of {listed} experts, and the model has {experts}",
+            message="`loads` has {total} tokens for {listed} experts; the model has {experts}",
             inputs={"total": total, "listed": listed, "experts": model.experts},
         )
     if said == "dirichlet" and routing.concentration is None:

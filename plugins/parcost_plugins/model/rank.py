@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from attrs import frozen
@@ -69,17 +70,17 @@ class Rank:
     recompute: Recompute
     kinds: Mapping[Kind, Counts]
 
-    @property
+    @cached_property
     def layers(self) -> Counts:
         """Layers of each virtual stage."""
         return having(self.kinds)
 
-    @property
+    @cached_property
     def every(self) -> Span:
         """All layers."""
         return self._span()
 
-    @property
+    @cached_property
     def dense(self) -> Span:
         """Layers with a dense MLP."""
         if not self.model.experts:
@@ -87,12 +88,12 @@ class Rank:
         span = self._span(moe=False)
         return Span(span.count, span.again, self.moe.again)
 
-    @property
+    @cached_property
     def moe(self) -> Span:
         """Layers with a mixture of experts."""
         return self._span(moe=True)
 
-    @property
+    @cached_property
     def attending(self) -> list[tuple[bool, Span]]:
         """Whether a window bounds attention, and the layers where it does or does not."""
         if not self.model.window:
@@ -256,8 +257,9 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
 }
 
 
+@lru_cache(maxsize=4)
 def rank_of(study: Study) -> Rank:
-    """Return what a rank of *study* sees."""
+    """Return what a rank of *study* sees; every part asks, hook after hook."""
     training = study[Training]
     chosen = study.get(Recompute)
     return Rank(

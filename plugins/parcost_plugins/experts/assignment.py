@@ -1,0 +1,50 @@
+"""The assignment of items to places that is worth most: exact, by shortest augmenting paths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def best_assignment(worth: NDArray[np.float64]) -> list[int]:
+    """Return for each row of a square matrix the column that it is assigned to.
+
+    The sum of the *worth* of all pairs is the largest there is. Jonker and Volgenant's
+    variant of the Hungarian method: n rounds, each of which looks at n rows at most.
+
+    >>> import numpy as np
+    >>> best_assignment(np.array([[1.0, 5.0], [2.0, 8.0]]))
+    [0, 1]
+    """
+    import numpy as np
+
+    size = len(worth)
+    cost = worth.max() - worth
+    rows, columns = np.zeros(size + 1), np.zeros(size + 1)
+    row_of = np.full(size + 1, -1)  # the row that a column is taken by; the last one starts a path
+    for row in range(size):
+        row_of[size] = row
+        current, reached = size, np.zeros(size + 1, dtype=bool)
+        distance, before = np.full(size, np.inf), np.full(size, -1)
+        while row_of[current] >= 0:
+            reached[current] = True
+            at = row_of[current]
+            through = cost[at] - rows[at] - columns[:size]
+            closer = ~reached[:size] & (through < distance)
+            distance[closer], before[closer] = through[closer], current
+            nearest = int(np.where(reached[:size], np.inf, distance).argmin())
+            step = distance[nearest]
+            rows[row_of[reached]] += step
+            columns[reached] -= step
+            distance[~reached[:size]] -= step
+            current = nearest
+        while current != size:
+            row_of[current] = row_of[before[current]]
+            current = before[current]
+    found = [0] * size
+    for column in range(size):
+        found[row_of[column]] = column
+    return found
