@@ -49,6 +49,7 @@ use catalog.precisions.{precision}
 cluster {{ devices = 144 }}
 layout {{ tp = {tp}, zero = 1, vocabulary_multiple = 128 }}
 training {{ sequence = 2048, micro_batch = 1, global_batch = 2304 sequences, recompute = {again} }}
+{own_engines}
 """
 
 
@@ -63,6 +64,7 @@ def result(name: str, tp: int) -> parcost.Result:
         fabric=f"use catalog.fabrics.{HOMES[name]}" if name in HOMES else CARDS,
         precision="fp16" if device.bf16 is None else "bf16",
         tp=tp,
+        own_engines="overlap { multiprocessors = 0 }" if device.multiprocessors < 16 else "",
         again="full" if device.memory < 30 * 2**30 else "none",
     )
     return parcost.load_text(text)[0].evaluate().result

@@ -64,8 +64,8 @@ class Replica:
         if kernels.gemm_efficiency is not None:
             return kernels.gemm_efficiency
         narrow = serving.compute in ("fp8", "fp4")
-        device = serving.device
-        best = device.fp8_matmul_efficiency if narrow else device.matmul_efficiency
+        name = f"{serving.compute}_matmul_efficiency" if narrow else "matmul_efficiency"
+        best: Real = getattr(serving.device, name)
         return best * kernels.shape_efficiency
 
     @property
