@@ -17,6 +17,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the state weighs and takes, and what the activations do."""
     yield from _recipe(study)
     yield from _by_class(study, outcome)
+    yield from _by_stage(outcome)
     yield from _activations(study)
     yield from _estimate(study)
 
@@ -155,6 +156,18 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "GiB",
         "all that is neither state nor activations",
     )
+
+
+def _by_stage(outcome: Outcome) -> Iterator[Figure]:
+    """Yield every device of a pipeline at its fullest: the ends differ from the middle."""
+    for device, held in enumerate(outcome.device_memory):
+        yield _figure(
+            f"stage_{device}_memory",
+            f"memory of device {device} of the pipeline",
+            held,
+            "GiB",
+            "at its fullest moment",
+        )
 
 
 def _activations(study: Study) -> Iterator[Figure]:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Once, Outcome, Study, Work, hookimpl
+from parcost import Check, Figure, Once, Outcome, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
+    advice,
     legal,
     local,
     replicated,
@@ -50,3 +51,9 @@ def checks(study: Study) -> Iterator[Check]:
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield volumes, and how well they hide."""
     yield from volumes.figures(study, outcome)
+
+
+@hookimpl
+def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Yield the ZeRO stages side by side, and a checklist."""
+    yield from advice.sections(study, outcome)

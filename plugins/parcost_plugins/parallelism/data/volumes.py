@@ -32,22 +32,11 @@ from parcost_plugins.vocabulary import (
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the volumes of a step, and how much compute its reduction needs to hide."""
-    most: Real = 0.0
-    plain: Real = 0.0
-    total: Real = 0.0
+    sent = [_of_device(study, outcome, device) for device in range(outcome.pipeline.stages)]
+    total: Real = sum((bytes_ for bytes_, _, _ in sent), 0.0)
+    most, plain = sent_by_stage(study, outcome)
     held: Real = 0.0
-    for stage in range(outcome.pipeline.stages):
-        sent: Real = 0.0
-        replicas: Real = 0.0
-        elements: Real = 0.0
-        for wire in wires(study):
-            often = sum(wire.kind.count[stage :: outcome.pipeline.stages])
-            if often:
-                sent = sent + often * volume(study, wire)
-                replicas = replicas + often * _replicas(study, wire)
-                elements = elements + often * wire.kind.elements
-        total = total + sent
-        most, plain = maximum(most, sent), maximum(plain, replicas)
+    for _, _, elements in sent:
         held = maximum(held, elements)
     layout = study[Layout]
     ranks = layout.tp * layout.cp * layout.dp
@@ -90,6 +79,16 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "psi g: tensor and pipeline parallelism cut gradients too",
         **psi,
     )
+    replicas = layout.dp * layout.cp
+    yield _figure(
+        "gradient_chunk",
+        "gradients that a ring sends at a time",
+        held * study[Training].precision.reduction / replicas,
+        "MB",
+        "psi g / N: cut by tensor and pipeline parallelism, then by the ring",
+        N=(replicas, ""),
+        **psi,
+    )
     chosen = study[Compression]
     if chosen.method != "none":
         yield _figure(
@@ -101,6 +100,30 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             steps=(chosen.steps, ""),
         )
     yield from _overlap(study, outcome)
+
+
+def sent_by_stage(study: Study, outcome: Outcome) -> tuple[Real, Real]:
+    """Return what a rank of the stage that sends most sends, and as one of plain replicas."""
+    most: Real = 0.0
+    plain: Real = 0.0
+    for device in range(outcome.pipeline.stages):
+        sent, replicas, _ = _of_device(study, outcome, device)
+        most, plain = maximum(most, sent), maximum(plain, replicas)
+    return most, plain
+
+
+def _of_device(study: Study, outcome: Outcome, device: int) -> tuple[Real, Real, Real]:
+    """Return what a device sends, what it would as a plain replica, and its parameters."""
+    sent: Real = 0.0
+    replicas: Real = 0.0
+    elements: Real = 0.0
+    for wire in wires(study):
+        often = sum(wire.kind.count[device :: outcome.pipeline.stages])
+        if often:
+            sent = sent + often * volume(study, wire)
+            replicas = replicas + often * _replicas(study, wire)
+            elements = elements + often * wire.kind.elements
+    return sent, replicas, elements
 
 
 def volume(study: Study, wire: Wire) -> Real:

@@ -1,0 +1,137 @@
+"""Which ZeRO stage to take, and what a checklist of data parallelism comes to. Computed.
+
+Every stage is evaluated as the study would be with it. Nothing is recited: a stage is
+recommended because it is the fastest that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from parcost import Outcome, Section, SpecError, Study
+from parcost.numeric import all_of
+from parcost_plugins.parallelism.data.volumes import sent_by_stage
+from parcost_plugins.parallelism.data.wire import wires
+from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Overlap, Training
+
+_SHOWN = 0.05  # of a reduction: less than that is hidden
+_WORTH = 0.01  # of a step: a slower stage is as good
+
+
+def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Yield the stages side by side, and the checklist, for a study of several replicas."""
+    layout = study[Layout]
+    if study.axes or not layout.dp * layout.cp > 1:
+        return
+    if (compared := _stages(study, outcome)) is not None:
+        yield compared
+    if layout.zero < 3:
+        yield _checklist(study, outcome)
+
+
+def _stages(study: Study, outcome: Outcome) -> Section | None:
+    room = study[MemoryBudget].usable * study[Cluster].device.memory
+    rows: list[tuple[Any, ...]] = []
+    fitting: list[tuple[float, int]] = []
+    for zero in range(4):
+        made = _with(study, outcome, zero)
+        if made is None:
+            continue
+        changed, result = made
+        fits = bool(result.memory_bytes <= room)
+        if fits:
+            fitting.append((float(result.step_seconds), zero))
+        sent, plain = sent_by_stage(changed, result)
+        rows.append(
+            (
+                f"ZeRO {zero}",
+                (result.memory_bytes, "B"),
+                "yes" if fits else "no",
+                (sent, "B"),
+                sent / plain if plain else 1.0,
+                (result.step_seconds, "s"),
+            )
+        )
+    if len(rows) < 2:
+        return None
+    return Section(
+        title="ZeRO stages",
+        columns=("with", "memory", "fits", "sent by a rank", "over replicas", "step"),
+        rows=rows,
+        notes=[_recommended(fitting)],
+    )
+
+
+def _recommended(fitting: list[tuple[float, int]]) -> str:
+    if not fitting:
+        return "none of them fits: the model has to be cut as well"
+    fastest = min(seconds for seconds, _ in fitting)
+    least = min(zero for seconds, zero in fitting if seconds <= fastest * (1.0 + _WORTH))
+    return f"take ZeRO {least}: of those that fit, none is more than 1 % faster"
+
+
+def _with(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | None:
+    """Return the study and what it costs at a ZeRO stage, or None where that is not legal."""
+    if zero == study[Layout].zero:
+        return study, outcome
+    try:
+        changed = study.replace({"layout.zero": zero})
+        if not all_of(changed.legal()):
+            return None
+        result = changed.evaluate()
+    except SpecError:
+        return None
+    return None if len(changed.faults) > len(study.faults) else (changed, result)
+
+
+def _checklist(study: Study, outcome: Outcome) -> Section:
+    """Return what is usually checked before a run of replicas, as it comes out here."""
+    overlap, precision = study[Overlap], study[Training].precision
+    wire = next(iter(wires(study)))
+    group = study.group(wire.inside)
+    least = group.ranks * group.flat.latency * group.flat.bandwidth
+    exposed = hidden = 0.0
+    for line in outcome.ledger:
+        if line.plugin is not None and line.name.startswith(("gradient all", "gradient reduce")):
+            exposed, hidden = exposed + float(line.exposed), hidden + float(line.hidden)
+    wire_time = exposed + hidden
+    share = exposed / wire_time if wire_time else 0.0
+    m = study.pipeline.micro_batches
+    half = precision.reduction > 2
+    rows = [
+        (
+            "buckets outweigh their start-up",
+            (overlap.bucket, "B"),
+            _yes(overlap.bucket >= least),
+            f"more than {least / 1e6:.3g} MB, P alpha B",
+        ),
+        ("reduction may hide", "on" if overlap.gradients else "off", _yes(overlap.gradients), ""),
+        (
+            "reduction hides",
+            (round(1.0 - share, 6), "%"),
+            _yes(share <= _SHOWN),
+            "larger micro-batches have more to hide it under" if share > _SHOWN else "",
+        ),
+        (
+            "gradients accumulate before they are reduced",
+            m,
+            _yes(m > 1),
+            "" if m > 1 else "one micro-batch: every pass is followed by a reduction",
+        ),
+        (
+            "gradients travel in 16 bits",
+            (precision.reduction, "B"),
+            _yes(not half),
+            "half the bytes, at the price of rounding" if half else "",
+        ),
+    ]
+    return Section(
+        title="Checklist of data parallelism",
+        columns=("what", "is", "so", "or else"),
+        rows=rows,
+    )
+
+
+def _yes(holds: Any) -> str:
+    return "yes" if holds else "no"
