@@ -9,7 +9,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from parcost import Real
-from parcost.numeric import floor, maximum, minimum
+from parcost.numeric import floor, maximum, minimum, where
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.vocabulary import MemoryBudget
 
@@ -69,11 +69,14 @@ def per_layer(replica: Replica) -> Real:
 
 
 def copies(replica: Replica) -> Real:
-    """Return how many of the tp ranks hold the same part of the cache."""
-    serving = replica.serving
-    if serving.model.latent:
+    """Return how many of the tp ranks hold the same part of the cache.
+
+    Where nothing is known of the heads they are taken to be enough for all ranks.
+    """
+    serving, model = replica.serving, replica.serving.model
+    if model.latent:
         return serving.tp
-    return maximum(serving.tp / serving.model.kv_heads, 1.0)
+    return where(model.heads > 0, maximum(serving.tp / model.kv_heads, 1.0), 1.0)
 
 
 def cache_read(replica: Replica, tokens: Real) -> Real:

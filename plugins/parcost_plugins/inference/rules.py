@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Real, called
-from parcost.numeric import divides, maximum, where
+from parcost.numeric import ceil_log2, divides, maximum
 from parcost_plugins.inference.memory import Memory
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.vocabulary import Serving
@@ -130,7 +130,6 @@ def fits(replica: Replica, memory: Memory) -> Check:
             "room": (memory.usable - memory.overhead) / _GIB,
             "largest": largest,
             "needed": _needed(replica, memory),
-            "advice": where(largest >= 1, 1.0, 0.0),
         },
         help="the largest batch that fits is {largest}; at tp = {needed} the weights alone would "
         "leave half of the memory to the cache",
@@ -139,8 +138,6 @@ def fits(replica: Replica, memory: Memory) -> Check:
 
 def _needed(replica: Replica, memory: Memory) -> Real:
     """Return the power of two of tp at which weights take no more than half of a device."""
-    from parcost.numeric import ceil_log2
-
     ways = memory.held * replica.serving.tp / (0.5 * memory.usable)
     return 2.0 ** ceil_log2(maximum(ways, 1.0))
 
