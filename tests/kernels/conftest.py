@@ -20,6 +20,7 @@ def study_with() -> Callable[..., Study]:
         *extra: tuple[str, object],
         device: str = "h100_sxm",
         compute: str = "bf16",
+        recipe: str = "",
         micro_batch: str = "1",
     ) -> Study:
         (scenario,) = parcost.load_text(
@@ -28,7 +29,7 @@ def study_with() -> Callable[..., Study]:
             use catalog.fabrics.hgx_h100
             use catalog.precisions.bf16
             use catalog.models.llama3_8b
-            precision recipe extends bf16 {{ compute = {compute} }}
+            precision recipe extends bf16 {{ compute = {compute}, {recipe} }}
             cluster {{ devices = 1 }}
             training {{
               precision = recipe, sequence = 4096, global_batch = 8 sequences

@@ -133,7 +133,7 @@ def _by_size(points: Sequence[Streaming], bytes_: Real) -> Real:
 
 def _log(value: Real) -> Real:
     if not is_array(value):
-        return math.log(value)  # type: ignore[arg-type]
+        return math.log(value)
     import numpy as np
 
     logarithm: Real = np.log(value)

@@ -73,4 +73,4 @@ def recipe(study: Study) -> Iterator[Check]:
 
 def _absent(value: object) -> bool:
     """Whether an attribute was left at nothing; of a sweep, everywhere."""
-    return not any_of(value != 0)  # type: ignore[arg-type]
+    return not any_of(value != 0)

@@ -1,0 +1,223 @@
+"""What products, attention and streams reach: types, alignment, sizes, small heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from parcost import Study
+from parcost.evaluation.judge import diagnose
+from parcost_plugins.kernels.constant import Constant
+from parcost_plugins.kernels.roofline import Roofline
+from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
+
+StudyWith = Callable[..., Study]
+
+FP8 = "narrow = fp8"
+WHOLE = "launch = 0 s, wave_weight = 1, shape_efficiency = 1"
+
+
+def gemm(m: float, n: float, k: float, role: str = "linear", pass_: str = "F") -> Gemm:
+    return Gemm(name="p", m=m, n=n, k=k, pass_=pass_, count=(1.0,), role=role)  # type: ignore[arg-type]
+
+
+def core(pass_: str = "F") -> FusedAttention:
+    return FusedAttention(name="core", flops=1e12, pass_=pass_, count=(1.0,))  # type: ignore[arg-type]
+
+
+def seconds(operator: object, study: Study, model: object = None) -> float:
+    priced = (model or Tiled()).price(operator, study)  # type: ignore[attr-defined]
+    assert priced is not None
+    return float(priced[0])
+
+
+# --- Types --------------------------------------------------------------------------------------
+
+
+def test_linear_layers_and_experts_run_in_the_narrow_type_and_nothing_else(
+    study_with: StudyWith,
+) -> None:
+    study = study_with("model = constant, shape_efficiency = 1", recipe=FP8)
+    wide, narrow = 989e12 * 0.803, 1979e12 * 0.709
+    for role, rate in (
+        ("linear", narrow),
+        ("expert", narrow),
+        ("head", wide),
+        ("router", wide),
+        ("attention", wide),
+    ):
+        for pass_ in ("F", "B", "W", "R"):
+            found = seconds(gemm(4096, 4096, 4096, role, pass_), study, Constant())
+            assert found == pytest.approx(2 * 4096**3 / rate, rel=1e-12)
+    assert seconds(core(), study, Constant()) == pytest.approx(1e12 / (989e12 * 0.65), rel=1e-12)
+
+
+def test_an_h100_multiplies_1_77_times_as_fast_in_fp8(study_with: StudyWith) -> None:
+    wide, narrow = study_with("model = constant"), study_with("model = constant", recipe=FP8)
+    product = gemm(4096, 4096, 4096)
+    ratio = seconds(product, wide, Constant()) / seconds(product, narrow, Constant())
+    assert ratio == pytest.approx(1.77, abs=0.005)
+    # of which a step sees less: with 0.7 of it in products, 1.77 gains 1.438
+    assert 1 / (1 - 0.7 + 0.7 / ratio) == pytest.approx(1.438, abs=0.002)
+
+
+def test_weight_gradients_and_attention_may_be_said_otherwise(study_with: StudyWith) -> None:
+    wide_w = study_with(WHOLE, recipe=f"{FP8}, wide_weight_gradients = on")
+    product = {p: seconds(gemm(4096, 4096, 4096, pass_=p), wide_w) for p in ("F", "W")}
+    assert product["W"] > 1.7 * product["F"]
+    fast = study_with(WHOLE, recipe=f"{FP8}, narrow_attention = on")
+    # 65 % of the peak in bf16, and as much less in fp8 as products
+    expected = 1e12 / (1979e12 * 0.65 * 0.709 / 0.803)
+    assert seconds(core(), fast) == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_efficiency_that_a_study_gives_carries_over_to_the_narrow_type(
+    study_with: StudyWith,
+) -> None:
+    product = gemm(4096, 4096, 4096)
+    given = study_with("model = constant, gemm_efficiency = 60 %", recipe=FP8)
+    both = study_with(
+        "model = constant, gemm_efficiency = 60 %, narrow_gemm_efficiency = 50 %", recipe=FP8
+    )
+    flops = 2 * 4096**3
+    assert seconds(product, given, Constant()) == pytest.approx(
+        flops / (1979e12 * 0.6 * 0.709 / 0.803), rel=1e-12
+    )
+    assert seconds(product, both, Constant()) == pytest.approx(flops / (1979e12 * 0.5), rel=1e-12)
+
+
+def test_a_thin_product_reads_narrow_operands_and_writes_wide_sums(study_with: StudyWith) -> None:
+    study = study_with(
+        f"{WHOLE}, memory_efficiency = 85 %", recipe=f"{FP8}, scale = 4 B, scale_block = 128"
+    )
+    bytes_ = (1 + 4 / 128) * (16 * 8192 + 8192 * 8192) + 2 * 16 * 8192
+    for model in (Tiled(), Roofline()):
+        found = seconds(gemm(16, 8192, 8192), study, model)
+        assert found == pytest.approx(bytes_ / (3.35e12 * 0.85), rel=1e-12)
+
+
+def test_the_outer_layers_may_stay_wide(study_with: StudyWith) -> None:
+    # 32 layers: the first two and the last stay in bf16
+    study = study_with("model = constant", recipe=f"{FP8}, wide_first = 2, wide_last = 1")
+    found = {
+        (t.name, t.pass_): t
+        for p, t in study.contributions("terms")
+        if p.name == "kernel_pricing" and t.name.startswith("QKV")
+    }
+    assert found["QKV projection", "F"].count[0] == pytest.approx(29)
+    assert found["QKV projection in bf16", "F"].count[0] == pytest.approx(3)
+    ratio = found["QKV projection in bf16", "F"].seconds / found["QKV projection", "F"].seconds
+    assert ratio == pytest.approx(1979 * 0.709 / (989 * 0.803), rel=1e-9)
+
+
+def test_a_device_without_the_narrow_type_is_refused(study_with: StudyWith) -> None:
+    study = study_with(device="a100_sxm_80g", recipe=FP8)
+    (found,) = [
+        diagnose(c, study)
+        for _, c in study.contributions("checks")
+        if c.id == "no-peak" and not c.holds
+    ]
+    assert found.message == "a100_sxm_80g has no fp8 peak"
+
+
+# --- Shapes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "recipe", "slower"),
+    [
+        (4096, 4096, "", False),
+        (4104, 4104, "", False),  # multiples of 8 in bf16
+        (4100, 4096, "", True),
+        (4096, 4100, "", True),
+        (4104, 4104, FP8, True),  # and of 16 in fp8
+        (4096, 4112, FP8, False),
+    ],
+)
+def test_rows_that_start_anywhere_halve_the_rate(
+    study_with: StudyWith, n: float, k: float, recipe: str, slower: bool
+) -> None:
+    strict = study_with(f"{WHOLE}, alignment = 16 B, misaligned_efficiency = 50 %", recipe=recipe)
+    free = study_with(f"{WHOLE}, misaligned_efficiency = 1", recipe=recipe)
+    product = gemm(4096, n, k)
+    ratio = seconds(product, strict) / seconds(product, free)
+    assert ratio == pytest.approx(2.0 if slower else 1.0, rel=1e-9)
+
+
+def test_experts_pad_their_tokens(study_with: StudyWith) -> None:
+    strict = study_with(f"{WHOLE}, misaligned_efficiency = 50 %")
+    free = study_with(f"{WHOLE}, misaligned_efficiency = 1")
+    odd = gemm(4096, 4096, 341.3, "expert", "W")
+    assert seconds(odd, strict) == seconds(odd, free)
+
+
+def test_a_roofline_fills_every_tile(study_with: StudyWith) -> None:
+    study = study_with("launch = 2 us, gemm_efficiency = 80 %, memory_efficiency = 85 %")
+    flops, bytes_ = 2 * 1793**2 * 4096, 2 * (2 * 1793 * 4096 + 1793**2)
+    found = seconds(gemm(1793, 1793, 4096), study, Roofline())
+    assert found == pytest.approx(
+        max(flops / (989e12 * 0.8), bytes_ / (3.35e12 * 0.85)) + 2e-6, rel=1e-12
+    )
+    assert Roofline().price(object(), study) is None
+    copy = Stream(name="copy", bytes_=1e9, pass_="F", count=(1.0,))
+    for operator in (core(), copy):
+        assert seconds(operator, study, Roofline()) == seconds(operator, study, Tiled())
+
+
+def test_the_ridge_of_an_h100_is_295_flop_per_byte(study_with: StudyWith) -> None:
+    # a square product of side N has 2 N^3 FLOPs for 6 N^2 bytes: N / 3
+    study = study_with("launch = 0 s, gemm_efficiency = 1, memory_efficiency = 1")
+    below, above = 3 * 294.0, 3 * 297.0
+    for side, bound in ((below, 6 * below**2 / 3.35e12), (above, 2 * above**3 / 989e12)):
+        assert seconds(gemm(side, side, side), study, Roofline()) == pytest.approx(bound, rel=1e-9)
+
+
+# --- Attention ----------------------------------------------------------------------------------
+
+
+def test_small_heads_and_short_sequences_are_slower(study_with: StudyWith) -> None:
+    loss = "small_head_efficiency = 78 %, short_sequence_efficiency = 75 %"
+    plain = study_with(f"launch = 0 s, {loss}")
+    assert seconds(core(), plain) == pytest.approx(1e12 / (989e12 * 0.65), rel=1e-12)
+    heads = study_with(f"launch = 0 s, small_head = 128, {loss}")
+    assert seconds(core(), heads) == pytest.approx(1e12 / (989e12 * 0.65 * 0.78), rel=1e-12)
+    short = study_with(f"launch = 0 s, short_sequence = 4097, {loss}")
+    assert seconds(core("B"), short) == pytest.approx(1e12 / (989e12 * 0.55 * 0.75), rel=1e-12)
+
+
+# --- Streams ------------------------------------------------------------------------------------
+
+BY_SIZE = """
+  streaming small { size = 100 kB, efficiency = 30 % }
+  streaming one { size = 1 MB, efficiency = 60 % }
+  streaming ten { size = 10 MB, efficiency = 75 % }
+  streaming large { size = 100 MB, efficiency = 85 % }
+"""
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "efficiency"),
+    [(1e3, 0.3), (1e6, 0.6), (10**6.5, 0.675), (10e6, 0.75), (100e6, 0.85), (5e9, 0.85)],
+)
+def test_small_streams_reach_less_of_the_bandwidth(
+    study_with: StudyWith, bytes_: float, efficiency: float
+) -> None:
+    study = study_with(f"launch = 0 s\n{BY_SIZE}")
+    copy = Stream(name="copy", bytes_=bytes_, pass_="F", count=(1.0,))
+    for model in (Tiled(), Constant()):
+        found = seconds(copy, study, model)
+        assert found == pytest.approx(bytes_ / (3.35e12 * efficiency), rel=1e-9)
+
+
+def test_sizes_of_streams_ascend(study_with: StudyWith) -> None:
+    study = study_with(
+        "streaming a { size = 1 MB, efficiency = 60 % }\n streaming b { size = 1 kB, efficiency = 30 % }"
+    )
+    (found,) = [
+        diagnose(c, study)
+        for _, c in study.contributions("checks")
+        if c.id == "streaming-ascends" and not c.holds
+    ]
+    assert found.message == "`b` has 1000 B and stands behind `a` with 1000000 B"
