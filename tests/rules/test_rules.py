@@ -145,3 +145,56 @@ def test_a_sweep_holds_where_each_point_alone_does(bind: Bind, batch: int, tp: i
     together = dict(zip(points, rules(swept).holds, strict=True))
     alone = rules(bind({"layout.tp": tp, "training.global_batch": batch})).holds
     assert together[tp, batch] == alone == (8 % tp == 0 and batch % (8 // tp) == 0)
+
+
+# --- further degrees ------------------------------------------------------------------------
+
+
+def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
+    found = only(bind({"cluster.devices": 64, "layout.tp": 4, "layout.cp": 3}))
+    assert found == (
+        "devices-divide",
+        "64 devices do not divide by tp 4 x cp 3 x pp 1 = 12",
+        "cp = 2 or 4 divides, or take 60 or 72 devices",
+    )
+    given = {"cluster.devices": 64, "layout.tp": 4, "layout.cp": 2, "layout.dp": 4}
+    product = only(bind(given | {"training.global_batch": 32}))
+    assert product == (
+        "layout-product",
+        "tp 4 x cp 2 x pp 1 x dp 4 = 32, and the cluster has 64 devices",
+        "dp = 8, or leave it out: it follows from the others",
+    )
+
+
+def test_experts_that_are_not_there_are_not_split(bind: Bind) -> None:
+    found = {c.id: c for c in complaints(bind({"layout.ep": 4}))}["experts-missing"]
+    assert found.message == "ep 4 x etp 1 split experts, and the model `small` has none"
+    assert found.help == "leave ep and etp out, or give the model its `experts`"
+
+
+@pytest.mark.parametrize(
+    "values, message, help",
+    [
+        (
+            {"layout.tp": 2, "layout.ep": 3},
+            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage do not divide by ep 3 x etp 1 = 3",
+            "ep = 2 or 4 divides",
+        ),
+        (
+            {"layout.tp": 2, "layout.ep": 2, "layout.etp": 3},
+            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage do not divide by ep 2 x etp 3 = 6",
+            "etp = 2 or 4 divides",
+        ),
+        (
+            {"layout.tp": 2, "layout.ep": 16},
+            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage do not divide by ep 16 x etp 1 = 16",
+            "ep = 8 divides",
+        ),
+    ],
+)
+def test_the_ranks_of_a_stage_are_cut_whole_among_experts(
+    bind: Bind, values: dict[str, object], message: str, help: str
+) -> None:
+    found = {c.id: c for c in complaints(bind(values))}["experts-ranks"]
+    assert (found.message, found.help) == (message, help)
+    assert found.notes == ("a stage has tp x cp x dp = etp x ep x edp ranks",)
