@@ -116,8 +116,8 @@ class Transfer:
     network_reduces: bool = switch(
         default=False, doc="the switches between nodes reduce (SHARP, CollNet)"
     )
-    gamma: Real = quantity(
-        SECONDS / BYTES, default=0.0, doc="time to reduce one byte; 0 where it is part of the copy"
+    gamma: Real | None = quantity(
+        SECONDS / BYTES, default=None, doc="time to reduce one byte; none where it is the copy's"
     )
     pieces: Real | None = integer(
         default=None, doc="cut of a pipelined algorithm (c); the best where it is left out"
