@@ -34,7 +34,13 @@ from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virt
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
 from parcost_plugins.vocabulary.scaling import BatchScaling, Equivalent, Jitter, ScalingLaw
-from parcost_plugins.vocabulary.sharding import LocalUpdates, Offload, Sharding, ZeroSketch
+from parcost_plugins.vocabulary.sharding import (
+    FsdpSketch,
+    LocalUpdates,
+    Offload,
+    Sharding,
+    ZeroSketch,
+)
 from parcost_plugins.vocabulary.sheets import LinkSheet, MachineSheet, StateSheet
 from parcost_plugins.vocabulary.training import (
     CollectiveChoice,
@@ -74,6 +80,7 @@ __all__ = [
     "ExchangeSketch",
     "Fabric",
     "Flow",
+    "FsdpSketch",
     "FusedAttention",
     "Gemm",
     "GenerationTuning",
@@ -149,6 +156,7 @@ def blocks() -> list[type]:
         Fabric,
         Flow,
         GenerationTuning,
+        FsdpSketch,
         Grid,
         HostTuning,
         Jitter,

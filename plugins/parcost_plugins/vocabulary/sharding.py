@@ -6,6 +6,7 @@ from parcost import (
     BYTES,
     ONE,
     RATE,
+    SECONDS,
     Real,
     block,
     fraction,
@@ -130,3 +131,18 @@ class ZeroSketch:
         doc="from stage 2 on: gradients are reduced in every micro-batch, or in the last",
     )
     reshard: bool = switch(default=True, doc="stage 3 gathers again for backward")
+
+
+@block("fsdp", label="required")
+class FsdpSketch:
+    """Equal layers whose parameters are gathered one ahead, by themselves."""
+
+    layers: int = integer(structural=True, doc="that are gathered one by one (L)")
+    forward: Real = quantity(SECONDS, doc="of one layer")
+    backward: Real = quantity(SECONDS, doc="of one layer")
+    gather: Real = quantity(SECONDS, doc="parameters of one layer")
+    reduce: Real = quantity(SECONDS, default="gather", doc="gradients of one layer")
+    reshard: bool = switch(default=True, doc="layers are gathered again for backward")
+    keep_last: bool = switch(
+        default=False, doc="the last layer stays gathered from forward to backward"
+    )

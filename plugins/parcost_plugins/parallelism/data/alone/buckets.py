@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real
-from parcost.numeric import maximum, minimum, sqrt, where
+from parcost import Figure, Real, Section, called
+from parcost.numeric import is_array, maximum, minimum, sqrt, where
 from parcost_plugins.parallelism.data.alone.say import figures_of
 from parcost_plugins.vocabulary import BucketSketch
 
+_ROWS = 64  # of a timeline that somebody may want to read
 _NOTHING = 1e-30  # a cost of nothing asks for buckets without number
 
 
@@ -92,6 +93,25 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
         **letters,
     )
     yield from _optima(b, V)
+
+
+def section(b: BucketSketch) -> Iterator[Section]:
+    """Yield when each bucket is full, and when it travels."""
+    if is_array(b.count, b.backward, b.bucket_time) or not 1 < b.count <= _ROWS:
+        return
+    rows: list[tuple[object, ...]] = []
+    done = 0.0
+    for i in range(int(b.count)):
+        full = float(b.backward) * (i + 1) / float(b.count)
+        begun = max(done, full)
+        done = begun + float(b.bucket_time)
+        rows.append((i + 1, (full, "s"), (begun, "s"), (done, "s")))
+    yield Section(
+        title=f"Timeline, {called(b)}",
+        columns=("bucket", "full", "sent from", "to"),
+        rows=rows,
+        notes=["in the order in which backward fills them: the last layers' first"],
+    )
 
 
 def exposed(count: Real, each: Real, backward: Real) -> Real:

@@ -1,0 +1,129 @@
+"""Layers whose parameters are gathered while the one before computes: FSDP, by itself.
+
+    forward     AG + (L - 1) max(F, AG) + F
+    backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
+
+The timeline runs the same on two streams, compute and the wire: the next gather is issued
+when a layer starts, a reduction when its gradients are there, and the wire takes them in
+that order. It agrees with the formula to within one period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from parcost import Figure, Real, Section, called
+from parcost.numeric import is_array, maximum
+from parcost_plugins.parallelism.data.alone.say import figures_of
+from parcost_plugins.vocabulary import FsdpSketch
+
+_ROWS = 64  # of a timeline that somebody may want to read
+
+
+class Event(NamedTuple):
+    """Something that one stream does for a layer, in seconds from the start."""
+
+    what: str
+    layer: int
+    start: float
+    end: float
+
+
+def figures(f: FsdpSketch) -> Iterator[Figure]:
+    """Yield the figures of an ``fsdp`` block."""
+    say = figures_of(f)
+    ahead, back = passes(f)
+    letters = {
+        "L": (f.layers, ""),
+        "F": (f.forward, "s"),
+        "BW": (f.backward, "s"),
+        "AG": (f.gather, "s"),
+        "RS": (f.reduce, "s"),
+    }
+    compute = f.layers * (f.forward + f.backward)
+    yield say("forward_time", "forward pass", ahead, "s", "AG + (L - 1) max(F, AG) + F", **letters)
+    text = "AG + (L - 1) max(BW, AG + RS) + BW + RS, without the gathers that are kept"
+    yield say("backward_time", "backward pass", back, "s", text, **letters)
+    yield say("time", "both passes", ahead + back, "s", "forward + backward")
+    yield say("exposed", "what shows of the traffic", ahead + back - compute, "s", "T - L (F + BW)")
+    again = _gathered_again(f)
+    sent = (f.layers + again) * f.gather + f.layers * f.reduce
+    yield say("traffic", "time of all traffic", sent, "s", "gathers and reductions", **letters)
+    yield say(
+        "collectives",
+        "collectives of both passes",
+        2.0 * f.layers + again,
+        "",
+        "L forward, those that are gathered again, and L reductions",
+        **letters,
+    )
+
+
+def section(f: FsdpSketch) -> Iterator[Section]:
+    """Yield the timeline of both passes."""
+    if is_array(f.forward, f.backward, f.gather, f.reduce):
+        return
+    events = timeline(f)
+    shown = events[:_ROWS]
+    yield Section(
+        title=f"Timeline, {called(f)}",
+        columns=("what", "layer", "from", "to"),
+        rows=[(e.what, e.layer, (e.start, "s"), (e.end, "s")) for e in shown],
+        notes=[f"{len(events) - _ROWS} more follow"] if len(events) > _ROWS else [],
+    )
+
+
+def passes(f: FsdpSketch) -> tuple[Real, Real]:
+    """Return the seconds of the forward and of the backward pass."""
+    others = f.layers - 1
+    ahead = f.gather + others * maximum(f.forward, f.gather) + f.forward
+    first = 0.0 if f.keep_last or not f.reshard else f.gather
+    wire = f.reduce + (f.gather if f.reshard else 0.0)
+    return ahead, first + others * maximum(f.backward, wire) + f.backward + f.reduce
+
+
+def timeline(f: FsdpSketch) -> list[Event]:
+    """Return what both streams do, by start."""
+    forward = _run([(i, True) for i in range(f.layers)], f.gather, f.forward, None, 0.0)
+    first = f.layers - 1
+    order = [(i, f.reshard and not (f.keep_last and i == first)) for i in range(first, -1, -1)]
+    done = max(event.end for event in forward)
+    backward = _run(order, f.gather, f.backward, f.reduce, done)
+    return sorted([*forward, *backward], key=lambda e: (e.start, e.end))
+
+
+def _run(
+    order: list[tuple[int, bool]], gather: Real, compute: Real, reduce: Real | None, start: float
+) -> list[Event]:
+    """Run layers in *order* from *start* on; each says whether it is gathered."""
+    events: list[Event] = []
+    wire = busy = start  # when each stream is free
+    arrived: dict[int, float] = {}
+
+    def fetch(position: int, issued: float) -> None:
+        nonlocal wire
+        if position < len(order):
+            layer, gathered = order[position]
+            arrived[layer] = issued
+            if gathered:
+                begun = max(wire, issued)
+                wire = arrived[layer] = begun + float(gather)
+                events.append(Event("gather", layer, begun, wire))
+
+    fetch(0, start)
+    what = "forward" if reduce is None else "backward"
+    for position, (layer, _) in enumerate(order):
+        begun = max(busy, arrived[layer])
+        fetch(position + 1, begun)
+        busy = begun + float(compute)
+        events.append(Event(what, layer, begun, busy))
+        if reduce is not None:
+            begun = max(wire, busy)
+            wire = begun + float(reduce)
+            events.append(Event("reduce", layer, begun, wire))
+    return events
+
+
+def _gathered_again(f: FsdpSketch) -> int:
+    return f.layers - int(f.keep_last) if f.reshard else 0
