@@ -1,0 +1,142 @@
+"""Laws of data parallelism and memory that hold for a whole model, and advice that computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Outcome, Study
+
+_TEXT = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 64 }
+layout { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 4096, global_batch = 256 sequences }
+"""
+
+
+def studied(**values: Any) -> tuple[Study, Outcome]:
+    (scenario,) = parcost.load_text(_TEXT)
+    study = scenario.replace({k.replace("__", "."): v for k, v in values.items()}).studies()[0]
+    assert study.legal()
+    outcome = study.evaluate()
+    assert study.faults == []
+    return study, outcome
+
+
+def details(**values: Any) -> dict[str, Any]:
+    study, outcome = studied(**values)
+    return {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+
+
+def test_a_larger_micro_batch_saves_more_and_reduces_the_same() -> None:
+    one, two = details(), details(training__micro_batch=2)
+    assert two["activation_memory"] == pytest.approx(2 * one["activation_memory"])
+    assert two["dp_volume"] == one["dp_volume"]
+
+
+def test_twice_the_replicas_hold_half_the_optimizer() -> None:
+    here, more = details(), details(cluster__devices=128)
+    assert more["optimizer_memory"] == pytest.approx(here["optimizer_memory"] / 2)
+    assert more["activation_memory"] == here["activation_memory"]
+    assert more["gradient_bytes"] == here["gradient_bytes"]
+    assert more["gradient_chunk"] == pytest.approx(here["gradient_chunk"] / 2)
+
+
+def test_twice_the_tensor_ranks_halve_the_smallest_message_of_a_ring() -> None:
+    two, four = details(), details(layout__tp=4)
+    # norms are held by every rank; 32 replicas become 16
+    assert four["gradient_bytes"] == pytest.approx(two["gradient_bytes"] / 2, rel=1e-3)
+    assert four["gradient_chunk"] == pytest.approx(two["gradient_chunk"], rel=1e-3)
+
+
+@pytest.mark.parametrize("overlap", ["on", "off"])
+def test_the_next_zero_stage_holds_no_more_and_recomputing_keeps_less(overlap: str) -> None:
+    held = [
+        studied(layout__zero=zero, overlap__gradients=overlap)[1].memory_bytes for zero in range(4)
+    ]
+    assert held == sorted(held, reverse=True)
+    kept = [details(training__recompute=r)["activation_memory"] for r in ("none", "selective")]
+    kept.append(details(training__recompute="full")["activation_memory"])
+    assert kept == sorted(kept, reverse=True)
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_a_reduction_shows_no_more_than_it_takes_and_no_less_than_nothing(zero: int) -> None:
+    _, outcome = studied(layout__zero=zero)
+    for line in outcome.ledger:
+        assert line.exposed >= 0
+        assert line.hidden >= 0
+    busy: dict[str, float] = {}
+    for line in outcome.ledger:
+        if line.kind != "bubble":
+            busy[line.resource] = busy.get(line.resource, 0.0) + line.exposed + line.hidden
+    assert outcome.step_seconds >= max(busy.values()) * (1 - 1e-12)
+
+
+def test_a_stage_that_drains_early_shows_what_its_slack_does_not_cover() -> None:
+    # stage s ends s (t_B + t_W) before the step: only the first has no slack
+    _, outcome = studied(layout__pp=4, layout__tp=1, overlap__gradients="off")
+    shown = {
+        line.name: line.exposed
+        for line in outcome.ledger
+        if line.name.startswith("gradient reduce-scatter") and line.exposed
+    }
+    assert len(shown) == 1
+    assert "stage 0" in next(iter(shown))
+
+
+def sections(study: Study, outcome: Outcome) -> dict[str, Any]:
+    asked = study.plugins.ask("sections", study=study, outcome=outcome)
+    found = {section.title: section for _, section in asked}
+    assert study.faults == []
+    return found
+
+
+def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
+    study, outcome = studied()
+    section = sections(study, outcome)["ZeRO stages"]
+    assert [row[0] for row in section.rows] == ["ZeRO 0", "ZeRO 1", "ZeRO 2", "ZeRO 3"]
+    steps = [float(row[5][0]) for row in section.rows]
+    fits = [row[2] == "yes" for row in section.rows]
+    fastest = min(s for s, f in zip(steps, fits, strict=True) if f)
+    best = next(
+        z for z, (s, f) in enumerate(zip(steps, fits, strict=True)) if f and s <= 1.01 * fastest
+    )
+    assert section.notes[0].startswith(f"take ZeRO {best}:")
+    for zero, row in enumerate(section.rows):
+        assert row[1][0] == studied(layout__zero=zero)[1].memory_bytes
+
+
+def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
+    study, outcome = studied(h100_sxm__memory=2**30)
+    assert sections(study, outcome)["ZeRO stages"].notes == [
+        "none of them fits: the model has to be cut as well"
+    ]
+
+
+def test_one_replica_has_no_stages_and_no_checklist() -> None:
+    study, outcome = studied(cluster__devices=2, layout__zero=0)
+    titles = set(sections(study, outcome))
+    assert not {"ZeRO stages", "Checklist of data parallelism"} & titles
+
+
+def test_the_checklist_says_what_does_not_hold() -> None:
+    study, outcome = studied(overlap__gradients="off", overlap__bucket=1e5)
+    rows = {row[0]: row for row in sections(study, outcome)["Checklist of data parallelism"].rows}
+    assert rows["buckets outweigh their start-up"][2] == "no"
+    assert rows["reduction may hide"][1:3] == ("off", "no")
+    assert rows["gradients travel in 16 bits"][2] == "no"
+    assert rows["gradients accumulate before they are reduced"][1] == 8
+
+
+def test_a_communicator_takes_294_mib_in_a_ring_of_16_channels() -> None:
+    study, _ = studied()
+    lines = {m.name: m for _, m in study.contributions("memory")}
+    # tp, and the ranks that hold the same
+    assert lines["communicators"].bytes_ == 2 * 16 * 2 * 9.1875 * 2**20
