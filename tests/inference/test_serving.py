@@ -165,6 +165,15 @@ def test_an_all_reduce_of_a_token_is_one_of_the_fabric() -> None:
     assert chat("batch = 1", "all_reduce_seconds") < 20e-6
 
 
+def test_an_all_reduce_of_one_token_takes_fifteen_microseconds_by_the_table_of_nccl() -> None:
+    table = """use catalog.tunings.nccl_2_30
+collectives {{ tuning = nccl_2_30, generation = hopper, links = 18, channels = 16 }}
+"""
+    seconds = chat("batch = 1, collective = nccl", "all_reduce_seconds", table + SERVING)
+    # 6.6 us and fourteen steps of 0.6 us, and 16 KiB at the bandwidth of the protocol.
+    assert 15.0e-6 < seconds < 15.3e-6
+
+
 def test_one_device_says_nothing_to_anybody() -> None:
     text = SERVING.replace("fabric = wire, ", "").replace("tp = 8, ", "")
     text = text.replace("llama3_70b", "llama3_8b")

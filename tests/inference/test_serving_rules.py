@@ -86,6 +86,12 @@ MIXTURE = SERVING.replace(
             "at least",
         ),
         (
+            "serving-cannot-run",
+            SERVING.format(more="tp = 8, fabric = wire, collective = nccl"),
+            "with `nccl` the all-reduces of 8 ranks take for ever",
+            "collective = auto",
+        ),
+        (
             "serving-does-not-fit",
             SERVING.format(more="tp = 2, fabric = wire, batch = 64, prompt = 4096"),
             "65.7 GiB for weights",

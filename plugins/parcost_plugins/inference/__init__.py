@@ -15,7 +15,7 @@ from parcost.numeric import all_of
 from parcost_plugins.inference.figures import figures_of, table
 from parcost_plugins.inference.memory import Memory
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.rules import before, fits
+from parcost_plugins.inference.rules import before, ends, fits
 from parcost_plugins.inference.speed import decode, prefill
 from parcost_plugins.vocabulary import Serving
 
@@ -34,6 +34,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         memory = Memory.of(replica)
         yield fits(replica, memory)
         first, next_ = prefill(replica), decode(replica)
+        yield ends(replica, (first, next_))
         yield from figures_of(replica, memory, first, next_)
         if not study.axes:
             yield table(replica, first, next_)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from parcost import Check, Real, called
-from parcost.numeric import ceil_log2, divides, maximum
+from parcost.numeric import INFINITY, ceil_log2, divides, maximum
 from parcost_plugins.inference.memory import Memory
 from parcost_plugins.inference.replica import Replica
+from parcost_plugins.inference.speed import Phase
 from parcost_plugins.vocabulary import Serving
 
 _GIB = 2.0**30
@@ -133,6 +134,23 @@ def fits(replica: Replica, memory: Memory) -> Check:
         },
         help="the largest batch that fits is {largest}; at tp = {needed} the weights alone would "
         "leave half of the memory to the cache",
+    )
+
+
+def ends(replica: Replica, phases: Sequence[Phase]) -> Check:
+    """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
+    serving = replica.serving
+    longest: Real = 0.0
+    for phase in phases:
+        longest = maximum(longest, phase.seconds)
+    return Check(
+        id="serving-cannot-run",
+        holds=longest < INFINITY,
+        subject=f"{called(serving)}.collective",
+        message="with `{algorithm}` the all-reduces of {tp} ranks take for ever",
+        inputs={"algorithm": serving.collective, "tp": serving.tp},
+        help="another algorithm, or what this one needs to know: `collective = auto` is the "
+        "fastest of those that can run",
     )
 
 
