@@ -142,7 +142,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "p": (cut.stages, ""),
     }
     for name, title, value, unit, text, note in (
-        ("pp_hop_bytes", "message between stages", bytes_, "B", "s b h e / t", "of one rank"),
+        ("pp_hop_bytes", "message between stages", bytes_, "MB", "s b h e / t", "of one rank"),
         ("pp_hop_seconds", "hop between stages", call.seconds, "s", "c", "over the slowest"),
         (
             "pp_transfers_per_boundary",
@@ -156,7 +156,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
             "pp_volume_per_boundary",
             "bytes over a boundary of two devices",
             transfers * bytes_,
-            "B",
+            "GB",
             "2 m v n",
             "per step, in both directions",
         ),
@@ -172,7 +172,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
             "pp_volume",
             "bytes over all boundaries of a replica",
             (cut.stages * v - 1.0) * 2.0 * m * bytes_,
-            "B",
+            "GB",
             "2 m (p v - 1) n",
             "per step and rank of the other degrees",
         ),

@@ -44,12 +44,12 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
     exposed, spent = _spent(outcome)
     rows: list[tuple[str, str, Real, str, str, str]] = [
         ("cp_tokens", "tokens of a sequence on a rank", _tokens(found), "", "s / c", SIZES),
-        ("cp_block", "keys and values of a rank's tokens", found.block, "B", "(s / c) b w e", RING),
+        ("cp_block", "keys and values of a rank's tokens", found.block, "MB", "(s / c) b w e", RING),
         (
             "cp_volume_per_layer_forward",
             "context-parallel volume of a layer, forward",
             forward,
-            "B",
+            "MB",
             "sent by one rank",
             SIZES,
         ),
@@ -57,7 +57,7 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
             "cp_volume_per_layer_backward",
             "context-parallel volume of a layer, backward",
             backward,
-            "B",
+            "MB",
             "sent by one rank",
             SIZES,
         ),
@@ -65,11 +65,11 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
             "cp_volume",
             "context-parallel volume of a step",
             (forward + backward) * cores * m,
-            "B",
+            "GB",
             "of all layers and micro-batches, sent by one rank",
             SIZES,
         ),
-        ("cp_buffer", "blocks held under way, forward", buffer, "B", "2 (s / c) b w e", RING),
+        ("cp_buffer", "blocks held under way, forward", buffer, "MB", "2 (s / c) b w e", RING),
         (
             "cp_buffer_share",
             "of the device's memory",

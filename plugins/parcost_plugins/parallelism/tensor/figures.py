@@ -81,14 +81,14 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         note="of all layers and micro-batches of a replica",
     )
     yield figure(
-        "tp_message", "tensor-parallel message", message, "s b h e", "B", "the whole buffer"
+        "tp_message", "tensor-parallel message", message, "s b h e", "MB", "the whole buffer"
     )
     yield figure(
         "tp_sent_per_collective",
         "sent by a rank in a tensor-parallel collective",
         _RING[rows[0].operation] * (layout.tp - 1) / layout.tp * message,
         "2 (t - 1) / t n of an all-reduce, half of it of a gather",
-        "B",
+        "MB",
         "by a ring",
     )
     yield figure(
@@ -96,7 +96,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel volume of a layer",
         2.0 * sent,
         "the rings of both pairs, forward and backward",
-        "B",
+        "MB",
         "sent by one rank for one micro-batch",
     )
     yield figure(
@@ -104,7 +104,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel volume of a step",
         sent * held * m,
         "V k m",
-        "B",
+        "GB",
         "sent by one rank, a mean over stages",
     )
     yield from _times(outcome)
