@@ -55,6 +55,7 @@ class Unknown:
 
     def __init__(self, schedule: Any) -> None:
         self.name, self.order = schedule.name, schedule.order
+        self.copies = getattr(schedule, "copies", 1)
 
 
 def main() -> None:
@@ -62,36 +63,40 @@ def main() -> None:
     schedules = {name: found for name, (_, found) in load().named("schedules").items()}
     one = "one candidate, us"
     many = f"{CANDIDATES:,} candidates, us each"
-    print(f"{'schedule':<14}{'p':>4}{'m':>5}{one:>26}{many:>34}{'order, us':>18}")
+    print(f"{'schedule':<14}{'p':>4}{'m':>5}{'v':>4}{one:>26}{many:>34}{'order, us':>18}")
     for name in ("gpipe", "one_f_one_b"):
         for p, m in ((4, 128), (8, 64), (64, 8)):
             print(row(schedules[name], p, m))
+    for name, v in (("interleaved", 2), ("zb_h1", 1), ("zb_v", 2), ("dualpipe", 1)):
+        print(row(schedules[name], 8, 64 // v, v))
 
 
-def row(schedule: Any, p: int, m: int) -> str:
+def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
     """Return the figures of one schedule."""
-    order = order_of(schedule, p, m, 1)
-    ops = 2 * p * m
-    values = [float(x) for x in range(p)]
-    alone = best(lambda: run(order, Times(values, values, values), 0.125, values), 50)
+    cut = Pipeline(schedule=schedule.name, stages=p, micro_batches=float(m), chunks=v)
+    plan = Plan(schedule, cut)
+    order = order_of(schedule, p, m, v)
+    ops = len(order.program.into)
+    values = [float(x) for x in range(p * v)]
+    copies = [0.0] * len(order.device)
+    alone = best(lambda: run(order, Times(values, values, values), 0.125, copies), 50)
     adding = best(lambda: add_floats(ops), 50)
 
-    plan = Plan(schedule, Pipeline(schedule=schedule.name, stages=p, micro_batches=float(m)))
     slow = np.linspace(1.0, 2.0, CANDIDATES)
-    times = Times([slow] * p, [slow] * p, [slow] * p)
+    times = Times(*[[slow] * (p * v)] * 3)
     together = best(lambda: replayed(plan, times), 1, 3) / CANDIDATES
     block = slow[:4096]
     arrays = best(lambda: add_arrays(block, ops), 3, 3) / block.size
-    laid = best(lambda: order_of(Unknown(schedule), p, m, 1), 3)
+    laid = best(lambda: order_of(Unknown(schedule), p, m, v), 3)
     return (
-        f"{schedule.name:<14}{p:>4}{m:>5}{alone:>15.0f} ({alone / adding:>5.1f} x)"
+        f"{schedule.name:<14}{p:>4}{m:>5}{v:>4}{alone:>15.0f} ({alone / adding:>5.1f} x)"
         f"{together:>23.2f} ({together / arrays:>5.1f} x){laid:>15.0f} us"
     )
 
 
 def replayed(plan: Plan, times: Times) -> Any:
     """Replay with a hop and never by closed form."""
-    return plan.timeline(times, 0.125, [0.0] * len(times.F), spans=False)
+    return plan.timeline(times, 0.125, [0.0] * len(plan.device), spans=False)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ class Make:
         registered = load().named("schedules")
         self.schedules: dict[str, Any] = {}
         for name, (_, schedule) in registered.items():
-            free = SimpleNamespace(name=name, order=schedule.order)  # of limits and closed forms
+            copies = getattr(schedule, "copies", 1)
+            free = SimpleNamespace(name=name, order=schedule.order, copies=copies)  # of limits
             self.schedules[name] = schedule if name in ("gpipe", "one_f_one_b") else free
         self.any_order = ORDERS.any_order
         self.any_pairs = ORDERS.any_pairs

@@ -232,6 +232,18 @@ def test_gradients_of_later_chunks_are_reduced_while_earlier_ones_run(make: Any)
         assert line(found, "reduce").hidden == 2 * seconds - exposed
 
 
+@pytest.mark.parametrize("seconds, exposed", [(4.0, 4.0), (16.0, 16.0), (20.0, 24.0)])
+def test_all_reductions_but_the_last_hide_under_the_chunks_of_breadth_first(
+    seconds: float, exposed: float, make: Any
+) -> None:
+    works = [make.work("pass", s, k) for s, k in ((1.0, "F"), (2.0, "B"))]
+    reduction = make.once("reduce", seconds, "drain", resource="link")
+    found = make.step(*works, reduction, p=4, m=8.0, v=2, schedule="breadth_first")
+    # Chunk 1 of the first device is done 8 passes of 2 s before chunk 0, which is done last.
+    assert found.makespan_seconds == (8 * 2 + 3) * 3.0
+    assert found.step_seconds == found.makespan_seconds + exposed
+
+
 def test_a_reduction_that_queues_behind_another_has_less_compute_to_hide_under(make: Any) -> None:
     # Of 5 s, 3 hide under BW1, so the wire is free at 11; BW0 ends at 12, and the rest
     # of the second 5 s ends at 16 and not at 14.

@@ -10,10 +10,7 @@ from attrs import evolve
 from parcost import Pipeline
 from parcost.evaluation.reduce import reduce
 from parcost.evaluation.select import total
-from parcost.plugins import Plugin, load
-
-DUALPIPE = load().named("schedules")["dualpipe"][1]
-CHIMERA = load().named("schedules")["chimera"][1]
+from parcost.plugins import Plugin
 
 
 def passes(make: Any, compute: Any, net: Any, **more: Any) -> list[Any]:
@@ -34,14 +31,14 @@ def line(outcome: Any, name: str, pass_: str) -> Any:
 
 def test_a_fifth_that_is_communication_hides_in_every_pair(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))
-    found = make.step(*works, p=8, m=32.0, schedule=DUALPIPE)
+    found = make.step(*works, p=8, m=32.0, schedule="dualpipe")
     assert found.step_seconds == 864  # F = B = W = 10, and a pair is 24
     assert found.pipelined.times.pair(0, 7) == 24
 
 
 def test_what_pairs_hide_counts_as_hidden(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))
-    found = make.step(*works, p=8, m=32.0, schedule=DUALPIPE)
+    found = make.step(*works, p=8, m=32.0, schedule="dualpipe")
     pairs = found.pipelined.plan.orders[0][1].pairs[int(found.device)]
     often = sum(pairs.values())  # of the device that has the fewest: it is the busiest
     assert often == 32 - 12 + 1
@@ -65,7 +62,7 @@ def test_what_pairs_hide_counts_as_hidden(make: Any) -> None:
 def test_a_pair_is_as_long_as_its_kernels_its_messages_or_its_longer_half(
     compute: Any, net: Any, pair: float, make: Any
 ) -> None:
-    found = make.step(*passes(make, compute, net), p=2, m=4.0, schedule=DUALPIPE)
+    found = make.step(*passes(make, compute, net), p=2, m=4.0, schedule="dualpipe")
     assert found.pipelined.times.pair(1, 0) == pair
 
 
@@ -76,13 +73,13 @@ def test_messages_on_two_resources_hide_beside_each_other(make: Any) -> None:
         make.work("inside", 6.0, "F", resource="nvlink"),
         make.work("across", 7.0, "B", resource="network"),
     ]
-    found = make.step(*works, p=2, m=4.0, schedule=DUALPIPE)
+    found = make.step(*works, p=2, m=4.0, schedule="dualpipe")
     assert found.pipelined.times.pair(1, 0) == 8.0  # as long as the backward half alone
 
 
 def test_kernels_are_slower_while_messages_hide(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0), slowdown=0.25)
-    found = make.step(*works, p=2, m=4.0, schedule=DUALPIPE)
+    found = make.step(*works, p=2, m=4.0, schedule="dualpipe")
     assert found.pipelined.times.pair(1, 0) == 24.0 + 0.25 * 6.0
 
 
@@ -90,7 +87,7 @@ def test_kernels_are_slower_while_messages_hide(make: Any) -> None:
 def test_a_share_of_the_gain_may_be_had(share: float, pair: float, make: Any) -> None:
     works = [(Plugin("test"), w) for w in passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))]
     cut = Pipeline(schedule="dualpipe", stages=2, micro_batches=4.0, overlap=share)
-    run = reduce(cut, DUALPIPE, works).pipelined
+    run = reduce(cut, make.schedules["dualpipe"], works).pipelined
     assert run is not None
     assert run.times.pair(1, 0) == pair
 
@@ -101,7 +98,7 @@ def test_a_share_of_the_gain_may_be_had(share: float, pair: float, make: Any) ->
 def test_every_device_of_two_directions_holds_the_parameters_of_two_stages(make: Any) -> None:
     works = passes(make, (1.0, 1.0, 1.0), (0.0, 0.0, 0.0))
     state = make.memory("state", 1.0, count=(10.0, 1.0, 1.0, 30.0))
-    for schedule, m in ((DUALPIPE, 8.0), (CHIMERA, 8.0)):
+    for schedule, m in (("dualpipe", 8.0), ("chimera", 8.0)):
         found = make.step(*works, state, p=4, m=m, schedule=schedule)
         assert list(found.device_memory) == [40.0, 2.0, 2.0, 40.0]
 
@@ -110,7 +107,7 @@ def test_activations_of_both_directions_add_up(make: Any) -> None:
     works = passes(make, (1.0, 1.0, 1.0), (0.0, 0.0, 0.0))
     found = make.step(
         *works, make.memory("activations", 2.0, per_micro_batch=True), p=8, m=32.0,
-        schedule=DUALPIPE,
+        schedule="dualpipe",
     )  # fmt: skip
     assert list(found.device_memory) == [18.0] * 8  # p + 1 micro-batches
 
@@ -118,8 +115,8 @@ def test_activations_of_both_directions_add_up(make: Any) -> None:
 def test_what_is_done_once_is_done_for_every_copy(make: Any) -> None:
     works = passes(make, (1.0, 1.0, 1.0), (0.0, 0.0, 0.0))
     step = make.once("update", 1.0, "end", count=(5.0, 1.0, 1.0, 2.0))
-    plain = make.step(*works, p=4, m=8.0, schedule=DUALPIPE)
-    found = make.step(*works, step, p=4, m=8.0, schedule=DUALPIPE)
+    plain = make.step(*works, p=4, m=8.0, schedule="dualpipe")
+    found = make.step(*works, step, p=4, m=8.0, schedule="dualpipe")
     assert found.step_seconds == plain.step_seconds + 7.0
 
 
@@ -127,7 +124,7 @@ def test_each_copy_does_half_of_the_work(make: Any) -> None:
     works = [
         make.work("pass", 1.0, k, count=(4.0, 1.0, 1.0, 2.0), flops=10.0) for k in ("F", "B", "W")
     ]
-    found = make.step(*works, p=4, m=8.0, schedule=CHIMERA)
+    found = make.step(*works, p=4, m=8.0, schedule="chimera")
     assert found.ideal_seconds == 3 * (4 * 4 + 4 * 2)
     assert found.flops == 30.0 * (4 * 4 + 4 * 2)
     assert found.device == 0
@@ -136,7 +133,7 @@ def test_each_copy_does_half_of_the_work(make: Any) -> None:
 def test_a_device_in_two_directions_sends_both_ways_for_both(make: Any) -> None:
     works = passes(make, (1.0, 1.0, 1.0), (0.0, 0.0, 0.0))
     edge = make.edge(0.125)
-    found = make.step(*works, edge, p=4, m=8.0, schedule=CHIMERA)
+    found = make.step(*works, edge, p=4, m=8.0, schedule="chimera")
     (hop,) = [x for x in found.ledger if x.kind == "hop"]
     # Device 0 sends forward for the 4 micro-batches that enter there, and backward for the
     # 4 that turn round there.

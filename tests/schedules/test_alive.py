@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost.evaluation.order import order_of
+from parcost_plugins.schedules.interleaved import Interleaved
 
 
 @pytest.mark.parametrize("m", [1, 3, 8, 32])
@@ -32,6 +33,26 @@ def test_interleaving_keeps_a_few_chunks_more_than_1f1b(p: int, v: int, interlea
     for r in range(p):
         most = max(sum(vector.alive) for vector in order.alive_forward[r])
         assert most == min(m * v, 2 * (p - 1 - r) + (v - 1) * p + 1)
+
+
+@given(p=st.integers(1, 6), v=st.integers(2, 3), more=st.integers(0, 5), k=st.integers(1, 3))
+@settings(max_examples=100, deadline=None)
+def test_larger_groups_keep_more_chunks(p: int, v: int, more: int, k: int) -> None:
+    group = p + more
+    order = order_of(Interleaved(group), p, k * group, v)
+    for r in range(p):
+        most = max(sum(vector.alive) for vector in order.alive_forward[r])
+        assert most == min(k * group * v, 2 * (p - 1 - r) + (v - 1) * group + 1)
+
+
+@pytest.mark.parametrize("v", [2, 3])
+def test_breadth_first_keeps_everything(v: int, shipped: Any) -> None:
+    order = order_of(shipped["breadth_first"], 4, 6, v)
+    assert [max(sum(m.alive) for m in device) for device in order.alive_forward] == [6 * v] * 4
+
+
+def test_zb_h2_keeps_2_p_minus_1_on_every_stage(shipped: Any) -> None:
+    assert order_of(shipped["zb_h2"], 8, 32, 1).alive == [15] * 8
 
 
 def test_the_first_of_8_devices_keeps_23_halves_or_39_quarters_of_a_stage(interleaved: Any) -> None:
