@@ -236,3 +236,21 @@ def test_a_study_sends_what_the_stages_say(bind: Bind, zero: int, m: int) -> Non
     said = figures(text)
     assert found["dp_volume"] == pytest.approx(said[f"z.traffic_{zero}"])
     assert found["dp_volume_against_replicas"] == pytest.approx(said[f"z.against_replicas_{zero}"])
+
+
+def test_integers_are_added_up_in_a_node_before_they_leave_it(bind: Bind) -> None:
+    # 8 ranks in nodes of 2: half a byte at 10 GB/s inside, then 3/4 of what is left at 1 GB/s.
+    nodes = """
+    fabric nodes {
+      level node { size = 2 devices, bandwidth = 10 GB/s per_direction, latency = 0 s }
+      level net { bandwidth = 1 GB/s per_direction, latency = 0 s }
+    }
+    """
+    values = {
+        "compression.method": "int8",
+        "compression.scale": 0,
+        "layout.zero": 1,
+        "cluster.fabric": "nodes",
+    }
+    study = bind(values, text=nodes, parameters=held())
+    assert reduction(study).seconds == pytest.approx(0.5e9 / 10e9 + 3 / 4 * 0.5e9 / 1e9)

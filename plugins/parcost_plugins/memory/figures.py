@@ -15,7 +15,8 @@ _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no furthe
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the state weighs and takes, and what the activations do."""
-    yield from _recipe(study)
+    if study.parameters:
+        yield from _recipe(study)
     yield from _by_class(study, outcome)
     yield from _by_stage(outcome)
     yield from _activations(study)
@@ -77,7 +78,7 @@ def _recipe(study: Study) -> Iterator[Figure]:
 def _largest(study: Study, each: Real, room: Real) -> Iterator[Figure]:
     """Yield the largest model whose state one device holds under this sharding."""
     layout, precision = study[Layout], study[Training].precision
-    kind = alike(study)[0]
+    kind = alike(study)[0]  # experts may be shared out over fewer
     held = sum(
         (
             bytes_ / kind.shards(layout.zero, since)

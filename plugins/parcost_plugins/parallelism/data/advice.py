@@ -22,7 +22,7 @@ _WORTH = 0.01  # of a step: a slower stage is as good
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield the stages side by side, and the checklist, for a study of several replicas."""
     layout = study[Layout]
-    if study.axes or not layout.dp * layout.cp > 1:
+    if study.axes or not layout.dp * layout.cp > 1 or not study.parameters:
         return
     if (compared := _stages(study, outcome)) is not None:
         yield compared

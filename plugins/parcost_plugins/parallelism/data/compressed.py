@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from parcost import Call, Formula, Real, Study
-from parcost.numeric import maximum, where
+from parcost import Call, Formula, Group, Real, Study
+from parcost.numeric import any_of, maximum, minimum, where
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.held import Alike
 
@@ -46,7 +46,7 @@ def exchange(
         return _together([(call(operation, elements * each), elements * each)])
     if method in EXCHANGED:
         n = elements * quantised(chosen)
-        calls = [(study.collective("all_to_all", n, group), n)]  # which rings and trees cannot do
+        calls = [(_summed(study, n, study.group(group)), n)]
         if operation == "all_reduce":
             calls.append((call("all_gather", n), n))
         return _together(calls)
@@ -56,6 +56,33 @@ def exchange(
     first, second, whole = low_rank(study, kind)
     sizes = [elements * part for part in (first, second, whole)]
     return _together([(call("all_reduce", n), n) for n in sizes])
+
+
+def _summed(study: Study, n: Real, group: Group) -> Call:
+    """Price the exchange after which every rank has its share of the sum.
+
+    All ranks exchange at once, or level by level: what a unit has added up is all that
+    leaves it, quantised anew. The faster one counts. No ring or tree can do either.
+    """
+    flat = study.collective("all_to_all", n, group)
+    seconds: Real = 0.0
+    levels: list[Call] = []
+    left = n
+    for units, link in zip(group.shape, group.links, strict=True):
+        if any_of(units > 1):
+            name = f"{group.name} at {link.name}"
+            level = Group(name=name, ranks=units, shape=(units,), links=(link,))
+            levels.append(study.collective("all_to_all", left, level))
+            seconds = seconds + levels[-1].seconds
+            left = left / units
+    if len(levels) < 2:
+        return flat
+    text = f"the faster of {flat.formula.text}, and the same level by level on what is left"
+    return Call(
+        seconds=minimum(flat.seconds, seconds),
+        algorithm=flat.algorithm,
+        formula=evolve(flat.formula, text=text, source="ZeRO++ exchanges by levels"),
+    )
 
 
 def quantised(chosen: Compression) -> Real:
