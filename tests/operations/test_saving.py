@@ -47,6 +47,18 @@ def test_replicas_that_hold_the_same_write_it_once() -> None:
     assert found.figure("checkpoint.shard") == 14 * LLAMA3_8B / 8
 
 
+def test_ranks_that_split_a_sequence_hold_the_same_state() -> None:
+    job = JOB.replace("tp = 8, zero", "tp = 4, cp = 2, zero")
+    found = result(job.format(zero=0, more=", storage = 100 GB/s"))
+    assert found.figure("checkpoint.shard") == 14 * LLAMA3_8B / 4
+
+
+def test_state_that_is_sharded_inside_a_node_is_written_by_one_node() -> None:
+    job = JOB.replace("tp = 8, zero", "zero") + "sharding {{ shard = 8 }}\n"
+    found = result(job.format(zero=3, more=", storage = 100 GB/s"))
+    assert found.figure("checkpoint.shard") == 14 * LLAMA3_8B / 8
+
+
 def test_the_slowest_of_storage_node_and_host_ends_a_checkpoint() -> None:
     size = 14 * LLAMA3_8B
     for node, host, seconds in (

@@ -52,13 +52,13 @@ def _size(study: Study, checkpoint: Checkpoint) -> Real | None:
 
 
 def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
-    """Return the devices that hold different state: all of them once ZeRO shards it."""
+    """Return the devices that hold different state: all once ZeRO shards it over all replicas."""
     if checkpoint.shards is not None:
         return checkpoint.shards
     if not study.all(Training):
         return None
-    layout, devices = study[Layout], study[Cluster].devices
-    return devices if layout.zero else devices / layout.dp
+    alike = study.group("replicate" if study[Layout].zero else "dp_cp")
+    return study[Cluster].devices / alike.ranks
 
 
 def _writing(study: Study, checkpoint: Checkpoint, size: Real, shard: Real | None) -> Real | None:
