@@ -18,12 +18,17 @@ from attrs import define, frozen
 from parcost import Group
 from parcost_plugins.collectives.bruck import Bruck
 from parcost_plugins.collectives.direct import Direct
+from parcost_plugins.collectives.double_tree import DoubleTree
 from parcost_plugins.collectives.halving_doubling import HalvingDoubling
 from parcost_plugins.collectives.hierarchical import Hierarchical
+from parcost_plugins.collectives.leader import LeaderAllReduce, LeaderReduce
+from parcost_plugins.collectives.naive import Linear, Naive
 from parcost_plugins.collectives.pairwise import Pairwise
+from parcost_plugins.collectives.pipelined import HierarchicalPipelined
 from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.collectives.tree import Tree
+from parcost_plugins.collectives.van_de_geijn import VanDeGeijn
 
 RANKS = [2, 3, 4, 5, 6, 7, 8, 9, 12, 16]
 POWERS = [2, 4, 8, 16]
@@ -45,6 +50,15 @@ class Meter:
 
     def seconds(self, rounds: Any, bytes_: Any) -> Any:
         return self.of_rounds * rounds + self.of_bytes * bytes_
+
+
+def summed(algorithm: Any, operation: str, n: int, *shape: int, latency: float = 1.0) -> Any:
+    """Return the bytes that *algorithm* charges for adding."""
+    links = tuple(Meter(latency=latency, of_rounds=0, of_bytes=0) for _ in shape)
+    ranks = float(np.prod(shape))
+    sizes = tuple(map(float, shape))
+    group = Group(name="g", ranks=ranks, shape=sizes, links=links, reduction=1.0)
+    return algorithm.seconds(operation, float(n), group)
 
 
 def charged(algorithm: Any, operation: str, n: int, *shape: int, latency: float = 1.0) -> Any:
@@ -75,14 +89,17 @@ class Network:
 
     rounds: int = 0
     bytes_: int = 0
+    added: int = 0
 
-    def exchange(self, messages: Mapping[Any, Any]) -> Any:
-        """Deliver {(from, to): array} in one round, and return it."""
+    def exchange(self, messages: Mapping[Any, Any], *, adds: bool = False) -> Any:
+        """Deliver {(from, to): array} in one round, and return it; to be added, if it *adds*."""
         sources, targets = zip(*messages, strict=True)
         assert len(set(sources)) == len(sources), "a rank sends two messages at once"
         assert len(set(targets)) == len(targets), "a rank receives two messages at once"
         self.rounds += 1
-        self.bytes_ += max(np.size(payload) for payload in messages.values())
+        longest = max(np.size(payload) for payload in messages.values())
+        self.bytes_ += longest
+        self.added += longest * adds
         return {pair: np.array(payload) for pair, payload in messages.items()}.items()
 
     @property
@@ -104,7 +121,7 @@ def ring_reduce_scatter(net: Network, groups: list[list[int]], data: Any) -> Non
         for group in groups:
             for i, rank in enumerate(group):
                 sent[rank, group[(i + 1) % P]] = data[rank, (i - step - 1) % P]
-        for (source, target), block in net.exchange(sent):
+        for (source, target), block in net.exchange(sent, adds=True):
             at = next(group.index(source) for group in groups if source in group)
             data[target, (at - step - 1) % P] += block
 
@@ -148,7 +165,7 @@ def halve(nets: list[Network], P: int, data: Any) -> None:
                 ((blocks & low) == (rank & low)) & ((blocks >> bit & 1) != (rank >> bit & 1))
             ]
             sent[rank, partner] = data[rank, theirs[rank]]
-        for (source, target), half in net.exchange(sent):
+        for (source, target), half in net.exchange(sent, adds=True):
             data[target, theirs[source]] += half
 
 
@@ -167,7 +184,8 @@ def double(nets: list[Network], P: int, data: Any) -> None:
 
 def merge(net: Network, P: int, q: int, data: Any) -> None:
     """Let the ranks above *q* hand their data to ranks below."""
-    for (_, target), whole in net.exchange({(q + i, i): data[q + i] for i in range(P - q)}):
+    handed = {(q + i, i): data[q + i] for i in range(P - q)}
+    for (_, target), whole in net.exchange(handed, adds=True):
         data[target] += whole
 
 
@@ -191,6 +209,7 @@ def test_a_ring_reduce_scatter_moves_what_it_charges(P: int) -> None:
     ring_reduce_scatter(net, [list(range(P))], data)
     assert all((data[r, r] == total[r]).all() for r in range(P))
     assert charged(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
+    assert summed(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -210,6 +229,7 @@ def test_a_ring_all_reduce_moves_what_it_charges(P: int) -> None:
     ring_all_gather(net, [list(range(P))], data)
     assert (data == total).all()
     assert charged(Ring(), "all_reduce", total.size, P) == pytest.approx(net.counts)
+    assert summed(Ring(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -251,13 +271,14 @@ def test_a_tree_all_reduce_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, 1)
     total = data.sum(axis=0)
     for pairs in reversed(list(binomial(P))):
-        for (_, target), whole in net.exchange({(b, a): data[b] for a, b in pairs}):
+        for (_, target), whole in net.exchange({(b, a): data[b] for a, b in pairs}, adds=True):
             data[target] += whole
     for pairs in binomial(P):
         for (_, target), whole in net.exchange({(a, b): data[a] for a, b in pairs}):
             data[target] = whole
     assert (data == total).all()
     assert charged(Tree(), "all_reduce", total.size, P) == net.counts
+    assert summed(Tree(), "all_reduce", total.size, P) == net.added
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -274,6 +295,7 @@ def test_halving_and_doubling_all_reduces_what_it_charges(P: int) -> None:
         return_result(net, P, q, data)
     assert (data == total).all()
     assert charged(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.counts)
+    assert summed(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", POWERS)
@@ -286,6 +308,7 @@ def test_halving_and_doubling_are_a_reduce_scatter_and_an_all_gather(P: int) -> 
     assert (data == total).all()
     algorithm, n = HalvingDoubling(), total.size
     assert charged(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.counts)
+    assert summed(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.added)
     assert charged(algorithm, "all_gather", n, P) == pytest.approx(doubles.counts)
 
 
@@ -328,12 +351,14 @@ def test_recursive_doubling_moves_what_it_charges(P: int) -> None:
     if q < P:
         merge(net, P, q, data)
     for bit in range(q.bit_length() - 1):
-        for (_, target), whole in net.exchange({(r, r ^ (1 << bit)): data[r] for r in range(q)}):
+        swapped = {(r, r ^ (1 << bit)): data[r] for r in range(q)}
+        for (_, target), whole in net.exchange(swapped, adds=True):
             data[target] += whole
     if q < P:
         return_result(net, P, q, data)
     assert (data == total).all()
     assert charged(RecursiveDoubling(), "all_reduce", total.size, P) == net.counts
+    assert summed(RecursiveDoubling(), "all_reduce", total.size, P) == net.added
 
 
 # --- Bruck, pairwise, point to point ----------------------------------------------------------
@@ -511,3 +536,341 @@ def test_a_hierarchical_all_to_all_sends_fewer_and_larger_messages(g: int, k: in
     assert (got.reshape(P, P, 2) == data.swapaxes(0, 1)).all()
     expected = charged(Hierarchical(), "all_to_all", data[0].size, g, k)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
+
+
+@pytest.mark.parametrize("g, k", SHAPES)
+def test_a_hierarchical_reduction_is_the_broadcast_mirrored(g: int, k: int) -> None:
+    nodes, near, far = Nodes(g, k), Network(), Network()
+    data = np.random.default_rng(g * k).integers(0, 10**6, (g * k, g, k, 2)).astype(float)
+    total = data.sum(axis=0)
+    n = total.size
+    if k == 1:  # one level is a chain
+        whole = data.reshape(g, 1, -1)
+        reduce_chain(near, nodes.within, whole)
+        assert (whole[0, 0] == total.reshape(-1)).all()
+        assert charged(Hierarchical(), "reduce", n, g, latency=1e18) == pytest.approx(near.counts)
+        return
+    ring_reduce_scatter(near, nodes.within, data)
+    parts = shards(data, nodes)[0].reshape(g * k, 1, -1)
+    reduce_chain(far, nodes.across, parts)
+    for i in range(1, g):
+        near.exchange({(i, 0): parts[i]})
+    assert (parts[:g, 0] == total.reshape(g, -1)).all()
+    expected = charged(Hierarchical(), "reduce", n, g, k, latency=1e18)
+    assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
+    added = summed(Hierarchical(), "reduce", n, g, k, latency=1e18)
+    assert added == pytest.approx(near.added + far.added)
+
+
+# --- one root -----------------------------------------------------------------------------------
+
+
+def reduce_chain(net: Network, chains: list[list[int]], data: Any) -> None:
+    """Sum the pieces of each of *chains* towards its first member."""
+    P, pieces = len(chains[0]), data.shape[1]
+    for step in range(P - 2 + pieces):
+        sent = {}
+        for members in chains:
+            for i in range(1, P):
+                piece = step - (P - 1 - i)
+                if 0 <= piece < pieces:
+                    sent[members[i], members[i - 1]] = data[members[i], piece]
+        if not sent:
+            continue
+        for (source, target), block in net.exchange(sent, adds=True):
+            at = next(members.index(source) for members in chains if source in members)
+            data[target, step - (P - 1 - at)] += block
+
+
+@pytest.mark.parametrize("P", RANKS)
+@pytest.mark.parametrize("pieces", [1, 2, 5])
+def test_a_pipelined_reduction_moves_what_it_charges(P: int, pieces: int) -> None:
+    net, data = Network(), inputs(P, pieces)
+    total = data.sum(axis=0)
+    reduce_chain(net, [list(range(P))], data)
+    assert (data[0] == total).all()
+    algorithm = Ring().cut(float(pieces))
+    assert charged(algorithm, "reduce", total.size, P) == pytest.approx(net.counts)
+    assert summed(algorithm, "reduce", total.size, P) == pytest.approx(net.added)
+
+
+@pytest.mark.parametrize("P", RANKS)
+def test_a_tree_reduction_moves_what_it_charges(P: int) -> None:
+    net, data = Network(), inputs(P, 1)
+    total = data.sum(axis=0)
+    for pairs in reversed(list(binomial(P))):
+        for (_, target), whole in net.exchange({(b, a): data[b] for a, b in pairs}, adds=True):
+            data[target] += whole
+    assert (data[0] == total).all()
+    assert charged(Tree(), "reduce", total.size, P) == net.counts
+    assert summed(Tree(), "reduce", total.size, P) == net.added
+
+
+def tree_scatter(net: Network, P: int, data: Any) -> None:
+    """Give block r of rank 0 to rank r: whoever has a range of blocks sends its upper half."""
+    held = {0: (0, P)}
+    while any(last - first > 1 for first, last in held.values()):
+        sent, halves = {}, {}
+        for rank, (first, last) in held.items():
+            if last - first > 1:
+                middle = first + (last - first + 1) // 2
+                sent[rank, middle] = data[rank, middle:last]
+                halves[rank] = (first, middle)
+                halves[middle] = (middle, last)
+        for (_, target), blocks in net.exchange(sent):
+            data[target, target : target + len(blocks)] = blocks
+        held |= halves
+
+
+@pytest.mark.parametrize("P", RANKS)
+def test_a_tree_scatter_moves_what_it_charges(P: int) -> None:
+    net, data = Network(), inputs(P, P)
+    root = data[0].copy()
+    tree_scatter(net, P, data)
+    assert all((data[r, r] == root[r]).all() for r in range(P))
+    rounds, bytes_ = charged(Tree(), "scatter", root.size, P)
+    assert rounds == net.rounds
+    # the root's port is the busiest of all: it sends everything but its own block
+    assert bytes_ == pytest.approx(root.size * (P - 1) / P)
+    assert charged(Tree(), "gather", root.size, P) == (rounds, bytes_)  # its mirror image
+
+
+@pytest.mark.parametrize("P", RANKS)
+def test_a_linear_scatter_moves_what_it_charges(P: int) -> None:
+    net, data = Network(), inputs(P, P)
+    root = data[0].copy()
+    for rank in range(1, P):
+        for (_, target), block in net.exchange({(0, rank): data[0, rank]}):
+            data[target, target] = block
+    assert all((data[r, r] == root[r]).all() for r in range(P))
+    assert charged(Linear(), "scatter", root.size, P) == pytest.approx(net.counts)
+    assert charged(Linear(), "gather", root.size, P) == pytest.approx(net.counts)
+
+
+@pytest.mark.parametrize("P", RANKS)
+def test_a_naive_all_reduce_goes_through_one_root(P: int) -> None:
+    up, down, data = Network(), Network(), inputs(P, 1)
+    total = data.sum(axis=0)
+    for rank in range(1, P):
+        for (_, target), whole in up.exchange({(rank, 0): data[rank]}, adds=True):
+            data[target] += whole
+    for rank in range(1, P):
+        for (_, target), whole in down.exchange({(0, rank): data[0]}):
+            data[target] = whole
+    assert (data == total).all()
+    n = total.size
+    assert charged(Naive(), "reduce", n, P) == up.counts
+    assert charged(Naive(), "broadcast", n, P) == down.counts
+    both = up.rounds + down.rounds, up.bytes_ + down.bytes_
+    assert charged(Naive(), "all_reduce", n, P) == both
+    assert summed(Naive(), "all_reduce", n, P) == up.added
+
+
+@pytest.mark.parametrize("P", POWERS)
+def test_a_long_reduction_halves_and_its_root_gathers(P: int) -> None:
+    net, data = Network(), inputs(P, P)
+    total = data.sum(axis=0)
+    halve([net] * (P.bit_length() - 1), P, data)
+    held = {r: [r] for r in range(P)}
+    bit = P // 2
+    while bit:  # the upper half hands what it has to the lower
+        sent = {(r, r - bit): data[r, held[r]] for r in range(bit, 2 * bit)}
+        for (source, target), blocks in net.exchange(sent):
+            data[target, held[source]] = blocks
+        for r in range(bit, 2 * bit):
+            held[r - bit] += held[r]
+        bit //= 2
+    assert (data[0] == total).all()
+    assert charged(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.counts)
+    assert summed(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.added)
+
+
+@pytest.mark.parametrize("P", RANKS)
+def test_a_long_broadcast_scatters_down_a_tree_and_gathers_around_a_ring(P: int) -> None:
+    net, data = Network(), inputs(P, P)
+    root = data[0].copy()
+    tree_scatter(Network(), P, data)
+    ring_all_gather(net, [list(range(P))], data)
+    assert (data == root).all()
+    depth = (P - 1).bit_length()
+    expected = depth + net.rounds, root.size * (P - 1) / P + net.bytes_
+    assert charged(VanDeGeijn(), "broadcast", root.size, P) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("P", POWERS)
+def test_an_all_gather_by_doubling_moves_what_it_charges(P: int) -> None:
+    net, data = Network(), inputs(P, P)
+    wanted = np.stack([data[r, r] for r in range(P)])
+    held = {r: [r] for r in range(P)}
+    for bit in range(P.bit_length() - 1):
+        sent = {(r, r ^ (1 << bit)): data[r, held[r]] for r in range(P)}
+        for (source, target), blocks in net.exchange(sent):
+            data[target, held[source]] = blocks
+        held = {r: held[r] + held[r ^ (1 << bit)] for r in range(P)}
+    assert (data == wanted).all()
+    algorithm = RecursiveDoubling()
+    assert charged(algorithm, "all_gather", wanted.size, P) == pytest.approx(net.counts)
+
+
+@pytest.mark.parametrize("P", POWERS)
+def test_a_reduce_scatter_by_doubling_moves_what_it_charges(P: int) -> None:
+    net, data = Network(), inputs(P, P)
+    total = data.sum(axis=0)
+    blocks = np.arange(P)
+    for bit in range(P.bit_length() - 1):
+        # all but the blocks of those that a rank has heard of: they need no more of it
+        left = {r: blocks[(blocks >> bit) != (r >> bit)] for r in range(P)}
+        sent = {(r, r ^ (1 << bit)): data[r, left[r]] for r in range(P)}
+        for (source, target), part in net.exchange(sent, adds=True):
+            data[target, left[source]] += part
+    assert all((data[r, r] == total[r]).all() for r in range(P))
+    algorithm = RecursiveDoubling()
+    assert charged(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.counts)
+    assert summed(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.added)
+
+
+@pytest.mark.parametrize("P", RANKS)
+def test_a_pairwise_reduce_scatter_moves_what_it_charges(P: int) -> None:
+    net, data = Network(), inputs(P, P)
+    total = data.sum(axis=0)
+    own = np.stack([data[r, r] for r in range(P)])
+    for step in range(1, P):
+        sent = {(r, (r + step) % P): data[r, (r + step) % P] for r in range(P)}
+        for (_, target), block in net.exchange(sent, adds=True):
+            own[target] += block
+    assert (own == total).all()
+    assert charged(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
+    assert summed(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
+
+
+# --- two trees ----------------------------------------------------------------------------------
+
+
+def complementary(P: int) -> list[dict[int, int]]:
+    """Return the parents of two binary trees, in which inner ranks of one are leaves of the other.
+
+    Ranks 1 to P - 1 stand in order below rank 0: in the first tree those with more zero bits
+    at their end stand higher, and the second is the first, shifted by one rank.
+    """
+
+    def tree(members: list[int]) -> dict[int, int]:
+        parents: dict[int, int] = {}
+
+        def grow(low: int, high: int, parent: int) -> None:
+            if low >= high:
+                return
+            top = max(range(low, high), key=lambda i: ((i + 1) & -(i + 1), -i))
+            parents[members[top]] = parent
+            grow(low, top, members[top])
+            grow(top + 1, high, members[top])
+
+        grow(0, len(members), 0)
+        return parents
+
+    others = list(range(1, P))
+    return [tree(others), tree(others[1:] + others[:1])]
+
+
+def turns(trees: list[dict[int, int]]) -> dict[tuple[int, int], int]:
+    """Return for each (tree, child) the parity of the rounds in which it receives.
+
+    A rank receives from its two parents in different rounds, and sends to its two children
+    in different rounds. Each edge meets one other at either end, so that two turns do.
+    """
+    edges = [(half, child) for half, parents in enumerate(trees) for child in parents]
+    ends: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for half, child in edges:
+        ends.setdefault(("in", child), []).append((half, child))
+        ends.setdefault(("out", trees[half][child]), []).append((half, child))
+    assert all(len(meeting) <= 2 for meeting in ends.values()), "a rank is inner in both trees"
+    found: dict[tuple[int, int], int] = {}
+    for start in edges:
+        waiting = [(start, 0)] if start not in found else []
+        while waiting:
+            edge, turn = waiting.pop()
+            if edge in found:
+                continue
+            found[edge] = turn
+            half, child = edge
+            for end in (("in", child), ("out", trees[half][child])):
+                waiting += [(other, 1 - turn) for other in ends[end] if other != edge]
+    return found
+
+
+@pytest.mark.parametrize("P", RANKS)
+@pytest.mark.parametrize("pieces", [1, 3, 8])
+def test_two_trees_take_no_longer_than_they_charge(P: int, pieces: int) -> None:
+    net, data = Network(), inputs(P, 2 * pieces)
+    root = data[0].copy()
+    trees = complementary(P)
+    turn = turns(trees)
+    has = {(half, rank): pieces if rank == 0 else 0 for half in (0, 1) for rank in range(P)}
+    elapsed = 0
+    while min(has.values()) < pieces:
+        sent = {
+            (trees[half][child], child): 2 * has[half, child] + half
+            for (half, child), parity in turn.items()
+            if parity == elapsed % 2 and has[half, trees[half][child]] > has[half, child]
+        }
+        elapsed += 1
+        if not sent:
+            continue
+        for (source, target), piece in net.exchange({k: data[k[0], p] for k, p in sent.items()}):
+            data[target, sent[source, target]] = piece
+            has[sent[source, target] % 2, target] += 1
+    assert (data == root).all()
+    rounds, bytes_ = charged(DoubleTree().cut(float(pieces)), "broadcast", root.size, P)
+    assert elapsed <= rounds
+    assert net.bytes_ <= bytes_
+
+
+# --- leaders, and chunks ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("g, k", SHAPES)
+def test_leaders_carry_the_whole_buffer_between_nodes(g: int, k: int) -> None:
+    nodes, near, far = Nodes(g, k), Network(), Network()
+    data = np.random.default_rng(g * k).integers(0, 10**6, (g * k, g, k, 2)).astype(float)
+    total = data.sum(axis=0)
+    ring_reduce_scatter(near, nodes.within, data)
+    ring_all_gather(near, nodes.within, data)
+    leaders = data[::g].swapaxes(1, 2).copy()  # blocks by node
+    ring_reduce_scatter(far, [list(range(k))], leaders)
+    ring_all_gather(far, [list(range(k))], leaders)
+    assert (leaders.swapaxes(1, 2) == total).all()
+    expected = charged(LeaderAllReduce(), "all_reduce", total.size, g, k)
+    spread = ((g - 1).bit_length(), total.size) if k > 1 and g > 1 else (0, 0)
+    inside = near.rounds + spread[0], near.bytes_ + spread[1]
+    assert np.array(expected) == pytest.approx(np.array([inside, far.counts]))
+    whole = (g - 1).bit_length(), total.size * (g > 1)
+    both = charged(LeaderReduce(), "all_reduce", total.size, g, k)
+    assert np.array(both) == pytest.approx(np.array([np.multiply(2, whole), far.counts]))
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3, 8])
+@pytest.mark.parametrize("near, far", [(4.0, 1.0), (1.0, 4.0), (2.0, 2.0)])
+def test_chunks_of_a_hierarchy_take_no_longer_than_they_charge(
+    chunks: int, near: float, far: float
+) -> None:
+    # 2 nodes of 2; a chunk is reduced inside, crosses, and is gathered inside
+    link = {"name": "x", "latency": 0.0, "of_rounds": 0}
+    links = (Meter(**link, of_bytes=near), Meter(**link, of_bytes=far))  # type: ignore[arg-type]
+    group = Group(name="g", ranks=4.0, shape=(2.0, 2.0), links=links)
+    n = 96.0
+    inside, across = near * n / 2 / chunks, far * n / 2 / chunks  # one pass inside; both across
+    free = {"inside": 0.0, "across": 0.0}
+    jobs = [("inside", inside, 0.0, chunk, 0) for chunk in range(chunks)]
+    ended = 0.0
+    while jobs:  # the earliest first; of these, the chunk that came first
+        where, seconds, ready, chunk, step = min(jobs, key=lambda j: (max(j[2], free[j[0]]), j[3]))
+        jobs.remove((where, seconds, ready, chunk, step))
+        ended = free[where] = max(ready, free[where]) + seconds
+        if step == 0:
+            jobs.append(("across", across, ended, chunk, 1))
+        elif step == 1:
+            jobs.append(("inside", inside, ended, chunk, 2))
+    ended = max(free.values())
+    charge = HierarchicalPipelined().cut(float(chunks)).seconds("all_reduce", n, group)
+    busiest = max(2 * inside, across) * chunks
+    assert busiest <= ended <= charge * (1 + 1e-12)
+    assert charge == pytest.approx(busiest + min(2 * inside, across))
