@@ -255,3 +255,35 @@ def test_the_table_names_what_bounds_each_phase() -> None:
     ((_, section),) = found.sections
     bounds = {row[0]: row[-1] for row in section.rows}
     assert bounds == {"prefill": "compute", "decode": "memory bandwidth"}
+
+
+def test_a_sweep_of_degrees_reaches_beyond_a_node_as_each_point_does_alone() -> None:
+    nodes = SERVING.replace(
+        "level net",
+        "level node {{ size = 8 devices, bandwidth = 360 GB/s per_direction, latency = 1 us }}\n"
+        "  level net",
+    )
+    swept = nodes.replace("tp = 8", "tp = [4, 8, 16], pp = [1, 2]").format(more="batch = 8")
+    rows = parcost.load_text(swept)[0].evaluate().rows()
+    points = [(tp, pp) for tp in (4, 8, 16) for pp in (1, 2)]
+    for (tp, pp), row in zip(points, rows, strict=True):
+        text = nodes.replace("tp = 8", f"tp = {tp}, pp = {pp}")
+        for name in ("decode_seconds", "prefill_seconds", "kv_memory", "largest_batch"):
+            assert row[f"chat.{name}"] == pytest.approx(chat("batch = 8", name, text), rel=1e-12)
+
+
+def test_serving_stands_beside_a_training_job_and_leaves_it_alone() -> None:
+    job = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+fabric wire { level net { bandwidth = 360 GB/s per_direction, latency = 1 us } }
+cluster { devices = 8 }
+layout { tp = 2, zero = 1 }
+training { sequence = 8192, micro_batch = 1, global_batch = 64 sequences }
+"""
+    serving = "serving chat { fabric = wire, compute = bf16, weights = 2 B, activation = 2 B }\n"
+    alone, both = result(job), result(job + serving)
+    assert both.figure("step_time") == alone.figure("step_time")
+    assert both.figure("memory") == alone.figure("memory")
+    assert both.figure("chat.weights") == 2 * 8_030_261_248
