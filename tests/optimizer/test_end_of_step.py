@@ -1,0 +1,70 @@
+"""What a step ends with on every rank: the norm over the whole job, and its share of the update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import Study
+from parcost.evaluation.reduce import evaluate
+from parcost_plugins.vocabulary import Parameters
+
+Bind = Callable[..., Study]
+
+
+def held(elements: float, *, expert: bool = False) -> Parameters:
+    name = "experts" if expert else "others"
+    return Parameters(name=name, elements=elements, total=elements, count=(1.0,), expert=expert)
+
+
+def terms(study: Study) -> dict[str, Any]:
+    found = {term.name: term for _, term in study.contributions("terms")}
+    assert study.faults == []
+    return found
+
+
+def test_the_norm_is_added_up_over_every_device_of_the_job(bind: Bind) -> None:
+    values = {"mixed.norm_traffic": 12, "layout.tp": 2, "layout.pp": 2, "wire.net.latency": 1e-3}
+    study = bind(
+        values, parameters=[Parameters(name="p", elements=1e6, total=1e6, count=(1.0, 1.0))]
+    )
+    term = terms(study)["all-reduce of the gradient norm"]
+    # eight devices, not the two replicas: at best three rounds of a millisecond
+    assert term.seconds >= 3e-3
+    assert (term.when, term.bytes_, term.resource) == ("end", 4.0, "net")
+
+
+def test_without_clipping_there_is_no_norm_to_add_up(bind: Bind) -> None:
+    assert "all-reduce of the gradient norm" not in terms(bind(parameters=[held(1e9)]))
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_experts_are_updated_by_the_ranks_that_hold_them(bind: Bind, zero: int) -> None:
+    values = {"layout.zero": zero, "layout.ep": 4}
+    found = terms(bind(values, parameters=[held(1e9), held(1e9, expert=True)]))
+    assert found["optimizer update"].bytes_ == pytest.approx(30e9 / 8)
+    assert found["optimizer update of experts"].bytes_ == pytest.approx(30e9 / 2)
+
+
+def test_context_parallel_ranks_share_the_update(bind: Bind) -> None:
+    values = {"layout.zero": 1, "layout.cp": 4}  # two replicas of four ranks
+    found = terms(bind(values, parameters=[held(1e9)]))
+    assert found["optimizer update"].bytes_ == pytest.approx(30e9 / 8)
+    lines = evaluate(bind(values, parameters=[held(1e9)])).memory_lines
+    state = {line.name: line.bytes_ for line in lines}["optimizer state"]
+    assert state == pytest.approx(12e9 / 8)
+
+
+@pytest.mark.parametrize(("accumulate", "shards"), [("shard", 8), ("whole", 1)])
+def test_a_rank_accumulates_whole_gradients_where_it_keeps_them(
+    bind: Bind, accumulate: str, shards: int
+) -> None:
+    values = {
+        "layout.zero": 2,
+        "sharding.accumulate": accumulate,
+        "kernels.fused_accumulation": "off",
+    }
+    (operator,) = bind(values, parameters=[held(1e9)]).operators
+    assert operator.bytes_ == pytest.approx(10e9 / shards)
