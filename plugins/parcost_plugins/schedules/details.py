@@ -1,0 +1,42 @@
+"""Two ways to judge a schedule.
+
+A step ends when the last device does: the makespan. Without a barrier before the
+optimizer, the next step fills while this one drains, and only the time from the first
+to the last op of the busiest device counts: its span, by which zero-bubble schedules
+are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Outcome, Study, hookimpl
+from parcost.numeric import is_array
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield what only the timeline of a single candidate knows."""
+    cut = outcome.pipeline
+    if study.axes or cut.stages == 1 or is_array(outcome.makespan_seconds):
+        return
+    devices = outcome.timeline()
+    span, ideal = max(ops[-1].end - ops[0].start for ops in devices), outcome.ideal_seconds
+    yield Figure(
+        name="longest_span",
+        title="longest span",
+        value=span,
+        unit="s",
+        formula=Formula(text="last end - first start of one device, the longest"),
+        note="what a step takes without a barrier before the optimizer, hops included",
+    )
+    yield Figure(
+        name="span_bubble",
+        title="pipeline bubble of the longest span",
+        value=(span - ideal) / span if span else 0.0,
+        unit="%",
+        formula=Formula(
+            text="1 - ideal / span", inputs={"ideal": (ideal, "s"), "span": (span, "s")}
+        ),
+        note="idle share of the longest span, hops included",
+    )

@@ -1,0 +1,43 @@
+"""Figures that only a timeline gives."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.precisions.bf16
+fabric quick {{ level node {{ size = 8 devices, bandwidth = 1e9 GB/s per_direction, latency = 0 s }} }}
+kernels {{ model = constant, memory_bound = off }}
+model equal {{ layers = 16, hidden = 1, parameters = 1.6 G }}
+cluster  {{ devices = 8 }}
+layout   {{ pp = 8 }}
+training {{ sequence = 1024, global_batch = 32 sequences }}
+schedule {{ {schedule} }}
+"""
+
+
+@pytest.mark.parametrize(
+    "schedule, span",
+    [
+        ("kind = one_f_one_b", 117),
+        ("kind = zb_h1", 103),
+        ("kind = zb_h2", 96),
+        ("kind = zb_v, chunks = 2", 96),
+    ],
+)
+def test_the_longest_span_counts_without_a_barrier(schedule: str, span: float) -> None:
+    (scenario,) = parcost.load_text(SPEC.format(schedule=schedule))
+    result = scenario.evaluate().result
+    assert result.outcome is not None
+    each = result.outcome.ideal_seconds / 96  # of a pass: F = B = W
+    assert result.figure("longest_span") == pytest.approx(span * each, rel=1e-6)
+    assert result.figure("span_bubble") == pytest.approx(1 - 96 / span, abs=1e-6)
+
+
+def test_a_sweep_has_no_span() -> None:
+    (scenario,) = parcost.load_text(SPEC.format(schedule="overlap = [50 %, 100 %]"))
+    with pytest.raises(KeyError):
+        scenario.evaluate().result.figure("longest_span")
