@@ -56,7 +56,6 @@ class Exchange:
     lam: Real
     routing: Routing
     hidden: Real
-    element: Real
 
     @property
     def copies(self) -> Real:
@@ -66,13 +65,15 @@ class Exchange:
     @property
     def there(self) -> Real:
         """Bytes of one copy on the way to an expert."""
-        width = self.element if self.routing.dispatch is None else self.routing.dispatch
+        recipe, own = self.study[Training].precision, self.routing.dispatch
+        width = recipe.dispatch if own is None else own
         return self.hidden * width + self.routing.scales
 
     @property
     def back(self) -> Real:
         """Bytes of one copy on the way back."""
-        width = self.element if self.routing.combine is None else self.routing.combine
+        recipe, own = self.study[Training].precision, self.routing.combine
+        width = recipe.combine if own is None else own
         return self.hidden * width
 
     @property
@@ -165,7 +166,6 @@ def exchange_of(study: Study) -> Exchange | None:
         lam=crowding(study),
         routing=study[Routing],
         hidden=model.hidden,
-        element=training.precision.activation,
     )
 
 

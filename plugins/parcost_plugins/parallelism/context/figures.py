@@ -150,9 +150,11 @@ def regime(found: Exchange, outcome: Outcome) -> Section:
             ("working on a block", (work, "s")),
             ("free from, tokens on a rank", (free, "")),
         ]
-        notes = [
+        if found.context.algorithm == "ring":
+            notes = []
+        notes.append(
             "sending grows with the tokens and working with their square: longer blocks hide more"
-        ]
+        )
         if isinstance(free, float) and isinstance(tokens, float):
             notes.append(_said(found, tokens, free))
     return Section(title="Context parallelism", columns=("what", "is"), rows=rows, notes=notes)

@@ -37,6 +37,7 @@ from parcost import (
 from parcost_plugins.parallelism.tensor import figures, norms, rules
 from parcost_plugins.parallelism.tensor.cut import chunked, halved
 from parcost_plugins.parallelism.tensor.rows import (
+    SAVED_INPUT,
     WITH_SEQUENCE_PARALLEL,
     WITHOUT_SEQUENCE_PARALLEL,
     Row,
@@ -58,6 +59,11 @@ class TensorParallel:
         default=True,
         doc="those of the embedding, the head, the loss and the norms, besides the layers'",
     )
+    saved_inputs: bool = switch(
+        default=True,
+        doc="the gather of what was saved as shards, which has one product to hide under; "
+        "without it, it is taken to hide",
+    )
     shapes: bool = switch(
         default=False, doc="the report lists the matrices that one rank multiplies by"
     )
@@ -75,25 +81,26 @@ def terms(study: Study) -> Iterator[Work | Once]:
     layout = study[Layout]
     if isinstance(layout.tp, float) and layout.tp == 1.0:
         return
-    chosen, mode = study.get(TensorParallel), study[Overlap].tensor
-    ends = chosen is None or chosen.ends
+    chosen, mode = study[TensorParallel], study[Overlap].tensor
     on_wire = wire(study)
-    yield from _layers(study, on_wire, mode)
+    yield from _layers(study, on_wire, mode, saved_inputs=chosen.saved_inputs)
     if mode == "pipelined":
         yield from chunked(study)
     elif mode == "split_batch":
         yield from halved(study)
-    if ends:
+    if chosen.ends:
         yield from _ends(study, on_wire, mode)
         yield from norms.gradients(study, on_wire)
 
 
-def _layers(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
+def _layers(study: Study, on_wire: Wire, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
     sums_hide = sums_hide and not puts_off_weight_gradients(study)
     once, again = pairs(study, "F"), pairs(study, "R")
     sharded = study[Layout].sequence_parallel
     for row in WITH_SEQUENCE_PARALLEL if sharded else WITHOUT_SEQUENCE_PARALLEL:
+        if row is SAVED_INPUT and not saved_inputs:
+            continue
         for pass_ in row.passes:
             found = again if pass_ == "R" else once
             both = [a + b for a, b in zip(*found.values(), strict=True)]
@@ -162,5 +169,4 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 @hookimpl
 def sections(study: Study) -> list[Section]:
     """Return the matrices of one rank, where they are asked for."""
-    chosen = study.get(TensorParallel)
-    return [figures.table(study)] if chosen is not None and chosen.shapes else []
+    return [figures.table(study)] if study[TensorParallel].shapes else []

@@ -58,11 +58,12 @@ WITHOUT_SEQUENCE_PARALLEL = (
     Row("tensor all-reduce", "all_reduce", "forward"),
     Row("input gradient all-reduce", "all_reduce", "sum", "columns"),
 )
+SAVED_INPUT = Row("saved input all-gather", "all_gather", "backward", "columns")
 WITH_SEQUENCE_PARALLEL = (
     Row("tensor all-gather", "all_gather", "forward", pipelined="columns"),
     Row("tensor reduce-scatter", "reduce_scatter", "forward", pipelined="rows"),
     Row("output gradient all-gather", "all_gather", "backward", pipelined="rows"),
-    Row("saved input all-gather", "all_gather", "backward", "columns"),
+    SAVED_INPUT,
     Row("input gradient reduce-scatter", "reduce_scatter", "sum", "columns"),
 )
 
