@@ -122,3 +122,8 @@ def test_slow_nodes_take_their_share_of_the_goodput() -> None:
     whole = result(JOB.format(more="")).figure("goodput")
     less = result(JOB.format(more="").replace("restart", "lost = 3 %, restart")).figure("goodput")
     assert less == pytest.approx(0.97 * whole)
+
+
+def test_checkpoints_that_cost_nothing_leave_only_restarts_to_pay_for() -> None:
+    text = "reliability { mtbf = 1 h, restart = 360 s }\ncheckpoint { blocking = 0 s }"
+    assert result(text).figure("goodput") == pytest.approx(np.exp(-0.1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
+from parcost_plugins.vocabulary import Datacenter
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -133,3 +134,12 @@ def test_a_sweep_of_devices_gives_what_each_point_gives_alone() -> None:
         alone = result(text.replace("devices = 64", f"devices = {devices}"))
         for name in ("days", "cost", "energy", "goodput"):
             assert row[name] == pytest.approx(alone.figure(name), rel=1e-12)
+
+
+def test_what_is_assumed_of_a_site_says_where_it_comes_from() -> None:
+    (study,) = parcost.load_text("use catalog.devices.h100_sxm\n")[0].studies()
+    site = study[Datacenter]
+    origins = {n: study.origin(site, n) for n in type(site).__block__.fields}
+    assert all(o is not None and o.kind and o.source for o in origins.values())
+    assert site.device_mtbf == 50_000 * 3600
+    assert (site.pue, site.host_power) == (1.2, 1.35)

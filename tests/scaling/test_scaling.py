@@ -46,6 +46,11 @@ def test_a_scale_and_a_floor_give_the_loss_itself() -> None:
     assert found.figure("kaplan.loss_ratio") == pytest.approx(0.25)
 
 
+def test_a_law_that_is_almost_flat_takes_more_than_there_is() -> None:
+    found = result("scaling_law flat { exponent = 1e-6 }")
+    assert found.figure("flat.growth") == float("inf")
+
+
 @pytest.mark.parametrize(
     ("rule", "text"),
     [

@@ -116,8 +116,8 @@ class Replica:
         model = self.serving.model
         if not model.experts:
             return 1.0
-        missed = (1.0 - model.top_k / model.experts) ** (tokens * self.serving.attention_replicas)
-        return 1.0 - missed
+        missed = maximum(1.0 - model.top_k / model.experts, 0.0)
+        return 1.0 - missed ** (tokens * self.serving.attention_replicas)
 
     @cached_property
     def flops(self) -> Real:

@@ -6,9 +6,11 @@ batch, so they either keep up or set the pace; without, every step begins with a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from parcost import Check, Formula, Once, Outcome, Real, Study
+from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Data, Training, on_first
 
 
@@ -51,7 +53,7 @@ def starved(study: Study, outcome: Outcome) -> Iterator[Check]:
             "loading": loading,
             "step": step,
             "wait": data.stall + loading - step,
-            "needed": step_tokens(study) / step,
+            "needed": step_tokens(study) / maximum(step, sys.float_info.min),
         },
         help="loaders that deliver {needed:.4g} tokens/s keep up; or say what is waited for: "
         "`data {{ stall = {wait:.4g} s }}`",

@@ -12,6 +12,8 @@ from parcost_plugins.operations import failures
 from parcost_plugins.operations.saving import Saving, saving
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Reliability
 
+_SHORTEST = 1e-6  # seconds: the best interval between checkpoints that cost nothing is none
+
 
 @frozen(kw_only=True, eq=False)
 class Rhythm:
@@ -57,7 +59,7 @@ def rhythm(study: Study) -> Rhythm | None:
         if mtbf is None:
             return None
         optimum = failures.young if checkpoint.optimum == "young" else failures.daly
-        interval = optimum(saved.blocking, mtbf)
+        interval = maximum(optimum(saved.blocking, mtbf), _SHORTEST)
         if checkpoint.asynchronous and saved.writing is not None:
             interval = maximum(interval, saved.writing)
     return Rhythm(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 from attrs import frozen
 
 from parcost import Outcome, Real, Study
+from parcost.numeric import maximum
 from parcost_plugins.operations.goodput import useful
 from parcost_plugins.vocabulary import Cluster, Run, Training
 
@@ -26,7 +29,8 @@ def stepping(study: Study, outcome: Outcome) -> Speed:
     """Return the speed of the steps of *study*, less what failures take."""
     training = study[Training]
     share = useful(study)
-    tokens = training.global_batch * training.sequence / outcome.step_seconds
+    step = maximum(outcome.step_seconds, sys.float_info.min)  # 0 where nothing is priced
+    tokens = training.global_batch * training.sequence / step
     return Speed(
         tokens=tokens * share,
         devices=study[Cluster].devices,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, called
+from parcost import Check, Figure, Real, called
 from parcost_plugins.scaling.saying import figure, plain
 from parcost_plugins.vocabulary import ScalingLaw
 
@@ -42,7 +42,7 @@ def figures(law: ScalingLaw) -> Iterator[Figure]:
         law,
         "growth",
         "growth of the size that the improvement takes",
-        law.improvement ** (1.0 / a),
+        power(law.improvement, 1.0 / a),
         "",
         plain("g^(1 / a)", KAPLAN, g=law.improvement, a=a),
         "the loss above the floor is divided by the improvement",
@@ -54,7 +54,7 @@ def figures(law: ScalingLaw) -> Iterator[Figure]:
             law,
             "loss_ratio",
             "loss of the larger size over that of the smaller",
-            ratio**-a,
+            power(ratio, -a),
             "",
             plain("(x1 / x2)^a", KAPLAN, a=a),
             "above the floor",
@@ -67,7 +67,20 @@ def figures(law: ScalingLaw) -> Iterator[Figure]:
                 law,
                 f"{name}_loss",
                 f"loss at the {'smaller' if name == 'small' else 'larger'} size",
-                law.floor + (law.scale / size) ** a,
+                law.floor + power(law.scale / size, a),
                 "",
                 plain("f + (c / x)^a", KAPLAN, f=law.floor, c=law.scale, x=size, a=a),
             )
+
+
+def power(base: Real, exponent: Real) -> Real:
+    """Return *base* to the power of *exponent*, infinite beyond all numbers.
+
+    >>> power(2.0, 10.0), power(2.0, 1e6)
+    (1024.0, inf)
+    """
+    try:
+        raised: Real = base**exponent
+    except OverflowError:  # plain floats raise where arrays are infinite
+        return float("inf")
+    return raised
