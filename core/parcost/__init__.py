@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from parcost.study import Call as Call
     from parcost.study import Study as Study
     from parcost.terms import Activity as Activity
+    from parcost.terms import Axis as Axis
     from parcost.terms import Catalogue as Catalogue
     from parcost.terms import Check as Check
     from parcost.terms import Collective as Collective
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from parcost.terms import Link as Link
     from parcost.terms import Memory as Memory
     from parcost.terms import Moment as Moment
+    from parcost.terms import Objective as Objective
     from parcost.terms import Once as Once
     from parcost.terms import Op as Op
     from parcost.terms import Pair as Pair
@@ -138,6 +140,7 @@ _HOMES = {
     "study": ("Call", "Study"),
     "terms": (
         "Activity",
+        "Axis",
         "Catalogue",
         "Check",
         "Collective",
@@ -150,6 +153,7 @@ _HOMES = {
         "Link",
         "Memory",
         "Moment",
+        "Objective",
         "Once",
         "Op",
         "Pair",

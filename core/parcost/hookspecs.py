@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parcost.outcome import Outcome
     from parcost.study import Study
     from parcost.terms import (
+        Axis,
         Catalogue,
         Check,
         Collective,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         Group,
         Kernels,
         Memory,
+        Objective,
         Once,
         Pipeline,
         Schedule,
@@ -125,6 +127,19 @@ def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: i
     is about was written; names of figures about a labelled block start with its label,
     as in ``gradients.seconds``. A failed error makes the study not run.
     """
+
+
+# --- What may be chosen: asked by a search -------------------------------------------
+
+
+@hookspec
+def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
+    """The attributes that a search may choose for this model and machine, and their values."""
+
+
+@hookspec
+def objectives(study: Study) -> Iterable[Objective]:  # type: ignore[empty-body]
+    """What a search may look for, by name."""
 
 
 # --- What it means: asked once the step is known -------------------------------------

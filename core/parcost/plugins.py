@@ -8,7 +8,7 @@ known and not claimed. Plugins are asked in order of name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -35,6 +35,8 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
     "memory": (terms.Memory,),
     "figures": (terms.Figure,),
     "sections": (terms.Section,),
+    "axes": (terms.Axis,),
+    "objectives": (terms.Objective,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
     "views": (terms.Section,),
@@ -88,17 +90,29 @@ class Plugins:
             if not name.startswith("_")
         }
 
+    def implementing(self, hook: str) -> Sequence[Plugin]:
+        """Return the plugins that answer *hook*, in the order in which they are asked."""
+        return [plugin for plugin, _, _ in self._hooks.get(hook, ())]
+
     def ask(
-        self, hook: str, faults: list[Fault] | None = None, **arguments: Any
+        self,
+        hook: str,
+        faults: list[Fault] | None = None,
+        *,
+        only: int | None = None,
+        **arguments: Any,
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield what each plugin contributes to *hook*, stamped with the plugin.
+
+        With *only*, what the plugin in that position of :meth:`implementing` does.
 
         A plugin that raises, or answers with something else than the hook asks for,
         or repeats a name, is noted in *faults*; without a list to note it in, it is
         a :class:`PluginError`. Spec errors raised by a plugin pass through.
         """
         seen: dict[Any, Plugin] = {}
-        for plugin, function, argnames in self._hooks.get(hook, ()):
+        asked = self._hooks.get(hook, ())
+        for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
                 answers = list(function(*(arguments[a] for a in argnames)) or ())
             except SpecError:

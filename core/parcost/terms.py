@@ -192,6 +192,34 @@ class Section:
 
 
 @frozen(kw_only=True, eq=False)
+class Axis:
+    """An attribute that a search may choose, by its path, and the values that may be legal.
+
+    *values* are numbers in base units, or words of the language. Those that rules do not
+    let through at some point of the space are left out there.
+    """
+
+    attribute: str
+    values: Sequence[Any]
+
+
+@frozen(kw_only=True, eq=False)
+class Objective:
+    """What a search makes as small as it can: ``cost(step_seconds)``, an array like it.
+
+    *cost* never falls where the step takes longer. *value* turns it into the number that
+    people know, in *unit*; *largest* says that this is to be large, as an MFU is.
+    """
+
+    name: str
+    title: str
+    unit: str
+    cost: Callable[[Real], Real]
+    value: Callable[[Real], Real]
+    largest: bool = False
+
+
+@frozen(kw_only=True, eq=False)
 class Pipeline:
     """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
 

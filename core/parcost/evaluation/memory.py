@@ -18,7 +18,7 @@ from parcost.evaluation.order import Order
 from parcost.evaluation.replay import Plan
 from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import count, kinds
-from parcost.numeric import Real, any_of, is_array, where
+from parcost.numeric import Real, any_of, is_array, minimum, where
 from parcost.outcome import MemoryLine
 from parcost.terms import MOMENTS, Memory, Moment
 
@@ -41,7 +41,7 @@ class Fullest:
 
 def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
     """Return what the fullest device of *plan* holds; *terms* are sorted by name."""
-    held = _Held([term for _, term in terms], plan)
+    held = Held([term for _, term in terms], plan)
     sums = [held.moments(d) for d in range(len(plan.held))]
     points = [(d, moment) for d in range(len(plan.held)) for moment in MOMENTS]
     _, at = largest([bytes_ for moments in sums for bytes_ in moments])
@@ -61,11 +61,23 @@ def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
     )
 
 
-class _Held:
+class Held:
     """What devices hold, by moment."""
 
-    def __init__(self, terms: Sequence[Memory], plan: Plan) -> None:
+    def __init__(
+        self,
+        terms: Sequence[Memory],
+        plan: Plan,
+        *,
+        most: Real | None = None,
+        grown: bool = False,
+    ) -> None:
+        """Take the orders of *plan* for *most* micro-batches, of which no more are alive.
+
+        *grown*: as many are alive as there are, where the orders have all of theirs.
+        """
         self.plan = plan
+        self.most, self.grown = most, grown
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
         self.shares = total(term.of_activations for term in terms)
@@ -134,7 +146,13 @@ class _Held:
         those that B has not ended for.
         """
         if (moment, d) not in self._alive:
-            self._alive[moment, d] = self._most_alive(d, moment)
+            found = self._most_alive(d, moment)
+            if self.most is not None:
+                m = self.plan.pipeline.micro_batches
+                found = [
+                    minimum(n * (self.most / m if self.grown else 1.0), self.most) for n in found
+                ]
+            self._alive[moment, d] = found
         return self._alive[moment, d]
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:

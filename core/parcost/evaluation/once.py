@@ -27,7 +27,7 @@ from attrs import evolve, frozen
 from parcost.evaluation.replay import Hop, Plan, Timeline
 from parcost.evaluation.select import Choice, columns, largest, total
 from parcost.evaluation.work import PASSES, Load, count
-from parcost.numeric import Real, all_of, any_of, maximum, minimum, where
+from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
 from parcost.terms import Once, Times, Work
 
 When = Literal["fill", "drain", "end"]
@@ -83,7 +83,7 @@ def occurrences(term: Work | Once, plan: Plan, device: Choice) -> Real:
     return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
 
 
-class _Group:
+class Grouped:
     """The terms of one *when*, by copy of a virtual stage."""
 
     def __init__(self, terms: Sequence[Once], run: Pipelined) -> None:
@@ -96,6 +96,38 @@ class _Group:
             if key not in found:
                 found[key] = _stage(terms, k, run)
             self.stages.append(found[key])
+
+    def longest(self) -> Real:
+        """Return the seconds of the device that takes longest, nothing hidden."""
+        if not self.terms:
+            return 0.0
+        return largest([total(self.stages[x].seconds for x in xs) for xs in self.run.plan.held])[0]
+
+    def released(self) -> tuple[Real, Mask]:
+        """Return by how much the group holds the pipeline back, and where that is exact.
+
+        Everything waits for the first stage. It is exact where the others are released by
+        the time that its first micro-batch reaches them; elsewhere it is more.
+        """
+        if not self.terms:
+            return 0.0, True
+        before = self.run.timeline
+        later: Real = 0.0
+        releases: list[Real] = [0.0] * len(self.stages)
+        for held, seconds in zip(self.run.plan.held, _busiest(self.run, self), strict=True):
+            done: Real = 0.0
+            for x in held:
+                releases[x] = done + self.stages[x].exposed
+                done = done + self.stages[x].seconds
+            later = maximum(later, seconds - before.seconds)
+        in_time: Mask = True
+        for release, start in zip(releases, before.starts, strict=True):
+            in_time = in_time & (release - releases[0] <= start)
+        return maximum(later, releases[0]), in_time
+
+    def outlasts(self, fill: Grouped, timeline: Timeline) -> Real:
+        """Return by how much the group, behind *fill*, is done later than the pipeline."""
+        return _outlasting(self, fill, timeline)[0] if self.terms else 0.0
 
     def added(self, exposed: Real, lateness: Sequence[Real]) -> Added:
         """Return *exposed* seconds shared out over the terms of the latest device.
@@ -136,7 +168,7 @@ class _Group:
 
 def add(terms: Mapping[When, Sequence[Once]], run: Pipelined) -> Mapping[When, Added]:
     """Return what each group of *terms* adds to the step."""
-    fill, drain, end = (_Group(terms[when], run) for when in ("fill", "drain", "end"))
+    fill, drain, end = (Grouped(terms[when], run) for when in ("fill", "drain", "end"))
     filled, timeline = _fill(fill, run)
     longest = [total(end.stages[x].seconds for x in held) for held in run.plan.held]
     return {
@@ -146,7 +178,7 @@ def add(terms: Mapping[When, Sequence[Once]], run: Pipelined) -> Mapping[When, A
     }
 
 
-def _fill(group: _Group, run: Pipelined) -> tuple[Added, Timeline]:
+def _fill(group: Grouped, run: Pipelined) -> tuple[Added, Timeline]:
     """Return what the group adds, and the pipeline held back by it."""
     if not group.terms:
         return NOTHING, run.timeline
@@ -184,10 +216,15 @@ def _held_back(releases: Sequence[Real], run: Pipelined) -> tuple[Real, Timeline
     return maximum(after.seconds - before.seconds, 0.0), after
 
 
-def _drain(group: _Group, fill: _Group, timeline: Timeline) -> Added:
+def _drain(group: Grouped, fill: Grouped, timeline: Timeline) -> Added:
     """Return what the group adds after the pipeline, which *fill* has held back."""
     if not group.terms:
         return NOTHING
+    return group.added(*_outlasting(group, fill, timeline))
+
+
+def _outlasting(group: Grouped, fill: Grouped, timeline: Timeline) -> tuple[Real, Sequence[Real]]:
+    """Return by how much the group outlasts the pipeline, in all and on each device."""
     lateness: list[Real] = []
     crowds = _busiest(group.run, fill, group)
     for held, crowd in zip(group.run.plan.held, crowds, strict=True):
@@ -196,10 +233,10 @@ def _drain(group: _Group, fill: _Group, timeline: Timeline) -> Added:
             stage = group.stages[x]
             done = maximum(done + stage.seconds, timeline.ends[x] + stage.exposed)
         lateness.append(maximum(done, crowd) - timeline.seconds)
-    return group.added(maximum(largest(lateness)[0], 0.0), lateness)
+    return maximum(largest(lateness)[0], 0.0), lateness
 
 
-def _busiest(run: Pipelined, *groups: _Group) -> Sequence[Real]:
+def _busiest(run: Pipelined, *groups: Grouped) -> Sequence[Real]:
     """Return seconds that each device cannot beat: the work of its busiest resource.
 
     It matters only where a device serves one virtual stage beside the work of another,

@@ -103,7 +103,8 @@ class Plan:
     @property
     def pairs(self) -> Sequence[tuple[int, int]]:
         """The virtual stages whose forward and backward passes ever run at once."""
-        return list(dict.fromkeys(pair for _, o in self.orders for pair in o.program.pairs))
+        found = (pair for _, order in self.orders for pairs in order.pairs for pair in pairs)
+        return list(dict.fromkeys(found))
 
     @cached_property
     def shares(self) -> Sequence[Real]:
@@ -308,7 +309,7 @@ def hops_of(hop: Hop) -> tuple[Real, ...]:
     return (hop or (0.0,)) if isinstance(hop, tuple) else (hop,)
 
 
-def lower_bound(plan: Plan, times: Times, hop: Hop) -> Real:
+def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None = None) -> Real:
     """Return seconds that the makespan is never below.
 
     Without a better one of the schedule it is the longest of the way of one micro-batch
@@ -317,31 +318,41 @@ def lower_bound(plan: Plan, times: Times, hop: Hop) -> Real:
     """
     better = getattr(plan.schedule, "lower_bound", None)
     if better is not None:
-        p, m, v = plan.pipeline.stages, plan.pipeline.micro_batches, plan.pipeline.chunks
+        p, v = plan.pipeline.stages, plan.pipeline.chunks
+        m = plan.pipeline.micro_batches if micro_batches is None else micro_batches
         return better(times, reduce(minimum, hops_of(hop)), p, m, v)  # type: ignore[no-any-return]
     orders = [order for _, order in plan.orders]
     fused = all(order.fused for order in orders)
     way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
     longest = total(f + b for f, b in zip(times.F, way, strict=True))
-    for d, own in enumerate(busy(plan, times)):
+    for d, own in enumerate(busy(plan, times, micro_batches)):
         before = total(times.F[: min(order.first[d] for order in orders)])
         after = total(way[: min(order.last[d] for order in orders)])
         longest = maximum(longest, before + own + after)
     return longest
 
 
-def busy(plan: Plan, times: Times) -> Sequence[Real]:
-    """Return the seconds that each device is at work."""
+def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+    """Return the seconds that each device is at work.
+
+    With more *micro_batches* than the plan's it is at least that long: all that are added
+    to a stage run in pairs, if any do.
+    """
     m, found = plan.pipeline.micro_batches, []
+    more: Real = 0.0
+    if micro_batches is not None:
+        m, more = micro_batches, micro_batches - m
     for d, held in enumerate(plan.held):
         own: Real = 0.0
         for k in held:
             x = plan.stage[k]
             own = own + plan.shares[k] * (times.F[x] + times.B[x] + times.W[x])
         own = m * own
+        most: Real = 0.0
         for x, y in plan.pairs:
-            apart = times.F[x] + times.B[y] + times.W[y]
-            often = plan.paired(d, x, y)
-            own = own - often * (apart - times.pair(x, y))
+            saved = times.F[x] + times.B[y] + times.W[y] - times.pair(x, y)
+            own = own - plan.paired(d, x, y) * saved
+            most = maximum(most, saved)
+        own = own - more * most
         found.append(own)
     return found

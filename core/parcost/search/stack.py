@@ -1,0 +1,217 @@
+"""Terms of many variants as terms over arrays with a dimension for each choice.
+
+The terms of one name, pass and place that differ between variants in their numbers alone
+become one term whose numbers have the shape of the choices that were read, followed by the
+flat axis of degrees. A variant that lacks the term has zeros there. What differs in words,
+such as the window in which a transfer may hide, makes terms of their own, zero elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from parcost.search.variants import Answer, Combination
+from parcost.terms import Memory, Work
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parcost.plugins import Plugin
+
+#: Numbers of terms that become arrays, and what a variant without the term has.
+_NUMBERS: Mapping[str, float] = {
+    "seconds": 0.0,
+    "bytes_": 0.0,
+    "flops": 0.0,
+    "share": 1.0,
+    "slowdown": 0.0,
+    "beside": 0.0,
+    "tail": 0.0,
+    "of_activations": 0.0,
+    "freed_at_b": 0.0,
+}
+_ROWS = ("boundaries",)  # rows of numbers
+_NAMES = ("name", "formula", "source")  # what a sum does not need
+
+
+def stacked(
+    answers: Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]], shape: Sequence[int]
+) -> list[tuple[Plugin, Any]]:
+    """Return the terms of all variants; *shape* has the number of values of each choice."""
+    found: list[tuple[Plugin, Any]] = []
+    for read, by_part in answers:
+        found += _of_one(read, by_part, shape)
+    return found
+
+
+def _of_one(
+    read: Sequence[int], by_part: Mapping[Combination, Answer], shape: Sequence[int]
+) -> Iterator[tuple[Plugin, Any]]:
+    kinds: dict[Any, dict[Combination, tuple[Plugin, Any]]] = {}
+    for part, answer in by_part.items():
+        seen: Counter[Any] = Counter()
+        for plugin, term in answer.contributed:
+            kind = _kind(term)
+            kinds.setdefault((kind, seen[kind]), {})[part] = (plugin, term)
+            seen[kind] += 1
+    for members in kinds.values():
+        plugin, first = next(iter(members.values()))
+        if len(by_part) == 1:
+            yield plugin, _lifted(first, len(shape))
+            continue
+        terms = {part: term for part, (_, term) in members.items()}
+        yield plugin, attrs.evolve(first, **_numbers(read, by_part, shape, terms))
+
+
+def _numbers(
+    read: Sequence[int],
+    by_part: Mapping[Combination, Answer],
+    shape: Sequence[int],
+    terms: Mapping[Combination, Any],
+) -> dict[str, Any]:
+    """Return the numbers of *terms*, by combination, as arrays."""
+    first = next(iter(terms.values()))
+    numbers: dict[str, Any] = {}
+    for name in _fields_of(first):
+        if name in _NUMBERS:
+            values = {part: getattr(term, name) for part, term in terms.items()}
+            numbers[name] = _array(read, by_part, shape, values, _NUMBERS[name])
+        elif name in _ROWS:
+            rows = {part: tuple(getattr(term, name)) for part, term in terms.items()}
+            numbers[name] = tuple(
+                _array(read, by_part, shape, {part: row[i] for part, row in rows.items()}, 0.0)
+                for i in range(max(map(len, rows.values())))
+            )
+    return numbers
+
+
+def _fields_of(term: Any) -> tuple[str, ...]:
+    kind: Any = type(term)
+    return _fields(kind)
+
+
+@cache
+def _fields(type_: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in attrs.fields(type_))
+
+
+def merged(stamped: Sequence[tuple[Plugin, Any]]) -> list[tuple[Plugin, Any]]:
+    """Return the terms with work added up that runs one after another on one resource.
+
+    Serial work of a pass is a sum whatever it is called; so is what hides in one window at
+    one price. A ledger would have to keep them apart, a search only adds them up.
+    """
+    found: dict[Any, tuple[Plugin, Any]] = {}
+    for number, (plugin, term) in enumerate(stamped):
+        prices = _prices(term)
+        key: Any = number if prices is None else (_kind(term), prices)
+        if key in found:
+            _, sum_ = found[key]
+            added = {n: getattr(sum_, n) + getattr(term, n) for n in _ADDED[type(term)]}
+            found[key] = (plugin, attrs.evolve(sum_, **added))
+        else:
+            found[key] = (plugin, term)
+    return list(found.values())
+
+
+_ADDED: Mapping[type, Sequence[str]] = {Work: ("seconds", "flops"), Memory: ("bytes_",)}
+
+
+def _prices(term: Any) -> tuple[Any, ...] | None:
+    """Return the numbers that must agree for two terms to be added up, or None."""
+    if isinstance(term, Work):
+        rates: tuple[Any, ...] = () if term.window is None else (term.slowdown, term.share)
+    elif isinstance(term, Memory):
+        rates = (term.of_activations, term.freed_at_b)
+    else:
+        return None
+    return tuple(rate if isinstance(rate, float) else id(rate) for rate in rates)
+
+
+def mask(
+    read: Sequence[int], by_part: Mapping[Combination, Any], shape: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Return what holds in each variant, with a dimension for each choice."""
+    return _array(read, by_part, shape, by_part, True).astype(bool)
+
+
+def lifted(value: Any, choices: int) -> Any:
+    """Return a number over the flat axis with a dimension of one for each choice."""
+    if isinstance(value, (float, int, bool)) or getattr(value, "ndim", 0) == 0:
+        return value
+    return value.reshape((1,) * choices + value.shape)
+
+
+def taken(value: Any, choice: int, index: int) -> Any:
+    """Return a number under one value of a choice."""
+    if getattr(value, "ndim", 0) <= 1 or value.shape[choice] == 1:
+        return value
+    return value[(slice(None),) * choice + (slice(index, index + 1),)]
+
+
+def under(
+    stamped: Sequence[tuple[Plugin, Any]], choice: int, index: int
+) -> list[tuple[Plugin, Any]]:
+    """Return the terms under one value of a choice; those that are nothing there are gone."""
+    found = []
+    for plugin, term in stamped:
+        numbers: dict[str, Any] = {}
+        for name in _fields_of(term):
+            if name in _NUMBERS:
+                numbers[name] = taken(getattr(term, name), choice, index)
+            elif name in _ROWS:
+                numbers[name] = tuple(taken(v, choice, index) for v in getattr(term, name))
+        if any(np.any(numbers.get(n, 0.0)) for n in ("seconds", "bytes_", "of_activations")):
+            found.append((plugin, attrs.evolve(term, **numbers)))
+    return found
+
+
+def _lifted(term: Any, choices: int) -> Any:
+    numbers: dict[str, Any] = {}
+    for name in _fields_of(term):
+        value = getattr(term, name)
+        if name in _NUMBERS:
+            numbers[name] = lifted(value, choices)
+        elif name in _ROWS:
+            numbers[name] = tuple(lifted(v, choices) for v in value)
+    return attrs.evolve(term, **numbers)
+
+
+def _kind(term: Any) -> Any:
+    """Return what must agree for two terms to differ in numbers alone; names may differ."""
+    said: list[Any] = [type(term)]
+    for name in _fields_of(term):
+        if name in _NUMBERS or name in _NAMES:
+            continue
+        value = getattr(term, name)
+        if name in _ROWS:
+            said.append(len(value))
+        else:
+            said.append(tuple(value) if isinstance(value, (list, tuple)) else value)
+    return tuple(said)
+
+
+def _array(
+    read: Sequence[int],
+    parts: Mapping[Combination, Any],
+    shape: Sequence[int],
+    values: Mapping[Combination, Any],
+    missing: Any,
+) -> NDArray[Any]:
+    """Return *values* by combination as one array; *missing* where there is none."""
+    flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
+    dimensions = [shape[k] if k in read else 1 for k in range(len(shape))]
+    array = np.full((*dimensions, flat), missing)
+    for part in parts:
+        if part in values:
+            index = [0] * len(shape)
+            for k, i in zip(read, part, strict=True):
+                index[k] = i
+            array[tuple(index)] = values[part]
+    return array

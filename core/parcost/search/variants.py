@@ -1,0 +1,207 @@
+"""One study under many combinations of choices, each contribution asked for only once.
+
+A plugin that never looks at the ZeRO stage gives the same answer for all four. Which
+attributes an answer depends on is seen by looking: the blocks of a variant are of classes
+whose chosen attributes tell when they are read. An answer is kept under the values of
+just these, together with what the answers read that it used on its way.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+from parcost.study import Study
+
+if TYPE_CHECKING:
+    from parcost.plugins import Plugin
+
+Combination = tuple[int, ...]  # the index of the value of every choice
+Reads = frozenset[int]  # choices, by position
+
+
+@frozen(kw_only=True, eq=False)
+class Choice:
+    """An attribute of a block with the values that it may have, apart from all others."""
+
+    name: str
+    schema: type
+    label: str
+    attribute: str
+    values: Sequence[Any]
+
+
+@frozen(eq=False)
+class Answer:
+    """What a plugin contributed, and the choices that it read to do so."""
+
+    contributed: tuple[tuple[Plugin, Any], ...]
+    reads: Reads
+
+
+class Variants:
+    """The variants of *base*: ``at(combination)`` is a study whose answers are shared."""
+
+    def __init__(self, base: Study, choices: Sequence[Choice]) -> None:
+        self.base = base
+        self.choices = choices
+        self.reading: list[set[int]] = []  # what the questions in progress have read
+        self._kept: dict[tuple[str, int], list[tuple[tuple[int, ...], dict[Any, Answer]]]] = {}
+        self._studies: dict[Combination, Study] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of values of each choice."""
+        return tuple(len(choice.values) for choice in self.choices)
+
+    def at(self, combination: Combination) -> Study:
+        """Return the study with the values of *combination*."""
+        if combination not in self._studies:
+            self._studies[combination] = self._study(combination)
+        return self._studies[combination]
+
+    def over(self, hook: str) -> Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]]:
+        """Yield for each plugin the choices that its answers to *hook* read, and the answers.
+
+        Answers are by the indices of these choices alone.
+        """
+        for position in range(len(self.base.plugins.implementing(hook))):
+            read: tuple[int, ...] = ()
+            found: dict[Combination, Answer] = {}
+            while True:
+                found = {
+                    part: self._answer(hook, position, self._whole(read, part))
+                    for part in product(*(range(self.shape[k]) for k in read))
+                }
+                union = sorted(set(read).union(*(answer.reads for answer in found.values())))
+                if tuple(union) == read:
+                    break
+                read = tuple(union)
+            yield read, found
+
+    def answers(self, hook: str, combination: Combination) -> tuple[tuple[Plugin, Any], ...]:
+        """Return every plugin's answer to *hook* under *combination*; its reads are noted."""
+        found: list[tuple[Plugin, Any]] = []
+        for position in range(len(self.base.plugins.implementing(hook))):
+            answer = self._answer(hook, position, combination)
+            found += answer.contributed
+            if self.reading:
+                self.reading[-1] |= answer.reads
+        return tuple(found)
+
+    def note(self, choice: int) -> None:
+        """Note that *choice* is read by the question in progress."""
+        if self.reading:
+            self.reading[-1].add(choice)
+
+    def _whole(self, read: Sequence[int], part: Combination) -> Combination:
+        whole = [0] * len(self.choices)
+        for k, index in zip(read, part, strict=True):
+            whole[k] = index
+        return tuple(whole)
+
+    def _answer(self, hook: str, position: int, combination: Combination) -> Answer:
+        kept = self._kept.setdefault((hook, position), [])
+        for choices, table in kept:
+            if (answer := table.get(tuple(combination[k] for k in choices))) is not None:
+                return answer
+        study = self.at(combination)
+        self.reading.append(set())
+        try:
+            asked = study.plugins.ask(hook, study.faults, only=position, study=study)
+            contributed = tuple(asked)
+        finally:
+            reads = frozenset(self.reading.pop())
+        answer = Answer(contributed, reads)
+        choices = tuple(sorted(reads))
+        tables = [t for c, t in kept if c == choices]
+        if not tables:
+            tables.append({})
+            kept.append((choices, tables[0]))
+        tables[0][tuple(combination[k] for k in choices)] = answer
+        return answer
+
+    def _study(self, combination: Combination) -> Study:
+        made: dict[int, Any] = {}
+        values: dict[tuple[int, str], tuple[int, Any]] = {}
+        for k, choice in enumerate(self.choices):
+            for block in self.base.all(choice.schema):
+                if getattr(block, "label", "") == choice.label:
+                    value = choice.values[combination[k]]
+                    values[id(block), choice.attribute] = (k, value)
+        blocks = {
+            schema: tuple(self._told(block, values, made) for block in found)
+            for schema, found in self.base.blocks.items()
+        }
+        return Variant(
+            **{name: getattr(self.base, name) for name in _KEPT},
+            blocks=blocks,
+            replace=None,
+            variants=self,
+            combination=combination,
+        )
+
+    def _told(self, value: Any, values: Mapping[Any, tuple[int, Any]], made: dict[int, Any]) -> Any:
+        """Return *value* with blocks in it, and below, that tell when a choice is read."""
+        if isinstance(value, tuple):
+            return tuple(self._told(item, values, made) for item in value)
+        if not hasattr(type(value), "__block__"):
+            return value
+        if id(value) in made:
+            return made[id(value)]
+        held = vars(value)
+        new = {name: self._told(inner, values, made) for name, inner in held.items()}
+        chosen = {a: values[id(value), a] for a in held if (id(value), a) in values}
+        if not chosen and all(new[name] is inner for name, inner in held.items()):
+            made[id(value)] = value
+            return value
+        told = copy.copy(value)
+        vars(told).update(new)
+        vars(told).update({name: chosen_value for name, (_, chosen_value) in chosen.items()})
+        if chosen:
+            object.__setattr__(told, "__class__", self._telling(type(value), chosen))
+        made[id(value)] = told
+        return told
+
+    def _telling(self, schema: type, chosen: Mapping[str, tuple[int, Any]]) -> type:
+        members: dict[str, Any] = {
+            name: property(self._reader(name, k), _writer(name)) for name, (k, _) in chosen.items()
+        }
+        return type(schema.__name__, (schema,), members)
+
+    def _reader(self, name: str, k: int) -> Callable[[Any], Any]:
+        def read(block: object) -> Any:
+            self.note(k)
+            return vars(block)[name]
+
+        return read
+
+
+def _writer(name: str) -> Callable[[Any, Any], None]:
+    def write(block: object, value: object) -> None:
+        vars(block)[name] = value
+
+    return write
+
+
+_KEPT = ("name", "plugins", "axes", "origins", "path", "lacking")
+
+
+@frozen(eq=False)
+class Variant(Study):
+    """A study under one combination of choices."""
+
+    variants: Variants = field(kw_only=True, repr=False)
+    combination: Combination = field(kw_only=True)
+
+    def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
+        """Return every plugin's answer, kept by what it reads."""
+        return self.variants.answers(hook, self.combination)
+
+    def fresh(self) -> Study:
+        """Return the same study with nothing asked yet."""
+        return evolve(self, faults=[], answers={})

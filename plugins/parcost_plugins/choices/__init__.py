@@ -1,0 +1,48 @@
+"""What a search of layouts may choose, and what it may look for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Axis, Objective, Study, hookimpl
+from parcost_plugins.choices import objective
+from parcost_plugins.vocabulary import Cluster, Training
+
+
+@hookimpl
+def axes(study: Study) -> Iterator[Axis]:
+    """Return degrees that divide what they cut, and every choice of software."""
+    training, devices = study[Training], int(study[Cluster].devices)
+    model = training.model
+    heads, layers = int(model.heads), int(model.layers)
+    yield Axis(attribute="layout.tp", values=_dividing(heads, devices))
+    yield Axis(attribute="layout.pp", values=_dividing(layers, devices))
+    yield Axis(attribute="schedule.chunks", values=_dividing(layers, layers))
+    yield Axis(attribute="layout.cp", values=_dividing(int(training.sequence), devices, ends=64))
+    batch = int(training.global_batch)
+    yield Axis(attribute="training.micro_batch", values=_dividing(batch, batch, ends=64))
+    if experts := int(getattr(model, "experts", 0) or 0):
+        yield Axis(attribute="layout.ep", values=_dividing(experts, devices))
+        yield Axis(attribute="layout.etp", values=_dividing(heads, devices, ends=8))
+    yield Axis(attribute="schedule.kind", values=list(study.plugins.named("schedules")))
+    yield Axis(attribute="layout.zero", values=[0, 1, 2, 3])
+    yield Axis(attribute="layout.sequence_parallel", values=["off", "on"])
+    yield Axis(attribute="training.recompute", values=["none", "selective", "full"])
+    yield Axis(attribute="overlap.gradients", values=["off", "on"])
+    yield Axis(attribute="overlap.parameters", values=["off", "on"])
+
+
+@hookimpl
+def objectives(study: Study) -> Iterator[Objective]:
+    """Return the time of a step, and what follows from it."""
+    yield from objective.all_of(study)
+
+
+def _dividing(whole: int, also: int, ends: int | None = None) -> list[int]:
+    """Return the numbers, up to *ends*, that divide both.
+
+    >>> _dividing(96, 1024)
+    [1, 2, 4, 8, 16, 32]
+    """
+    last = min(whole, also, ends or whole)
+    return [n for n in range(1, last + 1) if whole % n == 0 and also % n == 0]
