@@ -129,7 +129,8 @@ class Variants:
         made: dict[int, Any] = {}
         values: dict[tuple[int, str], tuple[int, Any]] = {}
         for k, choice in enumerate(self.choices):
-            for block in self.base.all(choice.schema):
+            schema: type[Any] = choice.schema
+            for block in self.base.all(schema):
                 if getattr(block, "label", "") == choice.label:
                     value = choice.values[combination[k]]
                     values[id(block), choice.attribute] = (k, value)
