@@ -140,3 +140,14 @@ def test_a_communicator_takes_294_mib_in_a_ring_of_16_channels() -> None:
     lines = {m.name: m for _, m in study.contributions("memory")}
     # tp, and the ranks that hold the same
     assert lines["communicators"].bytes_ == 2 * 16 * 2 * 9.1875 * 2**20
+
+
+@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 8)])
+def test_stages_that_stand_twice_add_their_gradients_up(zero: int, shards: int) -> None:
+    study, _ = studied(layout__tp=2, layout__pp=4, layout__zero=zero, schedule__kind="chimera")
+    found = [t for _, t in study.contributions("terms") if "between copies" in t.name]
+    held = sum(p.elements * p.count[1] for p in study.parameters)
+    middle = next(t for t in found if t.count[1])
+    assert middle.bytes_ == pytest.approx(held * 4 / shards)
+    once, _ = studied(layout__pp=4, layout__zero=zero)
+    assert not [t for _, t in once.contributions("terms") if "between copies" in t.name]

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Once, Outcome, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
     advice,
+    copies,
     legal,
     local,
     replicated,
@@ -37,6 +38,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
         yield from replicated.reduction(study)
         yield from replicated.gather(study)
     yield from tied.reduction(study)
+    yield from copies.reduction(study)
     yield from squeeze.compressing(study)
     yield from local.meeting(study)
 

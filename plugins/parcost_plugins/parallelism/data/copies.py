@@ -1,0 +1,35 @@
+"""Stages that stand on several devices of one pipeline, as in schedules that run both ways.
+
+Every copy sees some of the micro-batches, so that gradients are added up between copies
+too, after the replicas of each have reduced theirs: whole ones, or shares from ZeRO 1 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Group, Once, Study
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
+from parcost_plugins.vocabulary.held import alike
+
+
+def reduction(study: Study) -> Iterator[Once]:
+    """Add up the gradients of the copies of every stage, once they have drained."""
+    if study[Layout].pp == 1 or (copies := getattr(study.schedule, "copies", 1)) == 1:
+        return
+    pair = study.group("pp").pair
+    ranks = float(copies)
+    ends = Group(name="copies of a stage", ranks=ranks, shape=(ranks,), links=(pair,))
+    for kind in alike(study):
+        held = kind.elements / kind.shards(study[Layout].zero, since=1)
+        n = held * study[Training].precision.reduction
+        call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
+        yield Once(
+            name=kind.named("all-reduce between copies of a stage"),
+            seconds=call.seconds,
+            formula=call.formula,
+            when="end",
+            count=kind.count,
+            resource=pair.name,
+            bytes_=n,
+        )
