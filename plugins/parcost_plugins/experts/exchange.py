@@ -212,7 +212,7 @@ def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Wor
     for name, pass_, priced, times in rows:
         yield _work(study, name, pass_, priced, times, exchange.group)
     gathered = exchange.group.ranks * exchange.experts * routing.counts
-    call = study.collective("all_gather", gathered, exchange.group, study[CollectiveChoice].expert)
+    call = study.collective("all_gather", gathered, exchange.group)
     counts = (call.seconds, gathered, call.formula)
     yield _work(study, "token counts all-gather", "F", counts, count, exchange.group)
 
@@ -233,7 +233,7 @@ def _cut(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
     for name, operation in operations.items():
         if not name:
             continue
-        call = study.collective(operation, n, group, study[CollectiveChoice].expert)
+        call = study.collective(operation, n, group)
         priced = (call.seconds, n, call.formula)
         yield _work(study, name, "F", priced, count, group)
         yield _work(study, f"{name}, backward", "B", priced, count, group)

@@ -181,13 +181,13 @@ def distinct(experts: Real, top: Real, groups: Real) -> Real:
     Every choice of *top* out of *experts* is taken to be as likely as any other.
 
     >>> round(distinct(256.0, 8.0, 8.0), 6)
-    5.294653
+    5.294652
     """
     elsewhere = experts - experts / groups  # experts outside of a given group
     nowhere: Real = 1.0  # the chance that all of them are there
     most = top if not is_array(top) else top.max()  # type: ignore[union-attr]
     for i in range(int(most)):
-        factor = maximum(elsewhere - i, 0.0) / (experts - i)
+        factor = maximum(elsewhere - i, 0.0) / maximum(experts - i, 1.0)
         nowhere = nowhere * where(i < top, factor, 1.0)
     return groups * (1.0 - nowhere)
 

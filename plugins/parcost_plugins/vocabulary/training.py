@@ -237,6 +237,12 @@ class KernelChoice:
         doc="a real shape against the best shape that the device's figure was measured on",
     )
     wave_weight: Real = fraction(doc="how much of a partly filled last wave is paid for")
+    tile_fill: Real = integer(
+        default=0,
+        minimum=0,
+        doc="inner elements that a tile could multiply while its operands first arrive and its "
+        "result is written",
+    )
     launch: Real = quantity(SECONDS, doc="exposed per kernel")
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
@@ -324,7 +330,9 @@ class CollectiveChoice:
     launch: Real | None = quantity(
         SECONDS, default=None, doc="of one collective by the host; a busy stream hides it"
     )
-    expert: str = word("auto", registry="collectives", default="auto", doc="expert parallel")
+    expert: str = word(
+        "auto", registry="collectives", default="auto", doc="all-to-all of expert parallel"
+    )
 
 
 @block("memory", label="none")

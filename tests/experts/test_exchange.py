@@ -1,0 +1,237 @@
+"""The exchange of tokens: volumes, times, what it hides under."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from parcost import Study, Work
+from parcost_plugins.experts.exchange import Exchange, exchange_of
+
+Mixture = Callable[..., Study]
+
+EVEN = "distribution = balanced, metadata = 0 B"
+
+
+def works(study: Study) -> dict[tuple[str, str], Work]:
+    return {
+        (term.name, term.pass_): term
+        for plugin, term in study.contributions("terms")
+        if plugin.name == "expert_exchange"
+    }
+
+
+def the(study: Study) -> Exchange:
+    found = exchange_of(study)
+    assert found is not None
+    return found
+
+
+def test_a_layer_exchanges_four_times_per_micro_batch(mixture: Mixture) -> None:
+    study = mixture("pp = 4, ep = 16", EVEN, extra="schedule { stages = [16, 15, 15, 15] }")
+    found = works(study)
+    assert set(found) == {
+        ("expert dispatch", "F"),
+        ("expert combine", "F"),
+        ("expert combine gradient", "B"),
+        ("expert dispatch gradient", "B"),
+        ("token counts all-gather", "F"),
+    }
+    for term in found.values():
+        assert tuple(term.count) == (13, 15, 15, 15)
+
+
+def test_a_rank_sends_a_copy_for_each_expert(mixture: Mixture) -> None:
+    study = mixture("ep = 64", f"{EVEN}, dispatch = 1 B")
+    found = works(study)
+    away = 1 - 1 / 64
+    assert found["expert dispatch", "F"].bytes_ * away == 231_211_008
+    assert found["expert combine", "F"].bytes_ * away == 462_422_016
+
+
+def test_gradients_travel_the_other_way_round(mixture: Mixture) -> None:
+    found = works(mixture("ep = 64", f"{EVEN}, dispatch = 1 B"))
+    for forward, backward in (("dispatch", "combine"), ("combine", "dispatch")):
+        one = found[f"expert {forward}", "F"]
+        other = found[f"expert {backward} gradient", "B"]
+        assert one.seconds == other.seconds
+
+
+def test_probabilities_indices_and_scales_travel_with_every_copy(mixture: Mixture) -> None:
+    plain = works(mixture("ep = 8", EVEN))["expert dispatch", "F"].bytes_
+    more = works(mixture("ep = 8", "distribution = balanced, metadata = 8 B, scales = 224 B"))
+    assert more["expert dispatch", "F"].bytes_ - plain == 4096 * 8 * (8 + 224)
+    assert more["expert dispatch gradient", "B"].bytes_ == plain
+
+
+def test_the_low_latency_kernel_of_deepep_sends_seven_and_a_half_megabytes(
+    mixture: Mixture,
+) -> None:
+    # 128 tokens to 8 experts: 7168 B and 224 B of scales there, 2 x 7168 B back
+    study = mixture("ep = 64", f"{EVEN}, dispatch = 1 B, scales = 224 B")
+    exchange = the(study)
+    assert 128 * 8 * exchange.there == pytest.approx(7.57e6, rel=1e-3)
+    assert 128 * 8 * exchange.back == pytest.approx(14.68e6, rel=1e-3)
+
+
+def test_the_exchange_in_one_node_takes_its_bytes_over_nvlink(mixture: Mixture) -> None:
+    study = mixture("ep = 8", EVEN, devices=8)
+    n = 4096 * 8 * 7168 * 2
+    assert works(study)["expert combine", "F"].seconds == pytest.approx(n * 7 / 8 / 450e9)
+
+
+def test_messages_take_their_latency(mixture: Mixture) -> None:
+    study = mixture(
+        "ep = 8", EVEN, devices=8, latency="3 us", extra="collectives { expert = pairwise }"
+    )
+    n = 4096 * 8 * 7168 * 2
+    expected = n * 7 / 8 / 450e9 + 7 * 3e-6
+    assert works(study)["expert combine", "F"].seconds == pytest.approx(expected)
+
+
+def test_the_busiest_rank_takes_its_bytes_and_nobody_more_messages(mixture: Mixture) -> None:
+    even, uneven = (
+        works(
+            mixture(
+                "ep = 8",
+                f"metadata = 0 B, imbalance = {lam}",
+                devices=8,
+                latency="3 us",
+                extra="collectives { expert = pairwise }",
+            )
+        )
+        for lam in (1, 1.5)
+    )
+    more = uneven["expert combine", "F"].seconds - even["expert combine", "F"].seconds
+    assert more == pytest.approx(0.5 * 4096 * 8 * 7168 * 2 * 7 / 8 / 450e9)
+
+
+def test_one_copy_per_node_crosses_between_nodes(mixture: Mixture) -> None:
+    study = mixture("ep = 64", f"{EVEN}, dispatch = 1 B, deduplicate = on, node_limit = 4")
+    exchange = the(study)
+    assert exchange.met == 4
+    assert exchange.remote == 3.5
+    outside = 4096 * 3.5 * 7168
+    assert outside == pytest.approx(102.8e6, rel=1e-3)
+    dispatch = works(study)["expert dispatch", "F"]
+    assert dispatch.seconds == pytest.approx(outside / 50e9)  # more than on NVLink
+    assert dispatch.seconds == pytest.approx(2.06e-3, rel=5e-3)
+
+
+def test_without_a_limit_a_token_visits_five_of_eight_nodes(mixture: Mixture) -> None:
+    exchange = the(mixture("ep = 64", f"{EVEN}, deduplicate = on"))
+    assert exchange.met == pytest.approx(5.294652, abs=5e-7)
+
+
+def test_copies_in_a_node_bound_a_wide_choice_of_slow_links(mixture: Mixture) -> None:
+    # within one node nothing is remote: all copies cross NVLink but those that stay
+    study = mixture("ep = 8", f"{EVEN}, deduplicate = on", devices=8)
+    expected = 4096 * 8 * 7168 * 2 * 7 / 8 / 450e9
+    assert works(study)["expert combine", "F"].seconds == pytest.approx(expected)
+
+
+def test_nodes_even_out_what_is_uneven_among_ranks(mixture: Mixture) -> None:
+    exchange = the(mixture("ep = 64", "deduplicate = on, imbalance = 1.4"))
+    assert 1.0 < exchange.outer_lam() < 1.4 / 8**0.5 + 1 - 1 / 8**0.5
+    assert the(mixture("ep = 8", "imbalance = 1.4", devices=8)).outer_lam() == 1.0
+
+
+def test_doubling_the_micro_batch_doubles_what_is_sent(mixture: Mixture) -> None:
+    one, two = (works(mixture("ep = 64", EVEN, training=f"micro_batch = {b}")) for b in (1, 2))
+    for key in one:
+        factor = 1 if "counts" in key[0] else 2
+        assert two[key].bytes_ == factor * one[key].bytes_
+
+
+def test_tensor_parallel_ranks_dispatch_their_own_tokens(mixture: Mixture) -> None:
+    whole = the(mixture("ep = 8", EVEN))
+    parts = the(mixture("tp = 4, ep = 8, sequence_parallel = on", EVEN))
+    assert parts.copies == whole.copies / 4
+
+
+def test_parts_of_experts_gather_tokens_and_add_up_results(mixture: Mixture) -> None:
+    study = mixture("tp = 4, ep = 8, etp = 2, sequence_parallel = on", EVEN)
+    found = works(study)
+    n = 2 * 4096 / 4 * 8 * 7168 * 2
+    for name in ("expert tensor all-gather", "expert tensor reduce-scatter"):
+        assert found[name, "F"].bytes_ == n
+        assert found[f"{name}, backward", "B"].bytes_ == n
+        assert found[name, "F"].seconds == pytest.approx(n / 2 / 450e9)
+
+
+def test_cut_experts_without_sequence_parallelism_add_up_what_all_have(mixture: Mixture) -> None:
+    study = mixture("tp = 8, etp = 8", EVEN, model="use catalog.models.mixtral_8x7b")
+    found = works(study)
+    assert set(found) == {
+        ("expert tensor all-reduce", "F"),
+        ("expert tensor all-reduce, backward", "B"),
+    }
+    assert found["expert tensor all-reduce", "F"].bytes_ == 4096 * 2 * 4096 * 2
+
+
+def test_recomputed_layers_exchange_again(mixture: Mixture) -> None:
+    whole = works(mixture("ep = 64", EVEN, training="recompute = full"))
+    assert tuple(whole["expert dispatch", "R"].count) == (58,)
+    half = works(
+        mixture("ep = 64", EVEN, training="recompute = full", extra="recompute { every = 2 }")
+    )
+    assert tuple(half["expert combine", "R"].count) == (29,)  # layers 4, 6, ..., 60
+    part = works(mixture("ep = 64", EVEN, extra="recompute { moe = on }"))
+    assert tuple(part["expert combine", "R"].count) == (58,)
+
+
+@pytest.mark.parametrize(
+    ("hide", "window"), [("none", None), ("shared_experts", "shared experts"), ("pair", "")]
+)
+def test_the_exchange_hides_under_what_the_study_says(
+    mixture: Mixture, hide: str, window: str | None
+) -> None:
+    study = mixture("ep = 64", f"{EVEN}, hide = {hide}")
+    assert {term.window for term in works(study).values()} == {window}
+
+
+def test_shared_experts_cover_the_exchange_as_far_as_they_go(mixture: Mixture) -> None:
+    from parcost.evaluation import reduce
+
+    none, shared, pair = (
+        reduce.evaluate(
+            mixture("ep = 64", f"{EVEN}, hide = {hide}", extra="overlap { multiprocessors = 0 }")
+        ).step_seconds
+        for hide in ("none", "shared_experts", "pair")
+    )
+    assert pair < shared < none
+
+
+def test_experts_that_stay_on_their_rank_exchange_nothing(mixture: Mixture) -> None:
+    assert not works(mixture("ep = 1"))
+    assert exchange_of(mixture("ep = 1")) is None
+    dense = mixture("", model="use catalog.models.llama3_8b")
+    assert not works(dense)
+
+
+def test_a_sweep_over_ranks_equals_its_points(mixture: Mixture) -> None:
+    for routing in (EVEN, "deduplicate = on", "distribution = dirichlet, concentration = 6400"):
+        swept = works(mixture("ep = [1, 8, 16, 64]", routing))
+        for index, ep in enumerate((1, 8, 16, 64)):
+            point = works(mixture(f"ep = {ep}", routing))
+            for key, many in swept.items():
+                seconds = many.seconds.flat[index]
+                if ep == 1:
+                    assert seconds == 0.0, key
+                else:
+                    assert seconds == pytest.approx(point[key].seconds, rel=1e-12), key
+
+
+def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
+    def held(routing: str) -> float:
+        study = mixture("ep = 64", routing)
+        (term,) = [t for p, t in study.contributions("memory") if p.name == "expert_buffers"]
+        assert term.once_per_device
+        return term.bytes_
+
+    each = 4096 * 8 * 7168 * (2 + 2)
+    assert held("imbalance = 1") == each
+    assert held("imbalance = 1.5") == 1.5 * each
+    assert held("imbalance = 1.5, buffer_factor = 3") == 3 * each
+    assert held("capacity_factor = 1.25") == 1.25 * each

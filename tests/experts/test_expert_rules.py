@@ -1,0 +1,129 @@
+"""What experts, router and layout may not be, and what is said then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from parcost import Study
+
+Mixture = Callable[..., Study]
+
+MANY = """model many {
+  layers = 4, hidden = 512, heads = 8, ffn = 512, vocabulary = 1000, experts = 256, top_k = 16
+}"""
+
+
+def failures(study: Study) -> dict[str, tuple[str, str]]:
+    """What fails, with message and help filled in."""
+    found = {}
+    for plugin, check in study.contributions("checks"):
+        if plugin.name == "expert_rules" and check.holds is False:
+            inputs = {k: f"{v:g}" if isinstance(v, float) else v for k, v in check.inputs.items()}
+            if check.id == "capacity-drops":
+                inputs = dict(check.inputs)
+            found[check.id] = (check.message.format(**inputs), check.help.format(**inputs))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("layout", "routing", "id", "message", "help"),
+    [
+        (
+            "ep = 48",
+            "",
+            "experts-divide",
+            "256 experts do not divide by ep = 48",
+            "nearest legal: ep = 32 or 64",
+        ),
+        (
+            "tp = 3, etp = 3, sequence_parallel = on",
+            "",
+            "expert-width-divide",
+            "an expert of width 2048 does not divide by etp = 3",
+            "nearest legal: etp = 2 or 4",
+        ),
+        (
+            "tp = 4, ep = 8",
+            "",
+            "experts-sequence-parallel",
+            "4 tensor-parallel ranks would each send the same tokens to the experts",
+            "`sequence_parallel = on`, or ep = 1 with etp = 4",
+        ),
+        (
+            "ep = 8",
+            "distribution = measured, loads = [1, 2, 3]",
+            "loads-count",
+            "`loads` has 6 tokens for 3 experts; the model has 256",
+            "",
+        ),
+        (
+            "ep = 8",
+            "distribution = dirichlet",
+            "concentration-missing",
+            "a Dirichlet distribution of tokens has no `concentration`",
+            "the sum of its parameters, such as 2560 = 10 for each of 256 experts",
+        ),
+        (
+            "ep = 8",
+            "concentration = 100",
+            "routing-unread",
+            "`concentration` says nothing while the distribution is `uniform`",
+            "",
+        ),
+        (
+            "ep = 8",
+            "capacity_factor = 0.8",
+            "capacity-drops",
+            "a capacity factor of 0.8 drops 20 % of the tokens "
+            + "even where all experts are loaded alike",
+            "",
+        ),
+        (
+            "ep = 64",
+            "node_limit = 4",
+            "node-limit-copies",
+            "a limit of units saves nothing while every expert gets a copy of its own",
+            "`deduplicate = on` sends one copy per unit",
+        ),
+    ],
+)
+def test_contradictions(
+    mixture: Mixture, layout: str, routing: str, id: str, message: str, help: str
+) -> None:
+    devices = 192 if "48" in layout or "3" in layout else 64
+    assert failures(mixture(layout, routing, devices=devices)) == {id: (message, help)}
+
+
+def test_a_token_cannot_visit_more_experts_than_there_are(mixture: Mixture) -> None:
+    model = """use catalog.models.mixtral_8x7b
+    model few extends mixtral_8x7b { top_k = 9 }"""
+    study = mixture("", model=model, training="model = few")
+    assert failures(study) == {
+        "experts-visited": ("a token visits 9 of 8 experts", "top_k is at most 8")
+    }
+
+
+def test_a_limited_token_finds_its_experts(mixture: Mixture) -> None:
+    # 32 nodes of 8 experts: a token for 16 experts needs two of them
+    study = mixture("ep = 256", "deduplicate = on, node_limit = 1", devices=256, model=MANY)
+    assert failures(study) == {
+        "node-limit-experts": (
+            "1 units hold 8 experts, and a token visits 16",
+            "node_limit = 2 at least",
+        )
+    }
+
+
+def test_an_exchange_hides_under_shared_experts_only_where_there_are_some(
+    mixture: Mixture,
+) -> None:
+    study = mixture("ep = 8", "hide = shared_experts", model="use catalog.models.mixtral_8x7b")
+    assert list(failures(study)) == ["exchange-hides"]
+
+
+def test_a_legal_mixture_breaks_no_rule(mixture: Mixture) -> None:
+    assert not failures(mixture("ep = 64", "deduplicate = on, node_limit = 4"))
+    assert not failures(mixture("tp = 2, ep = 8, sequence_parallel = on", "hide = shared_experts"))
+    assert not failures(mixture("", model="use catalog.models.llama3_8b"))

@@ -1,0 +1,60 @@
+"""Figures of mixtures of experts, by name."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+TEXT = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.{model}
+use catalog.precisions.bf16
+cluster {{ devices = 64 }}
+layout {{ {layout} }}
+training {{ sequence = 4096, global_batch = 64 sequences }}
+routing {{ {routing} }}
+"""
+
+
+def figure(name: str, layout: str, routing: str = "", model: str = "mixtral_8x7b") -> float:
+    (scenario,) = parcost.load_text(TEXT.format(model=model, layout=layout, routing=routing))
+    return scenario.evaluate().result.figure(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("active_parameters", 12_879_925_248),
+        ("experts_per_device", 1),
+        ("expert_tokens", 4096 * 8 * 2 / 8),
+        ("dispatch_bytes", 4096 * 2 * 4096 * 2 * 7 / 8),
+        ("combine_bytes", 4096 * 2 * 4096 * 2 * 7 / 8),
+        ("exchange_bytes", 7 * 4096 * 4096 * 2),  # 7 times the stream: top-2 of eight ranks
+        ("dispatch_outer_bytes", 0),
+        ("expert_units", 1),
+    ],
+)
+def test_mixtral_on_eight_ranks(name: str, expected: float) -> None:
+    assert figure(name, "ep = 8", "distribution = balanced") == expected
+
+
+def test_what_exceeds_the_places_is_dropped() -> None:
+    routing = "distribution = measured, loads = [2, 1, 1, 1, 1, 1, 1, 1], capacity_factor = 1.25"
+    # the busiest has 16/9 of the mean
+    assert figure("expert_imbalance", "ep = 8", routing) == pytest.approx(16 / 9)
+    assert figure("dropped_share", "ep = 8", routing) == pytest.approx(1 - 1.25 / (16 / 9))
+    assert figure("expert_capacity", "ep = 8", routing) == 1280
+
+
+def test_more_experts_than_compute_meets() -> None:
+    whole = figure("parameters", "ep = 8")
+    assert whole / figure("active_parameters", "ep = 8") == pytest.approx(46.7 / 12.9, rel=2e-3)
+
+
+def test_parameters_of_a_stage() -> None:
+    held = figure("parameters_per_stage", "pp = 4, ep = 8")
+    h, f = 4096, 14_336
+    layer = 2 * h * h + 2 * h * 1024 + 8 * h + 3 * h * f + 2 * h
+    assert held == 8 * layer + 32_000 * h + h  # the last stage, with head and norm

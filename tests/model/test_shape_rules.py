@@ -1,0 +1,104 @@
+"""What a model may not be, and what is said then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import parcost
+from parcost import Study
+
+StudyOf = Callable[..., Study]
+
+SHAPE = "layers = 4, hidden = 512, heads = 8, ffn = 512, vocabulary = 100"
+
+
+def failures(study: Study) -> dict[str, str]:
+    """What fails, with its message filled in."""
+    found = {}
+    for _, check in study.contributions("checks"):
+        if check.holds is False or (not isinstance(check.holds, bool) and not check.holds.all()):
+            inputs = {k: f"{v:g}" if isinstance(v, float) else v for k, v in check.inputs.items()}
+            found[check.id] = check.message.format(**inputs)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("more", "id", "message"),
+    [
+        ("shared_experts = 1", "experts-shared", "`experts` is 0"),
+        ("dense_first = 1", "experts-dense-first", "`experts` is 0"),
+        ("top_k = 2", "experts-routed", "`experts` is 0"),
+        ("q_lora = 64", "latent-queries", "`kv_lora` is 0"),
+        ("full_every = 2", "window-full", "no window"),
+        ("window = 4096", "window-wide", "4096 tokens bounds nothing in a sequence of 2048"),
+        ("experts = 8, dense_first = 5", "dense-layers", "the first 5 layers are dense"),
+        ("experts = 8, parameters = 1 G", "nominal-experts", "has 8 experts"),
+    ],
+)
+def test_attributes_that_contradict_one_another(
+    study_of: StudyOf, more: str, id: str, message: str
+) -> None:
+    found = failures(study_of(f"model m {{ {SHAPE}, {more} }}"))
+    assert list(found) == [id]
+    assert message in found[id]
+
+
+@pytest.mark.parametrize(
+    ("training", "id", "message"),
+    [
+        ("documents = [1000, 1000]", "documents-fill", "2000 tokens do not fill"),
+        ("document = 4096", "document-long", "4096 tokens does not fit"),
+        ("document = 1024, documents = [1024, 1024]", "documents-twice", "1024 tokens each"),
+    ],
+)
+def test_documents_that_do_not_fit_their_sequence(
+    study_of: StudyOf, training: str, id: str, message: str
+) -> None:
+    found = failures(study_of("llama3_8b", training=training))
+    assert list(found) == [id]
+    assert message in found[id]
+
+
+@pytest.mark.parametrize(
+    ("recompute", "id"),
+    [
+        ("every = 2", "recompute-layers"),
+        ("layers = 2", "recompute-layers"),
+        ("up_projection = on", "recompute-latent"),
+        ("moe = on", "recompute-experts"),
+    ],
+)
+def test_recomputation_of_what_is_not_there(study_of: StudyOf, recompute: str, id: str) -> None:
+    assert list(failures(study_of("llama3_8b", extra=f"recompute {{ {recompute} }}"))) == [id]
+
+
+def test_every_model_of_the_catalogue_is_consistent(study_of: StudyOf) -> None:
+    for model in ("deepseek_v3_mtp", "gpt_oss_20b", "qwen15_moe_a2_7b", "palm_540b", "bert_large"):
+        devices = 64
+        found = failures(study_of(model, devices=devices))
+        assert not found, model
+
+
+def test_a_model_without_a_shape_is_told_what_it_lacks() -> None:
+    (scenario,) = parcost.load_text(
+        """
+        use catalog.devices.h100_sxm
+        use catalog.fabrics.hgx_h100
+        use catalog.precisions.bf16
+        model m { layers = 4, hidden = 512 }
+        cluster { devices = 1 }
+        training { sequence = 128, global_batch = 1 sequences }
+        """
+    )
+    result = scenario.evaluate().result
+    assert not result.legal
+    (diagnostic,) = result.diagnostics
+    assert diagnostic.message == "model `m` has no `heads`, `vocabulary`"
+    assert "parameters = ..." in (diagnostic.help or "")
+
+
+def test_a_nominal_model_that_sends_activations_needs_a_width(study_of: StudyOf) -> None:
+    found = failures(study_of("model m { layers = 4, parameters = 1 G }", layout="tp = 2"))
+    assert list(found) == ["nominal-width"]
