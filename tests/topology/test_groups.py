@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Group, Study
+from parcost.evaluation.rules import diagnose
 from parcost.plugins import load
 from parcost_plugins import topology
+from parcost_plugins.topology import checks
 from parcost_plugins.topology.ranks import Ranks
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster, Fabric, Layout, Level, LocalUpdates, Sharding
@@ -213,3 +215,84 @@ def test_every_link_says_which_level_it_belongs_to() -> None:
     assert [link.level for link in group.pairs] == levels  # type: ignore[attr-defined]
     for link in (group.flat, group.pair, group.hop):
         assert link.level is levels[1]  # type: ignore[attr-defined]
+
+
+def test_summing_takes_time_where_the_device_says_so() -> None:
+    """A ring over eight sums 7/8 of a buffer: 1 GB at 100 GB/s is 8.75 ms more."""
+    text = """
+    use catalog.devices.h100_sxm
+    use catalog.fabrics.hgx_h100
+    use catalog.models.llama32_1b
+    use catalog.precisions.bf16
+    cluster { devices = 8 }
+    layout { zero = 1 }
+    training { sequence = 8192, global_batch = 8 sequences }
+    """
+    (plain,) = parcost.load_text(text)[0].studies()
+    slow = "device mine extends h100_sxm { reduction_bandwidth = 100 GB/s }\n"
+    (summing,) = parcost.load_text(
+        slow + text.replace("devices = 8", "devices = 8, device = mine")
+    )[0].studies()
+    assert plain.group("dp").reduction == 0.0
+    assert summing.group("dp").reduction == pytest.approx(1e-11)
+    seconds = [s.collective("all_reduce", 1e9, "dp", "ring").seconds for s in (plain, summing)]
+    assert seconds[1] - seconds[0] == pytest.approx(8.75e-3)
+
+
+@pytest.mark.parametrize("order, fine", [("tp-cp-dp-pp", True), ("tp-pp-cp-dp", False)])
+def test_the_stages_of_experts_are_those_of_the_dense_part(order: str, fine: bool) -> None:
+    """pp after tp 2 stands 2 ranks apart; after etp 1 the experts' would stand 1 apart."""
+    given_ = study({"tp": 2, "cp": 1, "dp": 4, "pp": 2}, order, [8], ep=4)
+    found = {c.id: c for c in checks._same_stages(given_)}["order-of-experts"]
+    assert found.holds is fine
+    if not fine:
+        said = diagnose(found, given_)
+        assert said.message == (
+            "with the order `tp-pp-cp-dp` the stages of the dense part are 2 ranks apart, and "
+            "those of the experts 1"
+        )
+        assert said.help == "place `pp` last: it is then the same in both"
+
+
+FIGURES = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+fabric f {
+  level node { size = 8 devices, bandwidth = 450 GB/s per_direction, latency = 0 s }
+  level net { bandwidth = 50 GB/s per_direction, latency = 0 s, ports = 4 }
+}
+cluster { devices = 32 }
+layout { tp = 8, pp = 2 }
+training { sequence = 8192, global_batch = 32 sequences, recompute = full }
+"""
+
+
+def test_figures_name_what_a_node_and_its_ports_carry() -> None:
+    """Four ports of 50 GB/s for eight devices; document 002's nodes have eight of them."""
+    result = parcost.load_text(FIGURES)[0].evaluate().result
+    values = {
+        "port_bandwidth": 50e9,
+        "node_bandwidth": 200e9,
+        "node_bandwidth_bidirectional": 400e9,
+        "device_share": 25e9,
+        "device_bandwidth": 450e9,
+        "node_ratio": 18.0,
+        "tp_bandwidth": 450e9,
+        "tp_units": 1.0,
+        "pp_units": 2.0,
+        "dp_ranks": 2.0,
+        "dp_bandwidth": 25e9,
+    }
+    for name, value in values.items():
+        assert result.figure(name) == pytest.approx(value), name
+
+
+def test_a_boundary_of_stages_needs_its_messages_spread_over_the_step() -> None:
+    """Document 003: 64 messages of 67 MB in 2.4 s are 1.8 GB/s, here of one rank of eight."""
+    result = parcost.load_text(FIGURES)[0].evaluate().result
+    assert result.outcome is not None
+    sent = 16 * 8192 * 4096 * 2  # micro-batches of one sequence, whole on every rank of tp
+    needed = sent / result.outcome.step_seconds
+    assert result.figure("pp_sustained") == pytest.approx(needed)
+    assert result.figure("pp_headroom") == pytest.approx(25e9 / needed)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from attrs import evolve, frozen
 
-from parcost import Group, Study, hookimpl
+from parcost import Group, Real, Study, hookimpl
 from parcost.numeric import all_of
 from parcost_plugins.topology.decomposition import Decomposition, joined
 from parcost_plugins.topology.occupancy import Axes
@@ -35,7 +35,7 @@ def groups(study: Study) -> Iterator[Group]:
             continue
         same = next((group for other, group in placed if _same(extent, other)), None)
         if same is None:
-            group = place(name, extent, ground.levels, cluster.devices)
+            group = place(name, extent, ground.levels, cluster.devices, reduction=ground.reduction)
             placed.append((extent, group))
             yield group
         else:
@@ -48,6 +48,7 @@ class _Ground:
     """What depends on the cluster and not on the layout."""
 
     levels: Sequence[Tier]
+    reduction: Real
     alone: Group
     job: Group
 
@@ -55,10 +56,13 @@ class _Ground:
 @lru_cache(maxsize=64)
 def _ground(cluster: Cluster) -> _Ground:
     levels, devices = tiers(cluster), cluster.devices
+    rate = getattr(cluster.device, "reduction_bandwidth", None)
+    reduction = 0.0 if rate is None else 1 / rate
     return _Ground(
         levels=levels,
+        reduction=reduction,
         alone=place("alone", [], levels, devices),
-        job=place("job", [(1.0, devices)], levels, devices),
+        job=place("job", [(1.0, devices)], levels, devices, reduction=reduction),
     )
 
 

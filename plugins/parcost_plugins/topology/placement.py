@@ -24,8 +24,13 @@ from parcost_plugins.topology.occupancy import Axes, aligned, crossed, occupancy
 from parcost_plugins.topology.tiers import Tier
 
 
-def place(name: str, axes: Axes, levels: Sequence[Tier], devices: Real) -> Group:
-    """Return the group of the ranks on *axes*, on the *levels* of a fabric."""
+def place(
+    name: str, axes: Axes, levels: Sequence[Tier], devices: Real, *, reduction: Real = 0.0
+) -> Group:
+    """Return the group of the ranks on *axes*, on the *levels* of a fabric.
+
+    *reduction* is what a rank takes to sum one byte.
+    """
     ranks: Real = 1.0
     reach: Real = 1.0
     for stride, size in axes:
@@ -62,6 +67,7 @@ def place(name: str, axes: Axes, levels: Sequence[Tier], devices: Real) -> Group
         hop=hop,
         hop_after=boundaries.after,
         fewest=fewest,
+        reduction=reduction,
     )
 
 

@@ -101,6 +101,13 @@ class Device:
     host_bandwidth: Real | None = quantity(
         RATE, default=None, qualifiers=_DIRECTION, must_qualify=True, doc="link to the host"
     )
+    reduction_bandwidth: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        doc="bytes of a collective that it sums per second (1 / gamma); part of the copy where it "
+        "is left out",
+    )
     power: Real | None = quantity(WATTS, default=None, doc="thermal design power")
 
 
