@@ -151,3 +151,20 @@ def test_stages_that_stand_twice_add_their_gradients_up(zero: int, shards: int) 
     assert middle.bytes_ == pytest.approx(held * 4 / shards)
     once, _ = studied(layout__pp=4, layout__zero=zero)
     assert not [t for _, t in once.contributions("terms") if "between copies" in t.name]
+
+
+@pytest.mark.parametrize(("kind", "chunks"), [("zb_v", 2), ("dualpipe", 1), ("interleaved", 2)])
+def test_what_a_device_sends_is_what_it_holds(kind: str, chunks: int) -> None:
+    # replicas add up every parameter of the pipeline: once, or twice where stages are copied
+    found = details(
+        layout__pp=4,
+        layout__tp=1,
+        layout__zero=0,
+        schedule__kind=kind,
+        schedule__chunks=chunks,
+        training__micro_batch=1,
+    )
+    copies = 2 if kind == "dualpipe" else 1
+    every = 8_030_261_248 * 4 * copies  # the embedding and the head stand apart
+    # 16 replicas: 2 x 15/16 of it by each, on 16 devices of every stage
+    assert found["dp_volume_total"] == pytest.approx(2 * 15 / 16 * every * 16)

@@ -42,7 +42,7 @@ def _stages(study: Study, outcome: Outcome) -> Section | None:
         fits = bool(result.memory_bytes <= room)
         if fits:
             fitting.append((float(result.step_seconds), zero))
-        sent, plain = sent_by_stage(changed, result)
+        sent, plain = sent_by_stage(changed)
         rows.append(
             (
                 f"ZeRO {zero}",
