@@ -85,22 +85,22 @@ class Plan:
 
     # --- read off the order -------------------------------------------------------------
 
-    @property
+    @cached_property
     def stage(self) -> Sequence[int]:
         """The virtual stage of each copy."""
         return self.orders[0][1].stage
 
-    @property
+    @cached_property
     def device(self) -> Sequence[int]:
         """The device of each copy."""
         return self.orders[0][1].device
 
-    @property
+    @cached_property
     def held(self) -> Sequence[Sequence[int]]:
         """The copies on each device."""
         return self.orders[0][1].held
 
-    @property
+    @cached_property
     def pairs(self) -> Sequence[tuple[int, int]]:
         """The virtual stages whose forward and backward passes ever run at once."""
         found = (pair for _, order in self.orders for pairs in order.pairs for pair in pairs)
