@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 StudyWith = Callable[..., Study]
 
 FP8 = "narrow = fp8"
-WHOLE = "launch = 0 s, wave_weight = 1, shape_efficiency = 1"
+WHOLE = "launch = 0 s, tile_fill = 0, wave_weight = 1, shape_efficiency = 1"
 
 
 def gemm(m: float, n: float, k: float, role: str = "linear", pass_: str = "F") -> Gemm:

@@ -14,7 +14,7 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 StudyWith = Callable[..., Study]
 
 ONLY_256_BY_128 = (Tile(256, 128, 1.0),)
-PLAIN = "launch = 0 s, wave_weight = 1, shape_efficiency = 1, gemm_efficiency = 80 %"
+PLAIN = "launch = 0 s, tile_fill = 0, wave_weight = 1, shape_efficiency = 1, gemm_efficiency = 80 %"
 
 
 def gemm(m: float, n: float, k: float, *, batch: float = 1.0) -> Gemm:
@@ -58,6 +58,15 @@ def test_the_inner_dimension_is_rounded_up_too() -> None:
     assert quantised(gemm(256, 128, 65), 1.0, 1.0) == quantised(gemm(256, 128, 128), 1.0, 1.0)
 
 
+def test_a_tile_waits_for_its_operands(study_with: StudyWith) -> None:
+    product = gemm(256, 128, 512)
+    waiting = quantised(product, 1.0, 1.0, fill=128.0)
+    assert waiting == 640 / 512 * quantised(product, 1.0, 1.0)
+    study = study_with(f"{PLAIN.replace('tile_fill = 0', 'tile_fill = 2048')}")
+    whole = seconds(gemm(4096, 8192, 8192), study_with(PLAIN))
+    assert seconds(gemm(4096, 8192, 8192), study) == pytest.approx(1.25 * whole, rel=1e-12)
+
+
 def test_the_best_tile_is_taken() -> None:
     for m, n in [(64, 64), (64, 4096), (1793, 1793), (8192, 1280), (300, 5000)]:
         product = gemm(m, n, 1024)
@@ -92,7 +101,7 @@ def test_a_thin_product_waits_for_its_operands(study_with: StudyWith) -> None:
 
 def test_the_device_s_own_efficiencies_are_the_default(study_with: StudyWith) -> None:
     # an H100: 80.3 % of 989e12 at best, 65 % and 55 % in attention, 85 % of 3.35e12 B/s
-    study = study_with("launch = 0 s, wave_weight = 1, shape_efficiency = 92 %")
+    study = study_with("launch = 0 s, tile_fill = 0, wave_weight = 1, shape_efficiency = 92 %")
     waves = 8 * 132 * 256 * 128 * 2 * 8192
     expected = waves / (989e12 * 0.803 * 0.92)
     assert seconds(gemm(4096, 8192, 8192), study) == pytest.approx(expected, rel=1e-12)

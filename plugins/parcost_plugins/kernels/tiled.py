@@ -2,8 +2,9 @@
 
 A matrix product is cut into tiles, one per multiprocessor and wave. What does not fill
 a tile, or the last wave, is paid for all the same; libraries that split work along the
-inner dimension soften the last wave, by how much ``kernels.wave_weight`` says. The
-kernel ends no sooner than its operands have come from memory.
+inner dimension soften the last wave, by how much ``kernels.wave_weight`` says. Each tile
+waits for its first operands and writes its result, as long as ``kernels.tile_fill`` inner
+elements take. The kernel ends no sooner than its operands have come from memory.
 """
 
 from __future__ import annotations
@@ -70,10 +71,12 @@ def kernels() -> list[Tiled]:
     return [Tiled()]
 
 
-def quantised(gemm: Gemm, multiprocessors: Real, wave_weight: Real, tiles: Any = TILES) -> Real:
+def quantised(
+    gemm: Gemm, multiprocessors: Real, wave_weight: Real, tiles: Any = TILES, fill: Real = 0.0
+) -> Real:
     """Return the FLOPs that the best tile pays for, at the rate of the best tile of all."""
     m, n, batch = gemm.m, gemm.n, gemm.batch
-    depth = -(-gemm.k // DEPTH) * DEPTH
+    depth = -(-gemm.k // DEPTH) * DEPTH + fill
     best: Real = INFINITY
     for tile_m, tile_n, rate in tiles:
         waves = batch * -(-m // tile_m) * -(-n // tile_n) / multiprocessors
@@ -88,7 +91,7 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
     m, n, k, sms = gemm.m, gemm.n, gemm.k, device.multiprocessors
     peak, efficiency = matmul(gemm, study)
     efficiency = efficiency * _alignment(gemm, width, result, choice)
-    paid = quantised(gemm, sms, choice.wave_weight)
+    paid = quantised(gemm, sms, choice.wave_weight, fill=choice.tile_fill)
     bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, study)
     seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share)) + choice.launch
