@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Outcome, Study, hookimpl
 from parcost_plugins.figures import details as further
 from parcost_plugins.figures import memory, model, plausible, time
-from parcost_plugins.figures.changes import changes
 from parcost_plugins.figures.estimates import estimates
 from parcost_plugins.figures.grids import grids
 from parcost_plugins.figures.links import links, machines
@@ -41,7 +40,6 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     yield from sketches(study)
     yield from grids(study)
     yield from estimates(study)
-    yield from changes(study)
     yield from links(study)
     yield from machines(study)
     yield from states(study)

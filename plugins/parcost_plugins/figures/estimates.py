@@ -146,16 +146,6 @@ def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
         "min(communication, busy)",
         **window,
     )
-    filled = minimum(1.0, ratio(parts.communication, parts.busy))
-    yield say(
-        "hidden_by_filling",
-        "communication hidden if its share of the busy time were hidden",
-        filled * parts.communication,
-        "s",
-        "communication x min(1, communication / busy)",
-        note="a rule in print that says nothing of hiding: see `hideable`",
-        **window,
-    )
 
 
 def _shares(e: Estimate, parts: Parts) -> Iterator[Figure]:

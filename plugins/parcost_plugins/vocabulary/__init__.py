@@ -8,7 +8,7 @@ from parcost import hookimpl
 from parcost_plugins.vocabulary.compression import BucketSketch, Compression, ExchangeSketch
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.custom import CustomTerm
-from parcost_plugins.vocabulary.estimates import Change, Estimate, Grid, PipelineSketch
+from parcost_plugins.vocabulary.estimates import Estimate, Grid, PipelineSketch
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
 from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
@@ -64,7 +64,6 @@ __all__ = [
     "OPERATIONS",
     "BatchScaling",
     "BucketSketch",
-    "Change",
     "Checkpoint",
     "Cluster",
     "CollectiveChoice",
@@ -139,7 +138,6 @@ def blocks() -> list[type]:
     return [
         BatchScaling,
         BucketSketch,
-        Change,
         Checkpoint,
         Cluster,
         CollectiveChoice,

@@ -221,15 +221,3 @@ class Estimate:
     baseline: Estimate | None = reference(
         "estimate", default=None, doc="estimate that this one is compared with"
     )
-
-
-@block("change", label="required")
-class Change:
-    """A part of the step that takes another time than before: what that does to the step."""
-
-    before: Real = quantity(SECONDS, positive=True, doc="time of the part")
-    after: Real = quantity(SECONDS, positive=True, doc="time that it takes instead")
-    share: Real | None = fraction(default=None, doc="of the step, that the part was before")
-    gain: Real | None = fraction(
-        default=None, maximum=None, doc="throughput gain of the step, from which the share follows"
-    )
