@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import parcost
 from parcost import Memory, Result, Study, Work
@@ -417,3 +419,30 @@ def test_partners_beyond_the_fast_domain_are_warned_of_with_the_price() -> None:
     (check,) = [c for _, c in of.contributions("checks") if c.id == id_]
     assert check.severity == "warning"
     assert failing(study("tp = 8, cp = 2", devices=16, node=16)) == []
+
+
+# --- Whatever the machine ------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rate=st.floats(0.5, 900.0),
+    latency=st.floats(0.0, 100.0),
+    cp=st.sampled_from([2, 4, 8]),
+    context=st.sampled_from(
+        ["", "double_buffer = off", "algorithm = all_gather", "balance = contiguous"]
+    ),
+    sequence=st.sampled_from([8192, 65_536]),
+)
+def test_exposed_time_is_neither_negative_nor_more_than_was_sent(
+    rate: float, latency: float, cp: int, context: str, sequence: int
+) -> None:
+    of = result(
+        f"cp = {cp}", context, rate=f"{rate} GB/s", latency=f"{latency} us", sequence=sequence
+    )
+    exposed, sent, step = (of.figure(name) for name in ("cp_exposed", "cp_seconds", "step_time"))
+    assert 0 <= exposed <= sent * (1 + 1e-12)
+    # nor is a step shorter than what any resource is busy
+    assert step >= sent * (1 - 1e-12)
+    alone = of.outcome.ideal_seconds - exposed
+    assert step >= alone * (1 - 1e-12)
