@@ -69,10 +69,7 @@ class HierarchicalOverlapped:
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of the busiest level."""
-        longest: Real = 0.0
-        for phase in _levels(operation, n, group):
-            longest = maximum(longest, spent([phase], group))
-        return longest
+        return _busiest(_levels(operation, n, group), group)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return what each level carries, all at the same time."""
@@ -89,12 +86,18 @@ def _levels(operation: str, n: Real, group: Group) -> list[Phase]:
 
 def _in_chunks(chunks: Real, operation: str, n: Real, group: Group) -> Real:
     """Return the time of *chunks* of equal size, each level one chunk at a time."""
+    phases = _levels(operation, n / chunks, group)
+    return (chunks - 1) * _busiest(phases, group) + spent(phases, group)
+
+
+def _busiest(phases: list[Phase], group: Group) -> Real:
+    """Return the time of the busiest level; a rank adds for one level after another."""
     longest: Real = 0.0
-    once: Real = 0.0
-    for phase in _levels(operation, n / chunks, group):
-        seconds = spent([phase], group)
-        longest, once = maximum(longest, seconds), once + seconds
-    return (chunks - 1) * longest + once
+    added: Real = 0.0
+    for phase in phases:
+        longest = maximum(longest, spent([phase], group))
+        added = added + phase.reduced
+    return maximum(longest, group.reduction * added)
 
 
 @hookimpl
