@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Pipeline
+from parcost.evaluation.bounds import lower_bound
 from parcost.evaluation.order import order_of
-from parcost.evaluation.replay import Plan, Timeline, lower_bound, run
+from parcost.evaluation.replay import Plan, Timeline, run
 from parcost.evaluation.trace import traced
 from parcost.terms import Times
 from parcost_plugins.schedules.interleaved import Interleaved

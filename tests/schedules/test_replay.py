@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Op, Pair, Pipeline, SpecError
+from parcost.evaluation.bounds import busy, lower_bound
 from parcost.evaluation.order import order_of
 from parcost.evaluation.program import OrderError
-from parcost.evaluation.replay import Plan, Timeline, busy, lower_bound
+from parcost.evaluation.replay import Plan, Timeline
 from parcost.evaluation.trace import traced
 from parcost.terms import Times
 

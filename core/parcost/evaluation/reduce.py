@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve
 
 from parcost.diagnostics import PluginError, SpecError
+from parcost.evaluation.bounds import busy as busy_devices
 from parcost.evaluation.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.evaluation.memory import fullest
 from parcost.evaluation.once import WHENS, Pipelined
 from parcost.evaluation.pairs import Paired
 from parcost.evaluation.program import OrderError
 from parcost.evaluation.replay import Hop, Plan, slower
-from parcost.evaluation.replay import busy as busy_devices
 from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import PASSES, Load, kinds, load_where
 from parcost.numeric import Mask, Real, any_of

@@ -18,8 +18,7 @@ from attrs import field, frozen
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.order import LONGEST, Order, order_of
 from parcost.evaluation.program import NEVER, OrderError, Program
-from parcost.evaluation.select import total
-from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum, minimum
+from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum
 from parcost.terms import Pipeline, Schedule, Times
 
 ALL = 1.0  # the share of the micro-batches that passes through a stage without copies
@@ -307,52 +306,3 @@ def hops_of(hop: Hop) -> tuple[Real, ...]:
     ((2.0,), (0.0,))
     """
     return (hop or (0.0,)) if isinstance(hop, tuple) else (hop,)
-
-
-def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None = None) -> Real:
-    """Return seconds that the makespan is never below.
-
-    Without a better one of the schedule it is the longest of the way of one micro-batch
-    through all stages, and of what each device does: a first micro-batch has to reach
-    it, and a last gradient has to leave.
-    """
-    better = getattr(plan.schedule, "lower_bound", None)
-    if better is not None:
-        p, v = plan.pipeline.stages, plan.pipeline.chunks
-        m = plan.pipeline.micro_batches if micro_batches is None else micro_batches
-        return better(times, reduce(minimum, hops_of(hop)), p, m, v)  # type: ignore[no-any-return]
-    orders = [order for _, order in plan.orders]
-    fused = all(order.fused for order in orders)
-    way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
-    longest = total(f + b for f, b in zip(times.F, way, strict=True))
-    for d, own in enumerate(busy(plan, times, micro_batches)):
-        before = total(times.F[: min(order.first[d] for order in orders)])
-        after = total(way[: min(order.last[d] for order in orders)])
-        longest = maximum(longest, before + own + after)
-    return longest
-
-
-def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
-    """Return the seconds that each device is at work.
-
-    With more *micro_batches* than the plan's it is at least that long: all that are added
-    to a stage run in pairs, if any do.
-    """
-    m, found = plan.pipeline.micro_batches, []
-    more: Real = 0.0
-    if micro_batches is not None:
-        m, more = micro_batches, micro_batches - m
-    for d, held in enumerate(plan.held):
-        own: Real = 0.0
-        for k in held:
-            x = plan.stage[k]
-            own = own + plan.shares[k] * (times.F[x] + times.B[x] + times.W[x])
-        own = m * own
-        most: Real = 0.0
-        for x, y in plan.pairs:
-            saved = times.F[x] + times.B[y] + times.W[y] - times.pair(x, y)
-            own = own - plan.paired(d, x, y) * saved
-            most = maximum(most, saved)
-        own = own - more * most
-        found.append(own)
-    return found

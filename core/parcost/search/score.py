@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, frozen
 
+from parcost.evaluation.bounds import lower_bound
 from parcost.evaluation.memory import Held
 from parcost.evaluation.once import WHENS, Grouped, Pipelined
 from parcost.evaluation.pairs import Paired
-from parcost.evaluation.replay import Hop, Plan, Timeline, lower_bound, slower
+from parcost.evaluation.replay import Hop, Plan, Timeline, slower
 from parcost.evaluation.work import PASSES, kinds, load
 from parcost.numeric import maximum
 from parcost.search.sketch import settled, sketch

@@ -1,0 +1,60 @@
+"""What a pipeline can never beat: how long devices are at work, and what that bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from parcost.evaluation.replay import Hop, Plan, hops_of
+from parcost.evaluation.select import total
+from parcost.numeric import Real, maximum, minimum
+from parcost.terms import Times
+
+
+def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None = None) -> Real:
+    """Return seconds that the makespan is never below.
+
+    Without a better one of the schedule it is the longest of the way of one micro-batch
+    through all stages, and of what each device does: a first micro-batch has to reach
+    it, and a last gradient has to leave.
+    """
+    better = getattr(plan.schedule, "lower_bound", None)
+    if better is not None:
+        p, v = plan.pipeline.stages, plan.pipeline.chunks
+        m = plan.pipeline.micro_batches if micro_batches is None else micro_batches
+        return better(times, reduce(minimum, hops_of(hop)), p, m, v)  # type: ignore[no-any-return]
+    orders = [order for _, order in plan.orders]
+    fused = all(order.fused for order in orders)
+    way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
+    longest = total(f + b for f, b in zip(times.F, way, strict=True))
+    for d, own in enumerate(busy(plan, times, micro_batches)):
+        before = total(times.F[: min(order.first[d] for order in orders)])
+        after = total(way[: min(order.last[d] for order in orders)])
+        longest = maximum(longest, before + own + after)
+    return longest
+
+
+def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+    """Return the seconds that each device is at work.
+
+    With more *micro_batches* than the plan's it is at least that long: all that are added
+    to a stage run in pairs, if any do.
+    """
+    m, found = plan.pipeline.micro_batches, []
+    more: Real = 0.0
+    if micro_batches is not None:
+        m, more = micro_batches, micro_batches - m
+    for d, held in enumerate(plan.held):
+        own: Real = 0.0
+        for k in held:
+            x = plan.stage[k]
+            own = own + plan.shares[k] * (times.F[x] + times.B[x] + times.W[x])
+        own = m * own
+        most: Real = 0.0
+        for x, y in plan.pairs:
+            saved = times.F[x] + times.B[y] + times.W[y] - times.pair(x, y)
+            own = own - plan.paired(d, x, y) * saved
+            most = maximum(most, saved)
+        own = own - more * most
+        found.append(own)
+    return found
