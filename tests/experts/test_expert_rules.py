@@ -10,6 +10,8 @@ from parcost import Study
 
 Mixture = Callable[..., Study]
 
+DROPS = "a capacity factor of 0.8 drops 20 % of the tokens even where all experts are loaded alike"
+
 MANY = """model many {
   layers = 4, hidden = 512, heads = 8, ffn = 512, vocabulary = 1000, experts = 256, top_k = 16
 }"""
@@ -76,8 +78,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "ep = 8",
             "capacity_factor = 0.8",
             "capacity-drops",
-            "a capacity factor of 0.8 drops 20 % of the tokens "
-            + "even where all experts are loaded alike",
+            DROPS,
             "",
         ),
         (

@@ -219,3 +219,23 @@ def gpt_in(study_of: StudyOf, recipe: str) -> Study:
         training=f"{CLASSIC}, precision = own",
         extra=f"precision own extends bf16 {{ {recipe} }}",
     )
+
+
+def test_weight_gradients_that_wait_hold_32_of_34_and_no_scores(study_of: StudyOf) -> None:
+    # Qi et al. 2023 (zero bubble), section 2.2: 32 s b h of s b h (34 + 5 a s / h)
+    study = gpt(study_of)
+    (of_layers,) = [tuple(t.count) for t in memory(study) if t.name == "layer input"]
+    kept = [t for t in memory(study) if t.per_micro_batch and tuple(t.count) == of_layers]
+    assert sum(t.bytes_ * (1 - t.freed_at_b) for t in kept) == 32 * s * h
+
+
+def test_a_loss_in_chunks_holds_one_of_them(study_of: StudyOf) -> None:
+    study = study_of("llama3_70b", sequence=8192, training="loss_chunks = 8")
+    found = {t.name: t for t in memory(study) if "logits" in t.name or "softmax" in t.name}
+    del found["softmax statistics"]
+    assert {name: term.bytes_ for name, term in found.items()} == {
+        "logits": 2 * 8192 * 128_256 / 8,
+        "loss softmax": 4 * 8192 * 128_256 / 8,
+    }
+    assert not any(term.per_micro_batch for term in found.values())
+    assert {tuple(term.moments) for term in found.values()} == {("forward",)}

@@ -45,17 +45,19 @@ def memory(rank: Rank) -> Iterator[Memory]:
     )
     rows = tokens * rank.heads
     if rank.training.flash_attention:
-        yield from rank.saved("softmax statistics", FP32 * rows, "4 s b a / t", "s b a t", span)
+        yield from rank.saved(
+            "softmax statistics", FP32 * rows, "4 s b a / t", "s b a t", span, freed=1.0
+        )
         return
     scores, span = rows * rank.training.sequence, span.forced(rank.core_again)
     text, letters = "S s b a e / t", "S s b a t e"
-    yield from rank.saved("attention probabilities", e * scores, text, letters, span)
+    yield from rank.saved("attention probabilities", e * scores, text, letters, span, freed=1.0)
     if rank.training.dropout:
         yield from rank.saved(
-            "attention dropout mask", MASK * scores, "S s b a / t", "S s b a t", span
+            "attention dropout mask", MASK * scores, "S s b a / t", "S s b a t", span, freed=1.0
         )
         yield from rank.saved(
-            "attention probabilities after dropout", e * scores, text, letters, span
+            "attention probabilities after dropout", e * scores, text, letters, span, freed=1.0
         )
 
 

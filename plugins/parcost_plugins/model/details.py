@@ -15,8 +15,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     """Return the figures of a model's shape on its ranks."""
     held, rank = study.parameters, rank_of(study)
     stages = [
-        sum((p.elements * p.count[stage] for p in held), 0.0)
-        for stage in range(len(rank.layers))
+        sum((p.elements * p.count[stage] for p in held), 0.0) for stage in range(len(rank.layers))
     ]
     yield _figure(
         "parameters_per_stage",

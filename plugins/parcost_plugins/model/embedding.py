@@ -72,4 +72,4 @@ def memory(study: Study) -> Iterator[Memory]:
     yield rank.kept("token ids", TOKEN_ID * rank.tokens, ids, count)
     if rank.training.dropout:
         mask = rank.formula(rank.residual_text, "s b h t")
-        yield rank.kept("embedding dropout mask", MASK * rank.residual, mask, count)
+        yield rank.kept("embedding dropout mask", MASK * rank.residual, mask, count, freed=1.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Moment, Study, hookimpl
+from parcost import Memory, Moment, Real, Study, hookimpl
 from parcost_plugins.model.rank import FP32, SPLIT, at, linear, rank_of, stream
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
@@ -85,23 +85,32 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return the head's input, and the logits on their way to the loss and back.
 
     The fp32 softmax waits for backward, where the gradient takes its place. The logits
-    themselves are gone by then, and their gradient has their size.
+    themselves are gone by then, and their gradient has their size. A loss in chunks makes
+    the gradient of each chunk at once, in place of the head's input, and keeps no softmax.
     """
     rank = rank_of(study)
     if rank.model.nominal:
         return
-    logits = rank.tokens * rank.vocabulary
+    e, logits, chunks = rank.element, rank.tokens * rank.vocabulary, rank.training.loss_chunks
     runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e", "s b h t e")
-    yield rank.kept("head input", rank.element * rank.residual, residual, runs)
-    softmax = rank.formula("4 s b V / t", "s b V t")
-    yield rank.kept("loss softmax", FP32 * logits, softmax, runs)
-    formula = rank.formula("s b V e / t", "s b V t e")
-    passing: list[tuple[str, Moment]] = [("logits", "forward"), ("logits gradient", "backward")]
-    for name, moment in passing:
+    yield rank.kept("head input", e * rank.residual, residual, runs)
+    narrow, wide = ("s b V e / t", "s b V t e", e), ("4 s b V / t", "s b V t", FP32)
+    passing: list[tuple[str, Moment, tuple[str, str, Real]]] = [("logits", "forward", narrow)]
+    if chunks == 1:
+        # The logits' gradient, which the head's weight gradient needs, is narrower.
+        freed, softmax = 1.0 - e / FP32, rank.formula(*wide[:2])
+        yield rank.kept("loss softmax", FP32 * logits, softmax, runs, freed=freed)
+        passing.append(("logits gradient", "backward", narrow))
+    else:
+        passing.append(("loss softmax", "forward", wide))
+    for name, moment, (text, letters, element) in passing:
+        formula = rank.formula(text, letters)
+        if chunks > 1:
+            formula = rank.formula(f"{text} / m", letters, {"m": (float(chunks), "")})
         yield Memory(
             name=name,
-            bytes_=rank.element * logits,
+            bytes_=element * logits / chunks,
             formula=formula,
             count=on_last(study),
             moments=(moment,),

@@ -94,10 +94,12 @@ def memory(study: Study) -> Iterator[Memory]:
         )
     if rank.training.dropout:
         masks = 2 * MASK * rank.residual
-        yield from rank.saved("residual dropout masks", masks, f"2 {text}", "s b h t", span)
+        yield from rank.saved(
+            "residual dropout masks", masks, f"2 {text}", "s b h t", span, freed=1.0
+        )
     if model.embedding_norm:
         yield rank.kept("embedding norm input", tensor, formula, on_first(study))
-    yield rank.kept("final norm input", tensor, formula, on_last(study))
+    yield rank.kept("final norm input", tensor, formula, on_last(study), freed=1.0)
 
 
 def of_one(rank: Rank) -> Real:

@@ -191,17 +191,19 @@ class Rank:
         letters: str,
         span: Span,
         more: Mapping[str, tuple[Real, str]] | None = None,
+        *,
+        freed: Real = 0.0,
     ) -> Iterator[Memory]:
         """Yield a tensor of the layers of *span* that backward needs.
 
         It is kept for every layer and micro-batch alive; where it is made again, only
         for the one layer that is being recomputed. *letters* are those of *text*, besides
-        what *more* says.
+        what *more* says; *freed* is that of :meth:`kept`.
         """
         formula = self.formula(text, letters, more)
         kept = span.kept
         if any(kept):
-            yield self.kept(name, bytes_, formula, kept)
+            yield self.kept(name, bytes_, formula, kept, freed=freed)
         if any(span.again):
             yield Memory(
                 name=f"{name}, recomputed",
@@ -212,14 +214,28 @@ class Rank:
                 moments=("backward",),
             )
 
-    def kept(self, name: str, bytes_: Real, formula: Formula, count: Sequence[float]) -> Memory:
-        """Return memory that every micro-batch has from its forward to its backward pass."""
+    def kept(
+        self,
+        name: str,
+        bytes_: Real,
+        formula: Formula,
+        count: Sequence[float],
+        *,
+        freed: Real = 0.0,
+    ) -> Memory:
+        """Return memory that every micro-batch has from its forward to its backward pass.
+
+        Where weight gradients are made apart, they need the inputs of products and the
+        gradients of their outputs, which take the place of the outputs. Only the share
+        *freed* of a tensor is gone before.
+        """
         return Memory(
             name=name,
             bytes_=bytes_,
             formula=formula,
             count=count,
             per_micro_batch=True,
+            freed_at_b=freed,
             moments=_WHILE_ALIVE,
         )
 

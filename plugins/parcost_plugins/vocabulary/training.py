@@ -167,6 +167,11 @@ class Training:
     )
     flash_attention: bool = switch(default=True, doc="attention never writes its scores to memory")
     dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
+    loss_chunks: int = integer(
+        default=1,
+        structural=True,
+        doc="parts of a micro-batch in which a fused head and loss make their gradient at once",
+    )
     documents: tuple[int, ...] = integers(
         default=(),
         doc="tokens of each document that is packed into a sequence: tokens attend within their "
