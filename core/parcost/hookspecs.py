@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
+    from parcost.numeric import Real
     from parcost.outcome import Outcome
     from parcost.study import Study
     from parcost.terms import (
@@ -135,6 +136,11 @@ def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: i
 @hookspec
 def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
     """The attributes that a search may choose for this model and machine, and their values."""
+
+
+@hookspec
+def rooms(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
+    """The bytes that a device may hold: a search leaves out what needs more."""
 
 
 @hookspec

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.numeric import Mask, Real
+    from parcost.plugins import Plugin
 
 
 @frozen(kw_only=True, eq=False)
@@ -45,6 +46,9 @@ class Scored:
     schedule: str
     choice: int | None
     index: int
+    pipeline: Pipeline
+    terms: Sequence[tuple[Plugin, Any]]
+    memory: Sequence[tuple[Plugin, Any]]
     legal: NDArray[np.bool_]
     seconds: Any
     exact: Any
@@ -77,6 +81,9 @@ def score(structure: Structure) -> Iterator[Scored]:
             schedule=pipeline.schedule,
             choice=choice,
             index=index,
+            pipeline=pipeline,
+            terms=here,
+            memory=held,
             legal=legal,
             seconds=seconds,
             exact=exact,
@@ -166,7 +173,8 @@ class _Timed:
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
         if mask is True or np.all(mask):
             return seconds
-        return np.where(mask, seconds, self._bound())
+        mixed: Real = np.where(mask, seconds, self._bound())
+        return mixed
 
     def _bound(self) -> Real:
         return lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)

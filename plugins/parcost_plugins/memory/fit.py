@@ -22,6 +22,12 @@ _MOMENTS = {
 
 
 @hookimpl
+def rooms(study: Study) -> list[Real]:
+    """Return the usable share of a device's memory."""
+    return [study[MemoryBudget].usable * study[Cluster].device.memory]
+
+
+@hookimpl
 def verdicts(study: Study, outcome: Outcome) -> list[Check]:
     """Require that the fullest device stays within the usable share of its memory."""
     device, usable = study[Cluster].device, study[MemoryBudget].usable
