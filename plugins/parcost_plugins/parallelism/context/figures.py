@@ -44,7 +44,14 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
     exposed, spent = _spent(outcome)
     rows: list[tuple[str, str, Real, str, str, str]] = [
         ("cp_tokens", "tokens of a sequence on a rank", _tokens(found), "", "s / c", SIZES),
-        ("cp_block", "keys and values of a rank's tokens", found.block, "MB", "(s / c) b w e", RING),
+        (
+            "cp_block",
+            "keys and values of a rank's tokens",
+            found.block,
+            "MB",
+            "(s / c) b w e",
+            RING,
+        ),
         (
             "cp_volume_per_layer_forward",
             "context-parallel volume of a layer, forward",
