@@ -112,13 +112,13 @@ def _held(sheet: StateSheet) -> Iterator[Figure]:
         note="over the tensor-parallel ranks together",
         **letters,
     )
-    copies = sheet.dp * rank * _each(sheet) / total
+    copies = sheet.dp * total / (rank * _each(sheet))
     yield say(
         "copies",
         "copies of the state that replicas hold together",
         copies,
         "",
-        "dp N e / (tp pp) / state of a device",
+        "dp x state of a device / (N e / (tp pp))",
         note="1 where everything is shared out",
         **letters,
     )
