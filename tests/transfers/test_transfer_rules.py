@@ -1,0 +1,145 @@
+"""What a transfer may not be, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import parcost
+
+OWN = "bandwidth = 450 GB/s per_direction"
+
+
+def problems(body: str, before: str = "") -> list[Any]:
+    (scenario,) = parcost.load_text(f"{before}\ntransfer x {{ {body} }}\n")
+    return list(scenario.evaluate().result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    "id, body, said, hint",
+    [
+        (
+            "total-or-shard",
+            f"operation = all_gather, size = 1 MB, ranks = 8, {OWN}",
+            "the size of `all_gather` must say `total` or `shard`",
+            "write `total` after it",
+        ),
+        (
+            "shard-of-whole",
+            f"operation = all_reduce, size = 1 MB shard, ranks = 8, {OWN}",
+            "every rank of `all_reduce` has the whole buffer",
+            "give the size of the buffer",
+        ),
+        (
+            "transfer-links",
+            "operation = all_reduce, size = 1 MB, ranks = 8",
+            "`x` is given nothing to go over",
+            "give a `bandwidth`",
+        ),
+        (
+            "transfer-links",
+            f"operation = all_reduce, size = 1 MB, group = tp, {OWN}",
+            "`x` is given a `bandwidth` and a `group` to go over",
+            "give a `bandwidth`",
+        ),
+        (
+            "transfer-ranks",
+            f"operation = all_reduce, size = 1 MB, {OWN}",
+            "`x` does not say how many ranks take part",
+            "give `ranks`",
+        ),
+        (
+            "transfer-ranks",
+            (
+                f"operation = all_reduce, size = 1 MB, ranks = 60, nodes = 8, ranks_per_node = 8, "
+                f"network_bandwidth = 50 GB/s per_direction, {OWN}"
+            ),
+            "60 ranks are not 8 nodes x 8 = 64",
+            "leave one of them out",
+        ),
+        (
+            "transfer-nodes",
+            (
+                f"operation = all_reduce, size = 1 MB, ranks = 60, nodes = 8, "
+                f"network_bandwidth = 50 GB/s per_direction, {OWN}"
+            ),
+            "60 ranks do not divide by 8 nodes",
+            "the nearest numbers of ranks are 56 and 64",
+        ),
+        (
+            "transfer-network",
+            f"operation = all_reduce, size = 1 MB, ranks = 16, nodes = 2, {OWN}",
+            "2 nodes are joined by a network of no bandwidth",
+            "give `network_bandwidth`",
+        ),
+        (
+            "transfer-level",
+            'operation = all_reduce, size = 1 MB, ranks = 8, level = "rack"',
+            "no level, or more than one, is called `rack`",
+            "levels are in a `fabric` block",
+        ),
+        (
+            "transfer-algorithm",
+            f"operation = broadcast, size = 1 MB, ranks = 8, algorithm = pairwise, {OWN}",
+            "`pairwise` does not do `broadcast`",
+            "`van_de_geijn`",
+        ),
+        (
+            "transfer-unable",
+            (
+                f"operation = all_gather, size = 1 MB total, ranks = 6, "
+                f"algorithm = halving_doubling, {OWN}"
+            ),
+            "needs a power of two of ranks",
+            "the nearest are 4 and 8",
+        ),
+        (
+            "transfer-unable",
+            (
+                f"operation = all_reduce, size = 1 MB, ranks = 16, nodes = 2, algorithm = nvls, "
+                f"in_network = on, network_bandwidth = 50 GB/s per_direction, {OWN}"
+            ),
+            "over 16 ranks, 8 on each node: it needs all ranks on one node",
+            "`auto`",
+        ),
+        (
+            "transfer-unable",
+            f"operation = all_reduce, size = 1 MB, ranks = 8, algorithm = nccl, {OWN}",
+            "it needs `tuning`, `generation`, `channels`",
+            "`auto`",
+        ),
+        (
+            "transfer-pieces",
+            f"operation = broadcast, size = 1 MB, ranks = 8, pieces = 4, {OWN}",
+            "`auto` does not cut its message in pieces",
+            "`double_tree`, `ring`",
+        ),
+        (
+            "transfer-dimensions",
+            (
+                f"operation = all_reduce, size = 1 MB, ranks = 32, kind = torus, "
+                f"dimensions = [4, 4], {OWN}"
+            ),
+            "a torus of 16 nodes has no room for 32 ranks",
+            "make the dimensions multiply up",
+        ),
+    ],
+)
+def test_what_a_transfer_may_not_be(id: str, body: str, said: str, hint: str) -> None:
+    (found,) = problems(body)
+    assert found.id == id
+    assert said in found.message
+    assert found.help is not None
+    assert hint in found.help
+    assert found.labels, "it points at the attribute"
+
+
+def test_a_sweep_leaves_out_the_points_that_cannot_run() -> None:
+    (scenario,) = parcost.load_text(
+        f"transfer x {{ operation = all_gather, size = 1 MB total, ranks = [4, 6, 8], "
+        f"algorithm = halving_doubling, {OWN} }}\n"
+    )
+    (found,) = scenario.evaluate().results
+    assert list(found.figure("x.rounds")) == [2.0, 3.0]
+    assert [list(point.at.values()) for point in found.infeasible] == [[6.0]]
