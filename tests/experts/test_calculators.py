@@ -76,6 +76,17 @@ def test_a_capacity_factor_leaves_places() -> None:
     assert found.figure("d.capacity") == 1280
 
 
+def test_the_busiest_rank_and_a_taper_hold_everybody_up() -> None:
+    even = "ranks = 64, experts = 64, tokens = 64, token = 1 KiB, bandwidth = 1 GB/s per_direction"
+    alone = result(f"dispatch d {{ {even} }}")
+    assert alone.figure("d.straggler") == pytest.approx(1.2974, abs=5e-5)
+    tapered = result(f"dispatch d {{ {even}, units = 8, taper = 8 }}")
+    # seven of eight tokens cross links of an eighth of the bandwidth
+    assert tapered.figure("d.straggler") == pytest.approx(1.2974 * 7, rel=1e-4)
+    messages = result(f"dispatch d {{ {even}, message = 1 ms }}")
+    assert messages.figure("d.straggler") == pytest.approx(1.0, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("attributes", "id"),
     [

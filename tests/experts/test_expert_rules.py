@@ -40,7 +40,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "nearest legal: ep = 32 or 64",
         ),
         (
-            "tp = 3, etp = 3, sequence_parallel = on",
+            "etp = 3, tp = 1",
             "",
             "expert-width-divide",
             "an expert of width 2048 does not divide by etp = 3",
@@ -103,6 +103,16 @@ def test_a_token_cannot_visit_more_experts_than_there_are(mixture: Mixture) -> N
     study = mixture("", model=model, training="model = few")
     assert failures(study) == {
         "experts-visited": ("a token visits 9 of 8 experts", "top_k is at most 8")
+    }
+
+
+def test_shared_experts_divide_like_an_mlp(mixture: Mixture) -> None:
+    study = mixture("tp = 3, ep = 1, sequence_parallel = on", devices=192)
+    assert failures(study) == {
+        "shared-width-divide": (
+            "shared experts of width 2048 do not divide by tp = 3",
+            "nearest legal: tp = 2 or 4",
+        )
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from parcost import Study
-from parcost_plugins.vocabulary import Gemm, Stream
+from parcost_plugins.vocabulary import Gemm, Stream, Training
 
 StudyOf = Callable[..., Study]
 
@@ -179,3 +179,20 @@ def test_what_communication_hides_under_is_named(study_of: StudyOf) -> None:
         "MLP down projection": "MLP, by rows",
         "head": "head, by columns",
     }
+
+
+def test_attention_and_mlp_side_by_side_are_one_pair(study_of: StudyOf) -> None:
+    study = study_of("palm_8b", layout="tp = 2, sequence_parallel = on")
+    hosts = [op.host for op in study.operators if isinstance(op, Gemm) and op.pass_ == "F"]
+    assert hosts.count("attention, by rows") == 1
+    assert "MLP, by rows" not in hosts
+
+
+@pytest.mark.parametrize(
+    ("model", "norms"), [("llama3_8b", 2), ("gemma2_2b", 4), ("phi2", 1), ("palm_8b", 1)]
+)
+def test_a_layer_runs_the_norms_that_it_has(study_of: StudyOf, model: str, norms: int) -> None:
+    study = study_of(model)
+    (ran,) = [op for op in study.operators if op.name == "layer norms" and op.pass_ == "F"]
+    layers = study[Training].model.layers
+    assert sum(ran.count) == norms * layers

@@ -61,6 +61,12 @@ class Dispatch:
         doc="of the port of a rank",
     )
     message: Real = quantity(SECONDS, default=0.0, doc="spent on each message, one after another")
+    taper: Real = quantity(
+        ONE,
+        default=1.0,
+        minimum=1.0,
+        doc="how much narrower links between units are than the ports behind them",
+    )
 
 
 @hookimpl
@@ -191,15 +197,38 @@ def _loads(one: Dispatch) -> Iterator[Figure]:
     )  # fmt: skip
     if one.bandwidth is not None:
         receive = lam * mean * x / one.bandwidth
+        shared = {"lam": lam, "mu": mean}
         yield _figure(
-            one, "receive_seconds", "time for the bytes of the busiest rank", receive,
-            "lam mu x / B", {"lam": lam, "mu": mean}, x, one.bandwidth, unit="s",
-        )  # fmt: skip
-        yield _figure(
-            one, "seconds", "time of the dispatch", receive + messages,
-            "lam mu x / B + peers o", {"lam": lam, "mu": mean, "peers": peers}, x, one.bandwidth,
+            one,
+            "receive_seconds",
+            "time for the bytes of the busiest rank",
+            receive,
+            "lam mu x / B",
+            shared,
+            x,
+            one.bandwidth,
             unit="s",
-        )  # fmt: skip
+        )
+        crossing = receive * maximum(one.taper * (1 - 1 / one.units), 1.0)
+        yield _figure(
+            one,
+            "seconds",
+            "time of the dispatch",
+            crossing + messages,
+            "lam mu x max(1, f (1 - 1 / G)) / B + peers o",
+            {**shared, "f": one.taper, "G": one.units, "peers": peers},
+            x,
+            one.bandwidth,
+            unit="s",
+        )
+        yield _figure(
+            one,
+            "straggler",
+            "time against a dispatch of even loads over links that are not tapered",
+            (crossing + messages) / (mean * x / one.bandwidth + messages),
+            "busiest and tapered / even",
+            shared,
+        )
 
 
 def _figure(

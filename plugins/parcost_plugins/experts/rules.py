@@ -47,6 +47,15 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         inputs={"top": model.top_k, "experts": experts},
         help="top_k is at most {experts}",
     )
+    if model.shared_experts:
+        yield Check(
+            id="shared-width-divide",
+            holds=model.shared_width % tp == 0,
+            subject="layout.tp",
+            message="shared experts of width {width} do not divide by tp = {tp}",
+            inputs={"width": model.shared_width, "tp": tp},
+            help=_divisors(model.shared_width, tp, "tp"),
+        )
     if not layout.sequence_parallel:
         # Ranks of tp then hold the same tokens, of which each expert must see every one once.
         yield Check(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parcost import Memory, Study, hookimpl
 from parcost_plugins.model.rank import SPLIT, Rank, linear, rank_of, stream
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
-from parcost_plugins.vocabulary.operators import MLP_COLUMNS, MLP_ROWS
+from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, MLP_COLUMNS, MLP_ROWS
 
 
 @hookimpl
@@ -69,7 +69,11 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     if rank.model.nominal or not any(span.count):
         return
     span = span.forced(rank.recompute.mlp)
-    yield from linear(_up(rank), tokens, ups * rank.ffn, h, span, host=MLP_COLUMNS)
+    # Where attention reads the same input, and the results are added up, the ranks tell one
+    # another of both at once: there is no second pair.
+    alone = not rank.model.parallel_residual
+    columns, rows = (MLP_COLUMNS, MLP_ROWS) if alone else (ATTENTION_COLUMNS, "")
+    yield from linear(_up(rank), tokens, ups * rank.ffn, h, span, host=columns)
     # Forward reads what the first product made and writes one tensor; backward reads that
     # and the gradient, and writes a gradient for each.
     tensor = rank.element * tokens * rank.ffn
@@ -79,7 +83,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         (2 * ups + 1) * tensor,
         span.forced(rank.recompute.activation),
     )
-    yield from linear("MLP down projection", tokens, h, rank.ffn, span, host=MLP_ROWS)
+    yield from linear("MLP down projection", tokens, h, rank.ffn, span, host=rows)
 
 
 @hookimpl
