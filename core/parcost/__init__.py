@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from parcost.terms import Link as Link
     from parcost.terms import Memory as Memory
     from parcost.terms import Moment as Moment
+    from parcost.terms import Names as Names
     from parcost.terms import Objective as Objective
     from parcost.terms import Once as Once
     from parcost.terms import Op as Op
@@ -153,6 +154,7 @@ _HOMES = {
         "Link",
         "Memory",
         "Moment",
+        "Names",
         "Objective",
         "Once",
         "Op",

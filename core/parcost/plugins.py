@@ -14,10 +14,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pluggy
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from parcost import hookspecs, terms
 from parcost.diagnostics import ParcostError, PluginError, SpecError
+from parcost.numeric import where
 from parcost.outcome import Fault
 from parcost.schema import BlockType, block_type
 
@@ -127,7 +128,10 @@ class Plugins:
                     continue
                 if hook in _UNIQUE:
                     seen[_key(answer)] = plugin
-                yield plugin, answer
+                if hook == "terms" and isinstance(answer.resource, terms.Names):
+                    yield from ((plugin, part) for part in _by_name(answer))
+                else:
+                    yield plugin, answer
 
     def named(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return what plugins offer under a registry hook, by name.
@@ -253,6 +257,19 @@ def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
 
 
 #: The numbers of terms, and what they may not be less than.
+def _by_name(term: Any) -> Iterator[Any]:
+    """Yield a term for each resource that it keeps busy somewhere, nothing elsewhere."""
+    for i, name in enumerate(term.resource.names):
+        here = term.resource.at == i
+        numbers: dict[str, Any] = {"seconds": where(here, term.seconds, 0.0)}
+        if isinstance(term, terms.Edge):
+            numbers["boundaries"] = tuple(where(here, s, 0.0) for s in term.boundaries)
+        else:
+            numbers |= {n: where(here, getattr(term, n, 0.0), 0.0) for n in _SPREAD[type(term)]}
+        yield evolve(term, resource=name, **numbers)
+
+
+_SPREAD: Mapping[type, Sequence[str]] = {terms.Work: ("flops",), terms.Once: ("tail",)}
 _NUMBERS = {
     **dict.fromkeys(("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), 0.0),
     "of_activations": -1.0,

@@ -45,6 +45,17 @@ class Formula:
     source: str = ""
 
 
+@frozen(eq=False)
+class Names:
+    """One name out of several for each candidate: ``names[at]``, as a resource may have.
+
+    The core makes a term of each name, with its seconds where the name holds.
+    """
+
+    names: tuple[str, ...]
+    at: Any
+
+
 @frozen(kw_only=True, eq=False)
 class Work:
     """Time that every micro-batch spends on a virtual stage.
@@ -52,7 +63,7 @@ class Work:
     *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual
     stage. *pass_*: F forward, B gradient of the input, W gradient of the weights, R
     forward again under recomputation. *resource* is what it keeps busy (``compute``,
-    ``hbm``, or the name of a fabric level).
+    ``hbm``, or the name of a fabric level, which a link knows).
 
     *window* None is serial. Otherwise it names the group of Work that this may hide
     under, in the same pass: all serial Work whose *host* has that name. An empty name

@@ -14,11 +14,12 @@ group of the same kind, because all ranks are in the same phase. Then
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import field, frozen
 
-from parcost import Curve, Group, Link, Mask, Real
-from parcost.numeric import INFINITY, any_of, maximum, minimum, where
+from parcost import Curve, Group, Link, Mask, Names, Real
+from parcost.numeric import INFINITY, all_of, any_of, maximum, minimum, where
 from parcost_plugins.topology.links import AlphaBeta, Slowest
 from parcost_plugins.topology.occupancy import Axes, aligned, crossed, occupancy
 from parcost_plugins.topology.tiers import Tier
@@ -84,6 +85,7 @@ class _Crossing:
     unhindered: tuple[Real, ...]
     latency: Real
     outermost: Tier
+    name: Any  # of the outermost, or of each candidate's
     curved: bool
 
     @classmethod
@@ -100,15 +102,18 @@ class _Crossing:
         """Return the *levels* that are *crossed*."""
         latency: Real = 0.0
         outermost = levels[0]
-        for tier, crosses in zip(levels, crossed, strict=True):
+        at: Real = 0.0
+        for i, (tier, crosses) in enumerate(zip(levels, crossed, strict=True)):
             latency = maximum(latency, where(crosses, tier.latency, 0.0))
             outermost = tier if any_of(crosses) else outermost
+            at = where(crosses, float(i), at)
         return cls(
             levels=levels,
             crossed=crossed,
             unhindered=tuple(where(crosses, 0.0, INFINITY) for crosses in crossed),
             latency=latency,
             outermost=outermost,
+            name=_named(levels, at),
             curved=any(isinstance(tier.level.bandwidth, Curve) for tier in levels),
         )
 
@@ -117,7 +122,7 @@ class _Crossing:
         bandwidth: Real = INFINITY
         for tier, own, unhindered in zip(self.levels, ports, self.unhindered, strict=True):
             bandwidth = minimum(bandwidth, tier.rate * own + unhindered)
-        name, level = self.outermost.name, self.outermost.level
+        name, level = self.name, self.outermost.level
         if not self.curved:
             return AlphaBeta(name=name, latency=self.latency, bandwidth=bandwidth, level=level)
         return Slowest(
@@ -128,6 +133,16 @@ class _Crossing:
             crossed=self.crossed,
             level=level,
         )
+
+
+def _named(levels: Sequence[Tier], at: Real) -> Any:
+    """Return the name of the level in position *at*; names where candidates differ."""
+    if isinstance(at, (float, int)):
+        return levels[int(at)].name
+    first = float(at.reshape(-1)[0])
+    if all_of(at == first):
+        return levels[int(first)].name
+    return Names(tuple(tier.name for tier in levels), at)
 
 
 @frozen(kw_only=True, eq=False)
