@@ -15,7 +15,6 @@ from parcost_plugins.vocabulary.routing import (
     largest_of,
     of_chance,
     of_loads,
-    touched,
 )
 
 
@@ -102,10 +101,6 @@ def test_as_many_groups_as_counting_choices_says(groups: int, top: int, each: in
 def test_groups_may_be_many_at_once() -> None:
     found = distinct(256.0, 8.0, np.array([8.0, 64.0]))
     assert list(found) == pytest.approx([5.294652, 7.675750], abs=5e-7)
-
-
-def test_sixty_four_tokens_reach_sixty_three_percent_of_sixty_four() -> None:
-    assert touched(64.0, 64.0) / 64 == pytest.approx(0.635, abs=5e-4)
 
 
 def test_places_are_rounded_up() -> None:

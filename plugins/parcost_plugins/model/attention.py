@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from parcost import Check, Memory, Real, Study, called, hookimpl
 from parcost_plugins.model import core
-from parcost_plugins.model.rank import SPLIT, Rank, linear, rank_of, stream
+from parcost_plugins.model.passes import SPLIT, linear, stream
+from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,

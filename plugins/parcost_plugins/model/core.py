@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real
-from parcost_plugins.model.rank import FP32, MASK, SPLIT, Rank, Span, stream
+from parcost_plugins.model.passes import SPLIT, Span, stream
+from parcost_plugins.model.rank import FP32, MASK, Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
 from parcost_plugins.vocabulary.partition import Counts
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real, Study, hookimpl
-from parcost_plugins.model.rank import COUNTED, MASK, SPLIT, rank_of
+from parcost_plugins.model.passes import COUNTED, SPLIT
+from parcost_plugins.model.rank import MASK, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
 
 TOKEN_ID = 8.0  # bytes: frameworks index with 64-bit integers

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Moment, Real, Study, hookimpl
-from parcost_plugins.model.rank import FP32, SPLIT, at, linear, rank_of, stream
+from parcost_plugins.model.passes import SPLIT, at, linear, stream
+from parcost_plugins.model.rank import FP32, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.rank import FP32, SPLIT, Rank, Span, linear, rank_of, stream
+from parcost_plugins.model.passes import SPLIT, Span, linear, stream
+from parcost_plugins.model.rank import FP32, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
 from parcost_plugins.vocabulary.operators import MLP_COLUMNS, MLP_ROWS, SHARED_EXPERTS
 from parcost_plugins.vocabulary.routing import crowding, expert_tokens, rank_tokens

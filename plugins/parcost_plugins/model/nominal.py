@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from parcost import Check, Memory, Real, Study, called, hookimpl
 from parcost.numeric import maximum, sqrt, where
 from parcost_plugins.model import core
-from parcost_plugins.model.rank import Rank, linear, rank_of
+from parcost_plugins.model.passes import linear
+from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.rank import MASK, Rank, at, rank_of, stream
+from parcost_plugins.model.passes import at, stream
+from parcost_plugins.model.rank import MASK, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 
 

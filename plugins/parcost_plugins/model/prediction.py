@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.rank import COUNTED, SPLIT, Rank, at, linear, rank_of, stream
+from parcost_plugins.model.passes import COUNTED, SPLIT, at, linear, stream
+from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"

@@ -4,60 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Literal
 
 from attrs import frozen
 
-from parcost import Formula, Memory, Moment, Pass, Real, Study
+from parcost import Formula, Memory, Moment, Real, Study
 from parcost.numeric import maximum, minimum
-from parcost_plugins.vocabulary import Gemm, Layout, Model, Recompute, Stream, Training
+from parcost_plugins.model.passes import Span
+from parcost_plugins.vocabulary import Layout, Model, Recompute, Training
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 
 FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
 MASK = 1.0  # bytes of an element of a dropout mask
 
-COUNTED = "counted from the tensors that each operator reads and writes"
 SAVED = "Korthikanti et al. 2022, section 4.1, tensor by tensor"
-SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")
 _NOTHING = Recompute()
-
-
-@frozen(eq=False)
-class Span:
-    """Some of the layers: how many on each virtual stage, and how many are run *again*.
-
-    *rivals* are layers of another kind that are run again. One layer is at a time: where
-    both are on a stage, the rival is the larger, and its tensors are those that are held.
-    """
-
-    count: Counts
-    again: Counts
-    rivals: Counts | None = None
-
-    def forced(self, wanted: bool = True) -> Span:
-        """Return the same layers, all of them run again if *wanted*."""
-        return Span(self.count, self.count, self.rivals) if wanted else self
-
-    def times(self, factor: int) -> Span:
-        """Return the span of something that occurs *factor* times in each layer."""
-        count, again = (tuple(factor * n for n in c) for c in (self.count, self.again))
-        return Span(count, again, self.rivals)
-
-    @property
-    def kept(self) -> Counts:
-        """Those that are not run again."""
-        return tuple(n - r for n, r in zip(self.count, self.again, strict=True))
-
-    @property
-    def held(self) -> Counts:
-        """One where a layer is run again whose tensors are held meanwhile."""
-        if self.rivals is None:
-            return tuple(min(n, 1) for n in self.again)
-        return tuple(
-            min(n, 1) * (1 - min(r, 1)) for n, r in zip(self.again, self.rivals, strict=True)
-        )
 
 
 @frozen(eq=False)
@@ -285,63 +247,3 @@ def rank_of(study: Study) -> Rank:
         _NOTHING if chosen is None else chosen,
         kinds(study),
     )
-
-
-def linear(
-    name: str,
-    m: Real,
-    n: Real,
-    k: Real,
-    span: Span,
-    *,
-    batch: Real = 1.0,
-    role: Literal["linear", "expert", "head", "router"] = "linear",
-    host: str = "",
-    source: str = SPLIT,
-) -> Iterator[Gemm]:
-    """Yield the products of a linear layer with *k* inputs and *n* outputs.
-
-    Forward multiplies *m* tokens by the weights; backward multiplies the gradient of
-    the output by the weights and by the input. All may carry the name of a *host*, for
-    communication to hide under.
-    """
-    passes: list[tuple[Pass, Real, Real, Real, Counts]] = [
-        ("F", m, n, k, span.count),
-        ("B", m, k, n, span.count),
-        ("W", n, k, m, span.count),
-    ]
-    if any(span.again):
-        passes.append(("R", m, n, k, span.again))
-    for pass_, rows, columns, inner, count in passes:
-        yield Gemm(
-            name=name,
-            m=rows,
-            n=columns,
-            k=inner,
-            pass_=pass_,
-            count=count,
-            batch=batch,
-            host=host,
-            role=role,
-            source=source,
-        )
-
-
-def stream(
-    name: str, forward: Real, backward: Real, span: Span, *, host: str = ""
-) -> Iterator[Stream]:
-    """Yield a memory-bound operator: the bytes that each of its passes moves."""
-    passes: list[tuple[Pass, Real, Counts]] = [
-        ("F", forward, span.count),
-        ("B", backward, span.count),
-    ]
-    if any(span.again):
-        passes.append(("R", forward, span.again))
-    for pass_, bytes_, count in passes:
-        yield Stream(name=name, bytes_=bytes_, pass_=pass_, count=count, host=host, source=COUNTED)
-
-
-def at(count: Sequence[float]) -> Span:
-    """Return the span of something outside of the layers, which is never run again."""
-    whole = tuple(int(n) for n in count)
-    return Span(whole, (0,) * len(whole))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import BYTES, ONE, Real, block, integer, integers, quantity, switch, word
-from parcost.numeric import divides, is_array, maximum, minimum, sqrt, where
+from parcost.numeric import divides, is_array, maximum, sqrt, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training
 
@@ -192,15 +192,6 @@ def distinct(experts: Real, top: Real, groups: Real) -> Real:
     return groups * (1.0 - nowhere)
 
 
-def touched(senders: Real, tokens: Real) -> Real:
-    """Return how many of *senders* peers *tokens* tokens are expected to reach by even chance.
-
-    >>> round(touched(64.0, 64.0), 2)
-    40.64
-    """
-    return senders * (1.0 - (1.0 - 1.0 / senders) ** tokens)
-
-
 def capacity(factor: Real, tokens: Real, top: Real, experts: Real) -> Real:
     """Return the places that an expert has for the tokens of one rank.
 
@@ -208,11 +199,6 @@ def capacity(factor: Real, tokens: Real, top: Real, experts: Real) -> Real:
     1280.0
     """
     return -((-factor * tokens * top / experts) // 1)
-
-
-def share_within(limit: Real | None, groups: Real) -> Real:
-    """Return *groups*, or *limit* where that is fewer."""
-    return groups if limit is None else minimum(limit, groups)
 
 
 def _log(a: Real) -> Real:
