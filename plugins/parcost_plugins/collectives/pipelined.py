@@ -11,7 +11,7 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from parcost import Group, Real, hookimpl
-from parcost.numeric import maximum, minimum
+from parcost.numeric import maximum, minimum, where
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.phases import spent
 from parcost_plugins.vocabulary import Phase
@@ -38,17 +38,24 @@ class HierarchicalPipelined:
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of *operation*."""
-        if self.pieces is not None:
-            return _in_chunks(self.pieces, operation, n, group)
-        best = _in_chunks(_BEST[0], operation, n, group)
-        for chunks in _BEST[1:]:
-            best = minimum(best, _in_chunks(chunks, operation, n, group))
-        return best
+        return _in_chunks(self._chunks(operation, n, group), operation, n, group)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return what each level carries, all chunks together; the levels overlap."""
-        chunks = 1.0 if self.pieces is None else self.pieces
+        chunks = self._chunks(operation, n, group)
         return [p._replace(rounds=p.rounds * chunks) for p in _levels(operation, n, group)]
+
+    def _chunks(self, operation: str, n: Real, group: Group) -> Real:
+        """Return how many chunks there are: as said, or as is fastest."""
+        if self.pieces is not None:
+            return self.pieces
+        chunks: Real = _BEST[0]
+        least = _in_chunks(chunks, operation, n, group)
+        for more in _BEST[1:]:
+            seconds = _in_chunks(more, operation, n, group)
+            chunks = where(seconds < least, more, chunks)
+            least = minimum(least, seconds)
+        return chunks
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""
