@@ -1,7 +1,7 @@
 """The headline numbers of a report, and calculators, under the names that claims use.
 
 Conventions differ between publications by more than models do, so every figure that
-has one says which it follows.
+has one says which it follows. What few studies ask for is imported when one does.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Outcome, Study, hookimpl
-from parcost_plugins.figures import details as further
 from parcost_plugins.figures import memory, model, plausible, time
-from parcost_plugins.figures.estimates import estimates
-from parcost_plugins.figures.grids import grids
-from parcost_plugins.figures.links import links, machines
-from parcost_plugins.figures.pipelines import sketches
-from parcost_plugins.figures.states import states
+from parcost_plugins.vocabulary import (
+    Estimate,
+    Grid,
+    LinkSheet,
+    MachineSheet,
+    PipelineSketch,
+    StateSheet,
+)
 
 
 @hookimpl
@@ -37,17 +39,37 @@ def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Check]:
     """Return the figures of blocks that need no model and no machine."""
-    yield from sketches(study)
-    yield from grids(study)
-    yield from estimates(study)
-    yield from links(study)
-    yield from machines(study)
-    yield from states(study)
+    if study.all(PipelineSketch):
+        from parcost_plugins.figures.pipelines import sketches
+
+        yield from sketches(study)
+    if study.all(Grid):
+        from parcost_plugins.figures.grids import grids
+
+        yield from grids(study)
+    if study.all(Estimate):
+        from parcost_plugins.figures.estimates import estimates
+
+        yield from estimates(study)
+    if study.all(LinkSheet):
+        from parcost_plugins.figures.links import links
+
+        yield from links(study)
+    if study.all(MachineSheet):
+        from parcost_plugins.figures.links import machines
+
+        yield from machines(study)
+    if study.all(StateSheet):
+        from parcost_plugins.figures.states import states
+
+        yield from states(study)
 
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return what few ask for."""
+    from parcost_plugins.figures import further
+
     yield from further.counts(study, outcome)
     yield from further.sizes(study)
     yield from further.shares(study, outcome)
