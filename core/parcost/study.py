@@ -213,6 +213,17 @@ class Study:
         )
         return Call(seconds=best, algorithm=" or ".join(chosen), formula=formula)
 
+    def once(self, make: Callable[[Study], T]) -> T:
+        """Return ``make(self)``, made once: for what the hooks of a plugin have in common.
+
+        A cache of a plugin's own would hide what an answer depends on.
+        """
+        key = f"once {make.__module__}.{make.__qualname__}"
+        if key not in self._answers:
+            self._answers[key] = make(self)
+        found: T = self._answers[key]
+        return found
+
     def replace(self, values: Mapping[str, Any]) -> Study:
         """Return the study with other values: ``study.replace({"layout.tp": 8})``.
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from parcost.study import Study
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin
+
+T = TypeVar("T")
 
 Combination = tuple[int, ...]  # the index of the value of every choice
 Reads = frozenset[int]  # choices, by position
@@ -43,13 +45,21 @@ class Answer:
     reads: Reads
 
 
+@define(eq=False)
+class Question:
+    """A plugin being asked: what it has read, and what it made to answer."""
+
+    reads: set[int] = Factory(set)
+    made: dict[Any, Any] = Factory(dict)
+
+
 class Variants:
     """The variants of *base*: ``at(combination)`` is a study whose answers are shared."""
 
     def __init__(self, base: Study, choices: Sequence[Choice]) -> None:
         self.base = base
         self.choices = choices
-        self.reading: list[set[int]] = []  # what the questions in progress have read
+        self.asking: list[Question] = []  # in progress, the innermost last
         self._kept: dict[tuple[str, int], list[tuple[tuple[int, ...], dict[Any, Answer]]]] = {}
         self._studies: dict[Combination, Study] = {}
 
@@ -89,14 +99,14 @@ class Variants:
         for position in range(len(self.base.plugins.implementing(hook))):
             answer = self._answer(hook, position, combination)
             found += answer.contributed
-            if self.reading:
-                self.reading[-1] |= answer.reads
+            if self.asking:
+                self.asking[-1].reads |= answer.reads
         return tuple(found)
 
     def note(self, choice: int) -> None:
         """Note that *choice* is read by the question in progress."""
-        if self.reading:
-            self.reading[-1].add(choice)
+        if self.asking:
+            self.asking[-1].reads.add(choice)
 
     def _whole(self, read: Sequence[int], part: Combination) -> Combination:
         whole = [0] * len(self.choices)
@@ -110,12 +120,12 @@ class Variants:
             if (answer := table.get(tuple(combination[k] for k in choices))) is not None:
                 return answer
         study = self.at(combination)
-        self.reading.append(set())
+        self.asking.append(Question())
         try:
             asked = study.plugins.ask(hook, study.faults, only=position, study=study)
             contributed = tuple(asked)
         finally:
-            reads = frozenset(self.reading.pop())
+            reads = frozenset(self.asking.pop().reads)
         answer = Answer(contributed, reads)
         choices = tuple(sorted(reads))
         tables = [t for c, t in kept if c == choices]
@@ -202,6 +212,16 @@ class Variant(Study):
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
         """Return every plugin's answer, kept by what it reads."""
         return self.variants.answers(hook, self.combination)
+
+    def once(self, make: Callable[[Study], T]) -> T:
+        """Return ``make(self)``, made once for each question: another one may read less."""
+        if not self.variants.asking:
+            return make(self)
+        made = self.variants.asking[-1].made
+        if make not in made:
+            made[make] = make(self)
+        found: T = made[make]
+        return found
 
     def fresh(self) -> Study:
         """Return the same study with nothing asked yet."""

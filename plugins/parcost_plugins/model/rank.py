@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from attrs import frozen
 
@@ -235,9 +235,12 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
 }
 
 
-@lru_cache(maxsize=4)
 def rank_of(study: Study) -> Rank:
     """Return what a rank of *study* sees; every part asks, hook after hook."""
+    return study.once(_rank)
+
+
+def _rank(study: Study) -> Rank:
     training = study[Training]
     chosen = study.get(Recompute)
     return Rank(

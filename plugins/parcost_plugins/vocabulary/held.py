@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
@@ -64,22 +63,17 @@ class Alike:
         return self.shard if zero >= since else 1.0
 
 
-#: Answers, as long as their study lives: half a dozen plugins ask in one evaluation.
-_KNOWN: WeakKeyDictionary[Study, Sequence[Alike]] = WeakKeyDictionary()
-
-
 def alike(study: Study) -> Sequence[Alike]:
     """Return the kinds of virtual stages that *study* has: first stage first, experts last."""
-    found = _KNOWN.get(study)
-    if found is None:
-        held: Sequence[Parameters] = study.parameters
-        experts = [p for p in held if p.expert]
-        others = [p for p in held if not p.expert] if experts else held
-        found = _kinds(study, others, expert=False)
-        if experts:
-            found = [*found, *_kinds(study, experts, expert=True)]
-        _KNOWN[study] = found
-    return found
+    return study.once(_alike)
+
+
+def _alike(study: Study) -> Sequence[Alike]:
+    held: Sequence[Parameters] = study.parameters
+    experts = [p for p in held if p.expert]
+    others = [p for p in held if not p.expert] if experts else held
+    found = _kinds(study, others, expert=False)
+    return [*found, *_kinds(study, experts, expert=True)] if experts else found
 
 
 def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Formula, Memory, Moment, Real
+from parcost.numeric import where
 from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
 from parcost_plugins.parallelism.context.ring import RING
 
@@ -58,7 +59,7 @@ def _buffer(
 ) -> Memory:
     return Memory(
         name=name,
-        bytes_=bytes_,
+        bytes_=where(found.cp > 1, bytes_, 0.0),
         count=[min(n, 1.0) for n in found.counts.get("F", ())] or 1.0,
         once_per_device=True,
         moments=moments,
