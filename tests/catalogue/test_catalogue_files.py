@@ -11,7 +11,7 @@ import parcost
 import parcost_specs
 from parcost import Curve, Study
 from parcost.language.format import format_text
-from parcost_plugins.vocabulary import Cluster, Device, Fabric, Model, Precision
+from parcost_plugins.vocabulary import Cluster, Device, Fabric, Model, Precision, Tuning
 from parcost_specs import catalogues
 
 ROOT = Path(parcost_specs.__file__).parent
@@ -23,6 +23,7 @@ KINDS: dict[str, type] = {
     "models": Model,
     "precisions": Precision,
     "systems": Cluster,
+    "tunings": Tuning,
 }
 
 
@@ -34,7 +35,8 @@ def blocks_of(study: Study, name: str) -> list[Any]:
     """The block of a catalogue file and those inside it."""
     folder, _ = name.split(".")
     block: Any = study[KINDS[folder]]
-    return [block, *getattr(block, "levels", ())]
+    inside = ("levels", "protocols", "generations", "hosts")
+    return [block, *(inner for name in inside for inner in getattr(block, name, ()))]
 
 
 def given(study: Study, block: Any) -> list[tuple[str, Any]]:
