@@ -26,7 +26,7 @@ def ridges(e: Estimate) -> Iterator[Figure]:
         intensity,
         "",
         "6 N tokens / (2 N e)",
-        note="FLOP/B of a replica, whatever N is, for a ring over many replicas",
+        note="FLOP/B, whatever N is",
         e=(e.weight, "B"),
     )
     rate = e.outer if e.outer is not None else e.inner

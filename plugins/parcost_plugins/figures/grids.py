@@ -41,9 +41,7 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
         devices,
         "",
         "tp cp pp dp ep" if apart else "tp cp pp dp",
-        note="expert parallelism multiplies them"
-        if apart
-        else "expert parallelism, if any, reuses ranks of the other degrees",
+        note="experts multiply them" if apart else "experts reuse them",
         **degrees,
         **({"ep": (grid.ep, "")} if apart else {}),
     )
@@ -65,7 +63,7 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
         within,
         "",
         "tp cp",
-        note="tensor and context parallelism are on the critical path of every layer",
+        note="tensor and context parallel",
         **degrees,
     )
     yield say(
@@ -81,9 +79,7 @@ def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
         before = floor(grid.rank / stride)
         yield say(
             f"{name}_rank",
-            f"position of rank {grid.rank:g} in its {name} group"
-            if isinstance(grid.rank, float)
-            else f"position in its {name} group",
+            f"position of the rank in its {name} group",
             before - floor(before / degree) * degree,
             "",
             f"rank / stride modulo {name}, order {grid.order}",

@@ -46,7 +46,7 @@ def _rates(link: LinkSheet, one: Real) -> Iterator[Figure]:
         2.0 * one,
         "GB/s",
         "2 B",
-        note="a collective uses one direction of a port at a time, and full duplex both",
+        note="as vendors print it",
         B=(one, "B/s"),
     )
     yield say("total", "all ports, one direction", total, "GB/s", "ports B", **ports)
@@ -116,6 +116,6 @@ def machines(study: Study) -> Iterator[Figure | Check]:
             2.0 * n * peak,
             "TFLOPS",
             "2 N peak",
-            note="as data sheets print it; training has no use for it",
+            note="as data sheets print it",
             **count,
         )

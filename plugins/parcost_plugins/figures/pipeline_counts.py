@@ -22,7 +22,7 @@ def counts(sketch: PipelineSketch) -> Iterator[Figure]:
         2 * m * (p * v > 1),
         "",
         "2 m",
-        note="an activation forward and a gradient backward for each micro-batch",
+        note="both directions",
         m=(m, ""),
     )
     yield say("boundaries", "boundaries of stages", p * v - 1, "", "p v - 1", **letters)
@@ -31,7 +31,7 @@ def counts(sketch: PipelineSketch) -> Iterator[Figure]:
     )
     if sketch.layers is not None:
         layers = {"L": (sketch.layers, ""), **letters}
-        note = "on the average; no stage has a part of a layer"
+        note = "on the average"
         yield say(
             "layers_per_stage",
             "layers per device",
@@ -78,7 +78,7 @@ def sent(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
             "2 m n / T",
         ),
     ):
-        note = "both directions together" if name != "message_size" else ""
+        note = "both directions" if name != "message_size" else ""
         yield say(name, title, value, unit, text, note=note, **inputs, T=(period, "s"))
 
 
@@ -100,7 +100,7 @@ def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
         float(most),
         "",
         text,
-        note="forward begun and backward not ended; chunks count one by one",
+        note="chunks count one by one",
     )
     if sketch.kept is not None and sketch.layers is not None:
         layers = sketch.layers / (sketch.stages * sketch.chunks)
@@ -130,7 +130,7 @@ def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
         float(first - 1),
         "",
         text,
-        note="the forward pass right before the first backward pass is not one of them",
+        note="less the last of them",
     )
     yield say(
         "first_stage",

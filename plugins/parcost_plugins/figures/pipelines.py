@@ -90,7 +90,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         makespan,
         "s",
         f"makespan of `{sketch.kind}` with equal stages",
-        note="(m + p - 1) (F + B) for GPipe and 1F1B",
+        note="with equal stages",
     )
     yield say(
         "busy",
@@ -109,7 +109,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         idle / makespan,
         "%",
         "(T - busy) / T",
-        note="(p - 1) / (m v + p - 1) for equal stages: a share of the whole step",
+        note="(p - 1) / (m v + p - 1)",
         **spans,
     )
     yield say(
@@ -118,14 +118,14 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         idle / busy,
         "%",
         "(T - busy) / busy",
-        note="(p - 1) / (m v) for equal stages: idle against busy time, and may pass 100 %",
+        note="(p - 1) / (m v)",
         **spans,
     )
     yield say("efficiency", "busy share of the step", busy / makespan, "%", "busy / T", **spans)
     unchunked = (sketch.stages - 1) * (sketch.forward + sketch.backward)
     yield say(
         "bubble_against_one_chunk",
-        "bubble time against the same pipeline with one chunk per device",
+        "bubble time over that of one chunk",
         idle / maximum(unchunked, 1e-300),
         "",
         "idle / ((p - 1) (F + B))",
@@ -136,7 +136,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     )
     yield say(
         "bubble_reduction",
-        "times that the bubble is shorter than with one chunk per device",
+        "times shorter than with one chunk",
         unchunked / maximum(idle, 1e-300),
         "",
         "(p - 1) (F + B) / idle",
@@ -157,7 +157,7 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     needed = idle / (over * each)
     inputs = {"idle": (idle, "s"), "t": (each, "s"), "x": (over, "")}
     text = "idle / (x t), x the target as a share of busy time"
-    note = "the idle time of these schedules does not depend on m once the pipeline fills"
+    note = "at the idle time it has now"
     yield say(
         "fewest_micro_batches",
         "fewest micro-batches with at most the target",
@@ -183,7 +183,7 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         stages,
         "",
         "x m v + 1",
-        note="with equal stages, in schedules that idle (p - 1) / v of a micro-batch",
+        note="idling (p - 1) / v slots",
         x=(over, ""),
         m=(sketch.micro_batches, ""),
         v=(sketch.chunks, ""),

@@ -41,7 +41,7 @@ def _whole(sheet: StateSheet) -> Iterator[Figure]:
         each,
         "B",
         "weights + gradients + optimizer",
-        note="of the recipe: 16 and 18 are both usual, 20 keeps gradients twice",
+        note="of the recipe",
         weights=(recipe.weights, "B"),
         gradients=(recipe.gradients, "B"),
         optimizer=(recipe.optimizer, "B"),
@@ -86,7 +86,7 @@ def _held(sheet: StateSheet) -> Iterator[Figure]:
             part,
             "GB",
             f"N e / (tp pp{' dp' if sheet.zero >= stage else ''})",
-            note=f"ZeRO {sheet.zero} shares {name} out from stage {stage} on",
+            note=f"shared out from ZeRO {stage} on",
             **letters,
         )
     yield say(
@@ -99,7 +99,7 @@ def _held(sheet: StateSheet) -> Iterator[Figure]:
             rank * recipe.weights / sheet.device.memory_bandwidth,
             "s",
             "N e / (tp pp B)",
-            note="no token is decoded faster, whatever else is overlapped",
+            note="no token takes less",
             B=(sheet.device.memory_bandwidth, "B/s"),
             **letters,
         )
@@ -109,7 +109,7 @@ def _held(sheet: StateSheet) -> Iterator[Figure]:
         sheet.parameters * recipe.gradients / sheet.pp,
         "GB",
         "N e / pp",
-        note="over the tensor-parallel ranks together",
+        note="of its tp ranks together",
         **letters,
     )
     copies = sheet.dp * total / (rank * _each(sheet))
@@ -139,7 +139,7 @@ def _sent(sheet: StateSheet) -> Iterator[Figure]:
         often,
         "GB",
         text,
-        note="times (dp - 1) / dp for dp replicas: see `ring_traffic`",
+        note="see `ring_traffic`",
         **inputs,
     )
     yield say(
@@ -213,7 +213,7 @@ def _room(sheet: StateSheet, room: Real) -> Iterator[Figure]:
         largest,
         "G",
         "N M / e",
-        note="parameters, with nothing else in memory",
+        note="parameters",
         N=(sheet.devices, ""),
         M=(room, "B"),
         e=(each, "B"),
@@ -241,7 +241,7 @@ def _room(sheet: StateSheet, room: Real) -> Iterator[Figure]:
         sqrt(room / (_PER_LAYER * each)),
         "",
         "sqrt(M / (12 e))",
-        note="12 h^2 parameters: attention of equal heads and an MLP of two matrices, 4 h wide",
+        note="of 12 h^2 parameters",
         M=(room, "B"),
         e=(each, "B"),
     )
