@@ -143,3 +143,14 @@ def test_a_sweep_leaves_out_the_points_that_cannot_run() -> None:
     (found,) = scenario.evaluate().results
     assert list(found.figure("x.rounds")) == [2.0, 3.0]
     assert [list(point.at.values()) for point in found.infeasible] == [[6.0]]
+
+
+def test_a_group_of_the_layout_brings_its_own_ranks() -> None:
+    (found,) = problems(
+        "operation = all_reduce, size = 1 MB, group = tp, ranks = 4",
+        "use catalog.fabrics.hgx_h100\nuse catalog.devices.h100_sxm\n"
+        "cluster { devices = 64 }\nlayout { tp = 8 }",
+    )
+    assert found.id == "transfer-group"
+    assert "`ranks` would not count" in found.message
+    assert found.help == "leave `ranks` out, or `group`"

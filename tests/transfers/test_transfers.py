@@ -170,6 +170,13 @@ def test_many_times() -> None:
     assert x["total_volume"] == 8 * x["total_bytes"]
 
 
+def test_what_a_model_of_wires_leaves_out_may_be_said() -> None:
+    body = f"operation = all_reduce, algorithm = ring, size = 1 GB, ranks = 8, times = 10, {RING}"
+    x = figures(f"{body}, skew = 2 ms, setup = 1 s, congestion = 2")
+    assert x["seconds"] == approx(14e-6 + 2 * 1.75e9 / 450e9 + 2e-3)
+    assert x["total_seconds"] == approx(1 + 10 * x["seconds"])
+
+
 # --- chunks -------------------------------------------------------------------------------------
 
 
@@ -305,6 +312,15 @@ def test_every_operation_has_its_row_in_the_table_of_operations() -> None:
     assert len({row[0] for row in section.rows}) == 9
     ring = next(row for row in section.rows if row[:2] == ("all_gather", "ring"))
     assert ring[2:4] == (7.0, (0.875e9, "B"))
+
+
+def test_the_fastest_algorithm_depends_on_the_size() -> None:
+    body = f"operation = all_reduce, size = 1 GB, ranks = 8, compare = sizes, {RING}"
+    section = tables(body)["x: all_reduce by size"]
+    names = [row[1] for row in section.rows]
+    assert (names[0], names[-1]) == ("recursive_doubling", "halving_doubling")
+    size, _, seconds, busy = section.rows[-1]
+    assert busy[0] == approx(1.75 * size[0] / seconds[0])
 
 
 @pytest.mark.parametrize("P", [2, 3, 4, 8])

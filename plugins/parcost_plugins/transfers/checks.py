@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Check, Group, Mask, Study, called
-from parcost.numeric import divides, floor_log2
+from parcost.numeric import any_of, divides, floor_log2
 from parcost_plugins.transfers.place import known_levels, level, ranks
 from parcost_plugins.transfers.priced import DIVIDED, chosen
 from parcost_plugins.vocabulary import Transfer
@@ -18,6 +18,8 @@ def described(study: Study, transfer: Transfer) -> Iterator[Check]:
     yield from _links(study, transfer)
     if transfer.group == "own":
         yield from _ranks(transfer)
+    else:
+        yield _of_layout(transfer)
 
 
 def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
@@ -156,6 +158,30 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
         message="{nodes} nodes are joined by a network of no bandwidth",
         inputs={"nodes": transfer.nodes},
         help="give `network_bandwidth`: of one port of a node, per direction",
+    )
+
+
+def _of_layout(transfer: Transfer) -> Check:
+    """Require that a transfer of the layout does not describe ranks of its own."""
+    given = {
+        "ranks": transfer.ranks is not None,
+        "ranks_per_node": transfer.ranks_per_node is not None,
+        "nodes": any_of(transfer.nodes != 1),
+        "network_bandwidth": transfer.network_bandwidth is not None,
+        "congestion": any_of(transfer.congestion != 1),
+    }
+    said = [name for name, is_given in given.items() if is_given]
+    return Check(
+        id="transfer-group",
+        holds=not said,
+        subject=f"{called(transfer)}.{said[0] if said else 'group'}",
+        message="the ranks and links of group `{group}` come from the layout and the fabric, "
+        "and {said} would not count",
+        inputs={
+            "group": transfer.group,
+            "said": " and ".join(f"`{name}`" for name in said),
+        },
+        help="leave {said} out, or `group`",
     )
 
 

@@ -58,14 +58,15 @@ def _time(make: _Maker, priced: Priced) -> Iterator[Figure]:
     transfer, call = priced.transfer, priced.call
     by = f"by {call.algorithm}"
     total = _of(
-        "c (t + o) + k",
+        "c (t + o) + k + w",
         c=(transfer.chunks, ""),
         t=(priced.each, "s"),
         o=(priced.extra, "s"),
         k=(priced.packing, "s"),
+        w=(transfer.skew, "s"),
     )
-    plain = isinstance(priced.extra, float) and priced.extra == 0 and transfer.codec is None
-    single = plain and isinstance(transfer.chunks, float) and transfer.chunks == 1
+    plain = _is(priced.extra, 0.0) and _is(transfer.skew, 0.0) and transfer.codec is None
+    single = plain and _is(transfer.chunks, 1.0)
     yield make(
         "seconds",
         "time",
@@ -75,13 +76,22 @@ def _time(make: _Maker, priced: Priced) -> Iterator[Figure]:
         by,
     )
     if _repeated(priced):
-        every = transfer.times * priced.seconds
-        formula = _of("times t", times=(transfer.times, ""), t=(priced.seconds, "s"))
-        yield make("total_seconds", "time, all times", every, "s", formula)
+        formula = _of(
+            "setup + times t",
+            setup=(transfer.setup, "s"),
+            times=(transfer.times, ""),
+            t=(priced.seconds, "s"),
+        )
+        yield make("total_seconds", "time, all times", priced.total, "s", formula)
 
 
 def _repeated(priced: Priced) -> bool:
-    return not (isinstance(priced.transfer.times, float) and priced.transfer.times == 1)
+    return not (_is(priced.transfer.times, 1.0) and _is(priced.transfer.setup, 0.0))
+
+
+def _is(value: Real, plain: float) -> bool:
+    """Say whether *value* is left at what it is by default."""
+    return isinstance(value, float) and value == plain
 
 
 def _amounts(make: _Maker, priced: Priced) -> Iterator[Figure]:
@@ -177,7 +187,7 @@ def _parts(make: _Maker, priced: Priced) -> Iterator[Figure]:
 def _chunks(make: _Maker, priced: Priced) -> Iterator[Figure]:
     transfer, n = priced.transfer, priced.n
     c = transfer.chunks
-    if isinstance(c, float) and c == 1 and isinstance(priced.extra, float) and priced.extra == 0:
+    if _is(c, 1.0) and _is(priced.extra, 0.0):
         return
     yield make("chunks", "chunks", c, "", _of("c", c=(c, "")))
     yield make("chunk_size", "chunk", n / c, "B", _of("n / c", n=(n, "B"), c=(c, "")))
@@ -220,7 +230,7 @@ def _hiding(make: _Maker, priced: Priced) -> Iterator[Figure]:
     compute = priced.transfer.compute
     if compute is None:
         return
-    total = priced.transfer.times * priced.seconds
+    total = priced.total
     inputs: dict[str, tuple[Any, str]] = {"t": (total, "s"), "c": (compute, "s")}
     ratio = where(compute > 0, total / maximum(compute, 1e-300), INFINITY)
     yield make("ratio", "of the compute beside it", ratio, "%", _of("t / c", **inputs))

@@ -28,7 +28,7 @@ def place(study: Study, transfer: Transfer) -> Group:
     assert P is not None
     gamma = 0.0 if transfer.gamma is None else transfer.gamma
     if transfer.level:
-        near = _on_level(level(study, transfer))
+        near = _on_level(level(study, transfer), transfer.congestion)
         return Group(name="own", ranks=P, shape=(P,), links=(near,), reduction=gamma)
     assert transfer.bandwidth is not None
     described = Level(
@@ -44,7 +44,7 @@ def place(study: Study, transfer: Transfer) -> Group:
         "node",
         latency=transfer.latency,
         rate=transfer.bandwidth,
-        share=transfer.efficiency,
+        share=transfer.efficiency / transfer.congestion,
         level=described,
     )
     if transfer.network_bandwidth is None:
@@ -67,14 +67,14 @@ def known_levels(study: Study) -> list[str]:
     return [called(one) for f in fabrics for one in f.levels]
 
 
-def _on_level(found: Level | None) -> Link:
+def _on_level(found: Level | None, congestion: Real) -> Link:
     assert found is not None
     hops = 1.0 if found.hops is None else found.hops
     return link(
         called(found),
         latency=found.latency + found.cable_latency + found.hop_latency * hops,
         rate=found.bandwidth,
-        share=found.efficiency / found.collisions,
+        share=found.efficiency / found.collisions / congestion,
         level=found,
     )
 
@@ -99,7 +99,7 @@ def _two_levels(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma: Real
             "network",
             latency=transfer.network_latency,
             rate=rate,
-            share=share * transfer.network_efficiency,
+            share=share * transfer.network_efficiency / transfer.congestion,
             level=described,
         )
 

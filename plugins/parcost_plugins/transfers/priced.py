@@ -53,8 +53,14 @@ class Priced:
 
     @property
     def seconds(self) -> Real:
-        """All calls one after another, with what is added to each, and the packing."""
-        return self.transfer.chunks * (self.each + self.extra) + self.packing
+        """All calls one after another, with what is added to each, packed, by the last rank."""
+        calls = self.transfer.chunks * (self.each + self.extra)
+        return calls + self.packing + self.transfer.skew
+
+    @property
+    def total(self) -> Real:
+        """All times, and what comes before the first."""
+        return self.transfer.setup + self.transfer.times * self.seconds
 
 
 def price(study: Study, transfer: Transfer, group: Group, n: Real) -> Priced:

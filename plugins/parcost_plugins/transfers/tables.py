@@ -7,18 +7,30 @@ from typing import Any
 
 from parcost import Section, Study, called
 from parcost.numeric import INFINITY, ceil
-from parcost_plugins.transfers.priced import DIVIDED, Priced, fastest, limit, movement
+from parcost_plugins.transfers.priced import (
+    DIVIDED,
+    Priced,
+    bus_factor,
+    chosen,
+    fastest,
+    limit,
+    movement,
+)
 from parcost_plugins.vocabulary import OPERATIONS
 
 #: Ranks of which a ring's steps are listed; the others do the same, each one further.
 _SHOWN = 16
+#: Sizes of a table by size: 1 KiB to 16 GiB.
+_LADDER = tuple(1024.0 * 4.0**step for step in range(13))
 _SHORT = {"reduce-scatter": "RS", "all-gather": "AG"}
 
 
 def sections(study: Study, priced: Priced) -> Iterator[Section]:
     """Return the tables that the transfer asks for."""
     transfer = priced.transfer
-    if transfer.compare != "off":
+    if transfer.compare == "sizes":
+        yield by_size(study, priced)
+    elif transfer.compare != "off":
         yield comparison(study, priced)
     if transfer.schedule:
         yield ring(priced)
@@ -72,6 +84,30 @@ def _row(
     )
     row = (known.name, *cells, (seconds, "s"), mark)
     return (operation, *row) if all_ else row
+
+
+def by_size(study: Study, priced: Priced) -> Section:
+    """Return the fastest algorithm by size: what a library would choose on this fabric."""
+    transfer, group = priced.transfer, priced.group
+    offered = chosen(study, transfer)
+    rows: list[tuple[Any, ...]] = []
+    for n in _LADDER:
+        each: list[tuple[Any, str]] = []
+        for known in offered:
+            choices = getattr(known, "choices", None)
+            if choices is None:
+                each.append((known.seconds(transfer.operation, n, group), known.name))
+            else:
+                found = choices(transfer.operation, n, group)
+                each += [(seconds, name) for name, seconds in found.items()]
+        seconds, name = min(each)
+        busy = bus_factor(transfer.operation, group.ranks) * n / seconds if seconds > 0 else 0.0
+        rows.append(((n, "B"), name, (seconds, "s"), (busy, "B/s")))
+    return Section(
+        title=f"{called(transfer)}: {transfer.operation} by size",
+        columns=("size", "fastest", "time", "bus bandwidth"),
+        rows=rows,
+    )
 
 
 def ring(priced: Priced) -> Section:

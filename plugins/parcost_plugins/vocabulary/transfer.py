@@ -127,6 +127,15 @@ class Transfer:
     launched: bool = switch(
         default=False, doc="add the host's launch of each call, which an idle stream exposes"
     )
+    congestion: Real = quantity(
+        ONE, default=1.0, minimum=1.0, doc="flows that share the way; divides every bandwidth"
+    )
+    skew: Real = quantity(
+        SECONDS, default=0.0, doc="by which the last rank comes late, for which all wait"
+    )
+    setup: Real = quantity(
+        SECONDS, default=0.0, doc="once, before the first: making communicators and connections"
+    )
     compression: Real = quantity(
         ONE, default=1.0, minimum=1.0, doc="bytes of the buffer over bytes that are sent"
     )
@@ -147,8 +156,10 @@ class Transfer:
         "off",
         "algorithms",
         "operations",
+        "sizes",
         default="off",
-        doc="list all algorithms of the operation, or of every operation",
+        doc="list all algorithms of the operation, those of every operation, or what is fastest "
+        "by size",
     )
     schedule: bool = switch(default=False, doc="list who sends which chunk in each step of a ring")
     advice: bool = switch(default=False, doc="say what limits it and what helps")
