@@ -1,0 +1,98 @@
+"""Specs one after another, as live objects: for commands that look into a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from parcost.batch.rejected import Rejected, attempt, reject
+from parcost.batch.specs import Spec, specs
+from parcost.diagnostics import SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from parcost.api import Session
+    from parcost.report import Report
+    from parcost.scenario import Scenario
+
+
+def evaluate(
+    named: Iterable[str],
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[Report | Rejected]:
+    """Yield the reports of every spec, in order, and what gave none.
+
+    *study* picks one study of files that have several. Files of definitions that a
+    directory holds are passed over: other specs import them.
+    """
+    for spec in specs(named):
+        for scenario in of_spec(spec, session, overrides=overrides, study=study):
+            if isinstance(scenario, Rejected):
+                yield scenario
+            elif not passed_over(scenario, spec):
+                yield attempt(scenario.path, scenario.evaluate)
+
+
+def scenarios(
+    named: Iterable[str],
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[tuple[Spec, Scenario | Rejected]]:
+    """Yield the scenarios of every spec, in order, and what gave none."""
+    for spec in specs(named):
+        at = Spec(spec.path) if isinstance(spec, Rejected) else spec
+        for found in of_spec(spec, session, overrides=overrides, study=study):
+            yield at, found
+
+
+def of_spec(
+    spec: Spec | Rejected,
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[Scenario | Rejected]:
+    """Yield the scenarios of one file, or why it has none."""
+    if isinstance(spec, Rejected):
+        yield spec
+        return
+    loaded = attempt(spec.path, partial(session.load, spec.path, overrides))
+    if isinstance(loaded, Rejected):
+        yield loaded
+        return
+    chosen = [s for s in loaded if study in (None, s.name)]
+    if not chosen:
+        known = [s.name for s in loaded]
+        help = did_you_mean(str(study), known) or "it has " + ", ".join(known)
+        message = f"`{spec.path}` has no study called `{study}`"
+        yield reject(spec.path, "unknown-study", message, help)
+    yield from chosen
+
+
+def passed_over(scenario: Scenario, spec: Spec) -> bool:
+    """Say whether nobody asked for *scenario*: its file only defines, and was not named."""
+    return spec.in_directory and only_defines(scenario)
+
+
+def only_defines(scenario: Scenario) -> bool:
+    """Say whether a file holds definitions and no study.
+
+    Definitions are blocks that need a label and calculate nothing, and those that a prelude
+    gives every study.
+    """
+    module, types = scenario.module, scenario.plugins.blocks
+    if module.studies or module.expects or not module.blocks:
+        return False
+    given = {block.kind.text for prelude in scenario.loader.preludes() for block in prelude.blocks}
+    kinds = {block.kind.text for block in module.blocks}
+    if not all(k in given or (k in types and types[k].label == "required") for k in kinds):
+        return False
+    try:
+        return not any(study.contributions("calculations") for study in scenario.studies())
+    except SpecError:
+        return False  # evaluating it says what is wrong
