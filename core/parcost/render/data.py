@@ -74,8 +74,8 @@ def key(name: str, unit: str) -> str:
     return name if not suffix or name.endswith(suffix) else f"{name}_{suffix}"
 
 
-def report(told: Report) -> dict[str, Any]:
-    """Return a report."""
+def report(told: Report, *, sections: bool = True) -> dict[str, Any]:
+    """Return a report; *sections*, such as advice, may cost more than all the rest."""
     shown: dict[str, Any] = {
         "name": told.name,
         "path": told.path,
@@ -84,7 +84,7 @@ def report(told: Report) -> dict[str, Any]:
         "axes": {
             key(name, told.units.get(name, "")): plain(list(values)) for name, values in told.axes
         },
-        "results": [_result(result, told.units) for result in told.results],
+        "results": [_result(result, told.units, sections=sections) for result in told.results],
     }
     if told.axes:
         units = {f.name: f.unit for result in told.results for _, f in result.figures}
@@ -148,9 +148,10 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _result(result: Result, units: Mapping[str, str]) -> dict[str, Any]:
+def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> dict[str, Any]:
     outcome = result.outcome
-    sections = [section_of(p, section) for p, section in result.sections]  # may add a fault
+    # Asked for first: a plugin that fails now adds a fault.
+    told = [section_of(p, section) for p, section in result.sections] if sections else []
     shown: dict[str, Any] = {
         "at": {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()},
         "feasible": plain(result.feasible),
@@ -162,8 +163,8 @@ def _result(result: Result, units: Mapping[str, str]) -> dict[str, Any]:
     }
     if outcome is not None:
         shown |= _outcome(outcome)
-    if result.legal:
-        shown["sections"] = sections
+    if result.legal and sections:
+        shown["sections"] = told
     return shown
 
 

@@ -50,6 +50,17 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
     return "\n".join(out)
 
 
+def one_line(diagnostic: Diagnostic) -> str:
+    """Return a diagnostic as ``file:line:column: error[id]: message``."""
+    place = diagnostic.place
+    if diagnostic.labels:
+        span = diagnostic.labels[0].span
+        line, column = span.source.position(span.start)
+        place = f"{span.source.name}:{line}:{column}"
+    said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
+    return visible(f"{place}: {said}" if place else said)
+
+
 def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
     """Return *diagnostic* as plain data: positions are 1-based, ends are exclusive."""
     labels = [_label_data(label) for label in diagnostic.labels]

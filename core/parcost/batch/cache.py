@@ -1,0 +1,235 @@
+"""What earlier runs found, by content.
+
+An answer is kept under the hash of the environment and the question (see
+:mod:`~parcost.batch.keys`) beside the hashes of what the spec imports, so finding it means
+reading the spec, its answer, and every import once per run. Nothing is parsed, bound or
+evaluated, and no plugin is imported.
+
+A file of the cache appears whole or not at all, so runs may share one; what is damaged is
+not there. A cache that cannot be read or written costs time and nothing else: it says so
+once. What no run has asked for in a month is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from time import time
+from typing import Any
+
+from attrs import asdict, define, field, frozen
+
+from parcost.batch.entry import Entry, Problem
+from parcost.batch.keys import Environment, Import, Question, decoded, digest, location
+from parcost.batch.specs import Spec
+
+_MAGIC = b"parcost 1 "
+_DIGEST = 64
+_LEVEL = 1  # what is in a report repeats itself: a tenth of the size in a tenth of the time
+_DAY = 24 * 3600.0
+_KEPT_DAYS = 30
+
+
+def default_place() -> Path:
+    """Return where results are kept: the folder for caches of the platform."""
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given, "parcost")
+    if os.name == "nt" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local, "parcost", "cache")
+    return Path("~/.cache/parcost").expanduser()
+
+
+@frozen(eq=False)
+class Answer:
+    """The entries of one file, packed to be kept, and where: *key* is empty if they are not."""
+
+    entries: Sequence[Entry]
+    key: str = ""
+    packed: bytes = field(default=b"", repr=False)
+
+
+@define(eq=False)
+class Cache:
+    """Answers in *folder*; *say* tells the user, once, that it is of no use."""
+
+    folder: Path
+    environment: Environment
+    question: Question
+    say: Callable[[str], None]
+    _texts: dict[Path, str | None] = field(factory=dict)
+    _writes: bool = True
+
+    def find(self, spec: Spec) -> list[Entry] | None:
+        """Return what is known about a file, if it is still true."""
+        try:
+            text = decoded(Path(spec.path).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if text is None:
+            return None
+        key = self.question.key(
+            self.environment.digest, spec.path, text, in_directory=spec.in_directory
+        )
+        place = self._place(key)
+        try:
+            data = place.read_bytes()
+            known = unpacked(data)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._complain("read", error)
+            return None
+        if known is None:
+            return None
+        needed, entries = known
+        if not all(self._holds(one, spec) for one in needed):
+            return None
+        self._touch(place)
+        return entries
+
+    def store(self, answer: Answer) -> None:
+        """Keep an answer."""
+        if answer.key:
+            self._write(self._place(answer.key), answer.packed)
+
+    def note(self, name: str, value: Any) -> None:
+        """Keep a fact about the environment."""
+        self._write(self._fact(name), _sealed(json.dumps(value).encode()))
+
+    def noted(self, name: str) -> Any:
+        """Return a fact about the environment; None if it is not known."""
+        try:
+            data = _opened(self._fact(name).read_bytes())
+        except OSError:
+            return None
+        return None if data is None else json.loads(data)
+
+    def prune(self) -> None:
+        """Remove what has not been asked for in a month, at most once a day."""
+        stamp = self.folder / "pruned"
+        try:
+            if stamp.exists() and time() - stamp.stat().st_mtime < _DAY:
+                return
+            stamp.touch()
+            for file in self.folder.glob("*/*"):
+                if time() - file.stat().st_mtime > _KEPT_DAYS * _DAY:
+                    file.unlink(missing_ok=True)
+        except OSError:
+            return  # another run does it, or nobody can
+
+    def _holds(self, one: Import, spec: Spec) -> bool:
+        """Whether an import still says what it said, and is still called so."""
+        place = location(one, spec.path, self.environment.packages)
+        if place is None:
+            return False
+        if place not in self._texts:
+            self._texts[place] = _digest_of(place)
+        called = one.name
+        if not one.package:
+            called = str(place) if os.path.isabs(spec.path) else os.path.relpath(place)
+            called = os.path.normpath(called)
+        return self._texts[place] == one.digest and called == one.name
+
+    def _place(self, key: str) -> Path:
+        return self.folder / key[:2] / key[2:]
+
+    def _fact(self, name: str) -> Path:
+        return self.folder / "facts" / f"{name}-{self.environment.digest}"
+
+    def _touch(self, place: Path) -> None:
+        """Say that *place* is in use, without writing for each question."""
+        try:
+            if time() - place.stat().st_mtime > _DAY:
+                os.utime(place)
+        except OSError:
+            return
+
+    def _write(self, place: Path, data: bytes) -> None:
+        if not self._writes:
+            return
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as file:
+                try:
+                    file.write(data)
+                    file.close()
+                    os.replace(file.name, place)
+                except BaseException:
+                    Path(file.name).unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            self._complain("written", error)
+
+    def _complain(self, done: str, error: OSError) -> None:
+        if self._writes:
+            self._writes = False
+            where = f"the cache in `{self.folder}` cannot be {done}: {error.strerror}"
+            self.say(f"note: {where}; results are not remembered")
+
+
+def packed(needed: Sequence[Import], entries: Sequence[Entry]) -> bytes:
+    """Return an answer as it is kept: a head of JSON, and behind it the texts as they are."""
+    texts = [entry.text.encode("utf-8", "surrogatepass") for entry in entries]
+    heads = [
+        {**asdict(entry, filter=lambda a, _: a.name not in ("text", "remembered")), "size": size}
+        for entry, size in zip(entries, map(len, texts), strict=True)
+    ]
+    head = {"imports": [[i.name, i.package, i.place, i.digest] for i in needed], "entries": heads}
+    line = json.dumps(head).encode()
+    return _sealed(line + b"\n" + b"".join(texts))
+
+
+def unpacked(data: bytes) -> tuple[list[Import], list[Entry]] | None:
+    """Return an answer that was packed; None if it is damaged."""
+    opened = _opened(data)
+    if opened is None:
+        return None
+    line, _, texts = opened.partition(b"\n")
+    head = json.loads(line)
+    entries = []
+    start = 0
+    for told in head["entries"]:
+        end = start + told["size"]
+        entries.append(_entry(told, texts[start:end].decode("utf-8", "surrogatepass")))
+        start = end
+    return [Import(*one) for one in head["imports"]], entries
+
+
+def _entry(told: Mapping[str, Any], text: str) -> Entry:
+    return Entry(
+        path=told["path"],
+        name=told["name"],
+        exit_code=told["exit_code"],
+        reasons=tuple(told["reasons"]),
+        problems=tuple(Problem(**problem) for problem in told["problems"]),
+        faults=tuple(told["faults"]),
+        part=told["part"],
+        text=text,
+        remembered=True,
+    )
+
+
+def _sealed(data: bytes) -> bytes:
+    squeezed = zlib.compress(data, _LEVEL)
+    return _MAGIC + sha256(squeezed).hexdigest().encode() + squeezed
+
+
+def _opened(data: bytes) -> bytes | None:
+    start = len(_MAGIC) + _DIGEST
+    seal, squeezed = data[len(_MAGIC) : start], data[start:]
+    if not data.startswith(_MAGIC) or sha256(squeezed).hexdigest().encode() != seal:
+        return None
+    return zlib.decompress(squeezed)
+
+
+def _digest_of(place: Path) -> str | None:
+    try:
+        text = decoded(place.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return None if text is None else digest(text)

@@ -1,0 +1,119 @@
+"""What formats read: one report, or one file without, as plain data.
+
+A report is live: it holds a study, which holds plugins. An entry is what is left when it
+has been told, so it can come from another process, or from a run of last week, and nobody
+can tell. It is told in parts, and only in those that a format reads, because a page asks
+for advice, which prices many variants of the study, and a table of numbers does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from parcost.render.page import Item
+
+Part = Literal["data", "full", "points", "page"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False
+).encode
+
+
+@frozen(kw_only=True)
+class Problem:
+    """One diagnostic as it is printed: in colour, and in one line if it fails the entry."""
+
+    text: str
+    line: str = ""
+
+
+@frozen(kw_only=True, eq=False)
+class Entry:
+    """A report, or a file without one, which then has no *name* but *reasons*.
+
+    *faults* are the plugins that failed. *part* says which part *text* is, as JSON:
+
+    - ``data``: what ``parcost.render.data`` says of it, without the sections;
+    - ``full``: the same with the sections, such as advice;
+    - ``points``: a list of flat mappings, one for each point of a sweep, numbers in base
+      units, which their names end in;
+    - ``page``: headings, lines and tables, read by :meth:`page`.
+    """
+
+    path: str
+    name: str | None = None
+    exit_code: int = 0
+    reasons: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+    faults: Sequence[str] = ()
+    part: Part
+    text: str = field(repr=False)
+    remembered: bool = False
+
+    @property
+    def rejected(self) -> bool:
+        """Whether there is no report."""
+        return self.name is None
+
+    def data(self) -> Any:
+        """Return the part as plain data."""
+        return json.loads(self.text)
+
+    def page(self) -> list[Item]:
+        """Return the page of the report, to be drawn."""
+        from parcost.render.page import Column, Heading, Line, Row, Table
+
+        items: list[Item] = []
+        for kind, *rest in self.data():
+            if kind == "heading":
+                items.append(Heading(*rest))
+            elif kind == "line":
+                items.append(Line(*rest))
+            else:
+                columns, rows = rest
+                items.append(Table([Column(*c) for c in columns], [Row(*r) for r in rows]))
+        return items
+
+
+def encoded(value: Any) -> str:
+    """Return plain data as JSON, without a blank."""
+    return _encode(value)
+
+
+def page_data(items: Sequence[Item]) -> list[Any]:
+    """Return a page as plain data, as :meth:`Entry.page` reads it."""
+    from parcost.render.page import Heading, Line
+
+    told: list[Any] = []
+    for item in items:
+        match item:
+            case Heading():
+                told.append(["heading", item.text, item.level, item.aside])
+            case Line():
+                told.append(["line", item.text, item.style, item.indent])
+            case _:
+                columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
+                rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
+                told.append(["table", columns, rows])
+    return told
+
+
+def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows in the types of JSON; a list or an object becomes its text."""
+    from parcost.render.data import plain
+
+    scalar = (str, int, float, bool, type(None))
+    return [
+        {name: plain(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
+        for row in rows
+    ]
+
+
+def _label(value: Any) -> str:
+    return getattr(value, "label", "") or str(value)

@@ -1,0 +1,93 @@
+"""Where work is done: here, in processes of this machine, or on an engine of elsewhere.
+
+All that is asked of an engine is the interface of :class:`concurrent.futures.Executor`. An
+engine is an entry point of the group ``parcost.executors``: a function from what follows
+``NAME://`` on the command line to an executor, which is closed when the work is done.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from importlib.metadata import entry_points
+from multiprocessing import active_children, get_context
+
+from attrs import field, frozen
+
+from parcost.diagnostics import ParcostError, did_you_mean
+
+GROUP = "parcost.executors"
+
+
+class UnknownExecutorError(ParcostError):
+    """No engine has that name, or the address says nothing."""
+
+
+class ExecutorError(ParcostError):
+    """An engine cannot be used, or is gone."""
+
+
+@frozen(eq=False)
+class Engine:
+    """How to get executors: *start* gives one, and a fresh one where that broke.
+
+    *workers* is how many tasks it does at once, as far as that is known; *stop* ends those
+    that are running, where that can be done.
+    """
+
+    start: Callable[[], Executor]
+    workers: int = field(default=16)
+    stop: Callable[[], None] = field(default=lambda: None)
+
+
+def processes(jobs: int) -> Engine:
+    """Return an engine of *jobs* processes of this machine."""
+    others = set(active_children())
+
+    def start() -> Executor:
+        # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
+        context = get_context("spawn")
+        return ProcessPoolExecutor(jobs, mp_context=context, initializer=_uninterrupted)
+
+    def stop() -> None:
+        for process in set(active_children()) - others:
+            process.terminate()
+
+    return Engine(start, jobs, stop)
+
+
+def named(address: str) -> Engine:
+    """Return the engine that *address* names, as in ``dask://host:8786``.
+
+    Raises:
+        UnknownExecutorError: There is no such engine.
+    """
+    name, colon, rest = address.partition("://")
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if not colon or not name:
+        example = f"{min(points, default='NAME')}://HOST:PORT"
+        raise UnknownExecutorError(f"`{address}` names no executor; write {example}")
+    if name not in points:
+        hint = did_you_mean(name, points) or "there are: " + (", ".join(sorted(points)) or "none")
+        raise UnknownExecutorError(f"there is no executor `{name}`; {hint}")
+
+    def start() -> Executor:
+        try:
+            found = points[name].load()(rest)
+        except ParcostError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ExecutorError(f"the executor `{address}` cannot be used: {said}") from error
+        if not isinstance(found, Executor):
+            kind = type(found).__name__
+            raise ExecutorError(f"`{points[name].value}` returned {kind}, which is no executor")
+        return found
+
+    return Engine(start)
+
+
+def _uninterrupted() -> None:
+    """Leave Ctrl-C to whoever waits for the results."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

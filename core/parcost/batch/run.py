@@ -1,0 +1,223 @@
+"""The order of things: what is known is taken, the rest is done, and told in order.
+
+However the work is spread, entries come in the order of the files, and they are the same to
+the bit, because the same function makes them everywhere. Only a window of the files is
+under way at any time, so memory does not grow with their number. A worker that dies takes
+nothing with it: what it was doing is done again, file by file, and a file that is the end
+of a worker twice is rejected.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from parcost.batch.executors import Engine, ExecutorError
+from parcost.batch.keys import Environment, Question
+from parcost.batch.rejected import FAULT, Rejected
+from parcost.batch.specs import Spec
+from parcost.batch.work import Task, Worker, answers, rarely_collected
+from parcost.diagnostics import Diagnostic, ParcostError
+
+if TYPE_CHECKING:
+    from parcost.batch.cache import Answer, Cache
+    from parcost.batch.entry import Entry
+
+_MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
+_TASKS_OF_A_WORKER = 4
+_MOST_OF_A_GROUP = 64
+_STRIKES = 3
+
+
+@define(eq=False)
+class _Group:
+    """Neighbours: the entries that are known, by position, and who does the rest."""
+
+    known: dict[int, Sequence[Entry]] = field(factory=dict)
+    todo: dict[int, Spec] = field(factory=dict)
+    future: Future[list[Answer]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.known) + len(self.todo)
+
+    @property
+    def ready(self) -> bool:
+        return self.future is None or self.future.done()
+
+
+@define(eq=False)
+class Run:
+    """One batch. *worker* does the work here; with an *engine*, that does it elsewhere.
+
+    *done* counts the files that have been told.
+    """
+
+    question: Question
+    environment: Environment
+    cache: Cache | None = None
+    engine: Engine | None = None
+    worker: Worker | None = None
+    done: int = 0
+    _pool: Executor | None = None
+    _strikes: int = 0
+
+    def entries(self, files: Sequence[Spec | Rejected]) -> Iterator[Entry]:
+        """Yield the entries of every file, in order."""
+        if self.engine is None:
+            with rarely_collected():
+                for file in files:
+                    yield from self._known(file) or self._taken(self._answered_here(file))
+                    self.done += 1
+        else:
+            yield from self._spread(files, self.engine)
+
+    def _known(self, file: Spec | Rejected) -> Sequence[Entry] | None:
+        """Return what needs no work: what has no report, and what the cache knows."""
+        if isinstance(file, Rejected):
+            from parcost.batch.tell import told
+
+            return [told(file, self.question.part)]
+        return self.cache.find(file) if self.cache is not None else None
+
+    def _taken(self, answer: Answer) -> Sequence[Entry]:
+        """Return the entries of an answer, which is kept."""
+        if self.cache is not None:
+            self.cache.store(answer)
+        return answer.entries
+
+    def _answered_here(self, file: Spec) -> Answer:
+        if self.worker is None:
+            self.worker = Worker(self.environment)
+        return self.worker.answer(file, self.question, keep=self.cache is not None)
+
+    # --- elsewhere ------------------------------------------------------------------------
+
+    def _spread(self, files: Sequence[Spec | Rejected], engine: Engine) -> Iterator[Entry]:
+        size = math.ceil(len(files) / (_TASKS_OF_A_WORKER * engine.workers))
+        size = max(1, min(size, _MOST_OF_A_TASK))
+        window = 2 * engine.workers + 2
+        waiting: deque[_Group] = deque()
+        whole = False
+        try:
+            for group in self._groups(files, size):
+                if group.todo:
+                    group.future = self._submit(list(group.todo.values()), engine)
+                waiting.append(group)
+                while waiting and (len(waiting) > window or waiting[0].ready):
+                    yield from self._finished(waiting.popleft(), waiting, engine)
+            while waiting:
+                yield from self._finished(waiting.popleft(), waiting, engine)
+            whole = True
+        finally:
+            self._close(waiting, engine, whole=whole)
+
+    def _groups(self, files: Sequence[Spec | Rejected], size: int) -> Iterator[_Group]:
+        group = _Group()
+        for file in files:
+            known = self._known(file)
+            if known is None and isinstance(file, Spec):
+                group.todo[len(group)] = file
+            else:
+                group.known[len(group)] = known or ()
+            if len(group.todo) == size or len(group) == _MOST_OF_A_GROUP:
+                yield group
+                group = _Group()
+        yield group
+
+    def _finished(
+        self, group: _Group, waiting: Sequence[_Group], engine: Engine
+    ) -> Iterator[Entry]:
+        done: Sequence[Answer] = ()
+        if group.future is not None:
+            try:
+                done = group.future.result()
+            except ParcostError:
+                raise
+            except (Exception, CancelledError) as error:  # noqa: BLE001  engines fail in their own ways
+                done = self._one_by_one(group, error, waiting, engine)
+        for position, answer in zip(group.todo, done, strict=True):
+            group.known[position] = self._taken(answer)
+        for position in sorted(group.known):
+            yield from group.known[position]
+            self.done += 1
+
+    def _one_by_one(
+        self, group: _Group, error: BaseException, waiting: Sequence[_Group], engine: Engine
+    ) -> list[Answer]:
+        """Do the files of a group again, each alone; one that fails again is rejected."""
+        if isinstance(error, BrokenExecutor):
+            self._renew(engine)
+        found = []
+        for spec in group.todo.values():
+            try:
+                found += self._submit([spec], engine).result()
+                self._strikes = 0
+            except ParcostError:
+                raise
+            except (Exception, CancelledError) as again:  # noqa: BLE001  as above
+                self._strikes += 1
+                if self._strikes == _STRIKES:
+                    said = f"{type(again).__name__}: {again}"
+                    raise ExecutorError(f"workers keep dying, the last by {said}") from again
+                found.append(self._died(spec, again))
+                if isinstance(again, BrokenExecutor):
+                    self._renew(engine)
+        for other in waiting:
+            if other.future is not None and other.ready and _broken(other.future):
+                other.future = self._submit(list(other.todo.values()), engine)
+        return found
+
+    def _died(self, spec: Spec, error: BaseException) -> Answer:
+        from parcost.batch.cache import Answer
+        from parcost.batch.tell import told
+
+        message = f"the worker that evaluated `{spec.path}` died: {error or type(error).__name__}"
+        help = "the system may have ended it for want of memory, or a plugin; --jobs 1 shows which"
+        found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
+        rejected = Rejected(path=spec.path, diagnostics=found, exit_code=FAULT)
+        return Answer([told(rejected, self.question.part)])
+
+    def _submit(self, files: Sequence[Spec], engine: Engine) -> Future[list[Answer]]:
+        if self._pool is None:
+            self._pool = engine.start()
+        task = Task(
+            question=self.question,
+            without=self.environment.without,
+            expected=self.environment.digest,
+            folder=os.getcwd(),
+            keep=self.cache is not None,
+        )
+        try:
+            return self._pool.submit(answers, task, files)
+        except BrokenExecutor as error:  # it broke since the last answer
+            failed: Future[list[Answer]] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _renew(self, engine: Engine) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = engine.start()
+
+    def _close(self, waiting: Sequence[_Group], engine: Engine, *, whole: bool) -> None:
+        """End the workers; where the run was cut short, what they have done is kept."""
+        if self._pool is None:
+            return
+        for group in waiting:
+            future = group.future
+            if future is not None and future.done() and not _broken(future):
+                for answer in future.result():
+                    self._taken(answer)
+        self._pool.shutdown(wait=whole, cancel_futures=True)
+        if not whole:
+            engine.stop()
+
+
+def _broken(future: Future[list[Answer]]) -> bool:
+    return future.cancelled() or future.exception() is not None

@@ -1,0 +1,158 @@
+"""From files to answers: what is done for a batch, here or in a worker.
+
+A worker gets the names of files and reads them itself, so it must see them under the same
+names, and must run the same parcost and plugins: it says so where it does not. It keeps
+its session from task to task, so what specs import is parsed once.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from parcost.batch import keys
+from parcost.batch.cache import Answer, packed
+from parcost.batch.keys import Environment, Question
+from parcost.batch.rejected import FAULT, Rejected, attempt
+from parcost.batch.specs import Spec
+from parcost.diagnostics import ParcostError
+
+if TYPE_CHECKING:
+    from parcost.api import Session
+    from parcost.batch.entry import Entry
+    from parcost.scenario import Scenario
+
+_MOST_FILES = 500  # a session keeps what it has read
+_RARELY = 50_000  # objects between two collections
+
+
+class StrangerError(ParcostError):
+    """A worker runs another parcost, or other plugins."""
+
+
+@frozen(kw_only=True, eq=False)
+class Task:
+    """What to evaluate. *folder* is what names of files are relative to.
+
+    *expected* is the environment of whoever asks; answers are packed to be kept in a
+    cache where *keep* says so.
+    """
+
+    question: Question
+    without: tuple[str, ...]
+    expected: str
+    folder: str
+    keep: bool
+
+
+@define(eq=False)
+class Worker:
+    """A session, and what its answers depend on."""
+
+    environment: Environment
+    session: Session = field(init=False)
+    _files: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        from parcost.api import Session
+        from parcost.plugins import load
+
+        self.session = Session(load(without=self.environment.without))
+
+    def answer(self, spec: Spec, question: Question, *, keep: bool) -> Answer:
+        """Evaluate every study of a file."""
+        from parcost.batch.live import of_spec, passed_over
+        from parcost.batch.tell import told
+
+        self._forget()
+        bound = of_spec(spec, self.session, overrides=question.overrides, study=question.study)
+        entries: list[Entry] = []
+        first: Scenario | None = None
+        for scenario in bound:
+            if isinstance(scenario, Rejected):
+                entries.append(told(scenario, question.part))
+                continue
+            first = first or scenario
+            if not passed_over(scenario, spec):
+                report = attempt(scenario.path, scenario.evaluate)
+                entries.append(told(report, question.part))
+        if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
+            return Answer(entries)
+        return self._kept(spec, question, first, entries)
+
+    def _forget(self) -> None:
+        """Begin anew before what was read becomes a burden."""
+        from parcost.api import Session
+
+        self._files += 1
+        if self._files % _MOST_FILES == 0:
+            self.session = Session(self.session.plugins)
+
+    def _kept(
+        self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
+    ) -> Answer:
+        """Return the answer to be kept, unless what it depends on cannot be told."""
+        module, packages = scenario.module, self.environment.packages
+        needed = keys.imports(module, spec.path, self.session.loader, packages)
+        if needed is None:
+            return Answer(entries)
+        text, found = module.source.text, spec.in_directory
+        key = question.key(self.environment.digest, spec.path, text, in_directory=found)
+        return Answer(entries, key, packed(needed, entries))
+
+
+def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
+    """Evaluate files, in a process that may have done so before.
+
+    Raises:
+        StrangerError: This process would answer with other code.
+    """
+    with _one_at_a_time, _working_in(task.folder), rarely_collected():
+        worker = _worker(task.without)
+        if worker.environment.digest != task.expected:
+            raise StrangerError(
+                "a worker runs another version of Python, numpy, parcost or a plugin; install "
+                "the same ones, and start it anew"
+            )
+        return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Look for garbage less often, and not among what stays: an evaluation leaves little."""
+    before = gc.get_threshold()
+    gc.set_threshold(_RARELY, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+_workers: dict[tuple[str, ...], Worker] = {}
+_one_at_a_time = threading.Lock()  # an engine may run tasks in threads, which share a folder
+
+
+def _worker(without: tuple[str, ...]) -> Worker:
+    if without not in _workers:
+        worker = Worker(Environment(without))
+        _ = worker.environment.digest  # of the code that has just been imported
+        _workers[without] = worker
+    return _workers[without]
+
+
+@contextmanager
+def _working_in(folder: str) -> Iterator[None]:
+    before = os.getcwd()
+    if folder != before:
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        if folder != before:
+            os.chdir(before)
