@@ -36,6 +36,7 @@ _NUMBERS: Mapping[str, float] = {
     "of_activations": 0.0,
     "freed_at_b": 0.0,
 }
+_RATES = ("share", "slowdown", "freed_at_b")  # of seconds or bytes: nothing where those are
 _ROWS = ("boundaries",)  # rows of numbers
 _NAMES = ("name", "formula", "source")  # what a sum does not need
 
@@ -81,7 +82,11 @@ def _numbers(
     for name in _fields_of(first):
         if name in _NUMBERS:
             values = {part: getattr(term, name) for part, term in terms.items()}
-            numbers[name] = _array(read, by_part, shape, values, _NUMBERS[name])
+            numbers[name] = (
+                first_value
+                if name in _RATES and (first_value := _one(list(values.values()))) is not None
+                else _array(read, by_part, shape, values, _NUMBERS[name])
+            )
         elif name in _ROWS:
             rows = {part: tuple(getattr(term, name)) for part, term in terms.items()}
             numbers[name] = tuple(
@@ -94,6 +99,15 @@ def _numbers(
 def _fields_of(term: Any) -> tuple[str, ...]:
     kind: Any = type(term)
     return _fields(kind)
+
+
+def _one(values: Sequence[Any]) -> float | None:
+    """Return the number that all *values* are, if they are plain and equal."""
+    first = values[0]
+    plain = isinstance(first, (float, int)) and all(
+        isinstance(v, (float, int)) and v == first for v in values
+    )
+    return first if plain else None
 
 
 @cache
@@ -126,7 +140,7 @@ _ADDED: Mapping[type, Sequence[str]] = {Work: ("seconds", "flops"), Memory: ("by
 def _prices(term: Any) -> tuple[Any, ...] | None:
     """Return the numbers that must agree for two terms to be added up, or None."""
     if isinstance(term, Work):
-        rates: tuple[Any, ...] = () if term.window is None else (term.slowdown, term.share)
+        rates: tuple[Any, ...] = (term.slowdown, term.share)
     elif isinstance(term, Memory):
         rates = (term.of_activations, term.freed_at_b)
     else:
