@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.numeric import Real, any_of, minimum
 from parcost.schema import block_type
-from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
+from parcost.terms import Collective, Formula, Group, Pipeline, Schedule, Times
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
@@ -114,6 +114,12 @@ class Study:
         return bool(self.contributions("pipelines"))
 
     @property
+    def calculates(self) -> bool:
+        """Whether a calculation answers, or would: a plugin failed in the attempt."""
+        answered = bool(self.contributions("calculations"))
+        return answered or any(fault.hook == "calculations" for fault in self.faults)
+
+    @property
     def pipeline(self) -> Pipeline:
         """How the step is cut into stages and micro-batches."""
         found = [p for _, p in self.contributions("pipelines")]
@@ -127,7 +133,10 @@ class Study:
     @property
     def schedule(self) -> Schedule:
         """The schedule that the step is cut for, with what the study says of it."""
-        name = self.pipeline.schedule
+        return self.schedule_called(self.pipeline.schedule)
+
+    def schedule_called(self, name: str) -> Schedule:
+        """Return the schedule called *name*, with what the study says of it."""
         offered = self.plugins.named("schedules")
         if name not in offered:
             message = f"no plugin offers the schedule `{name}`"
@@ -223,6 +232,27 @@ class Study:
             self._answers[key] = make(self)
         found: T = self._answers[key]
         return found
+
+    def fact(self, make: Callable[[Study], T]) -> T:
+        """Return ``make(self)``, a plain value that depends on less than it is made from.
+
+        Whether a schedule splits backward passes is one of two things, whichever of ten
+        schedules it is: a search asks again where the value differs, and nowhere else.
+        """
+        return self.once(make)
+
+    def makespan(self, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
+        """Return how long *pipeline* takes by itself, with passes of these *times*.
+
+        *hop* are the seconds of a message between devices.
+
+        Raises:
+            SpecError: There is no such schedule, or not for so many micro-batches.
+        """
+        from parcost.evaluation.replay import Plan
+
+        plan = Plan(self.schedule_called(pipeline.schedule), pipeline)
+        return plan.timeline(times, hop, spans=False).seconds
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         """Return the study with other values: ``study.replace({"layout.tp": 8})``.

@@ -54,46 +54,62 @@ def stacked(
 def _of_one(
     read: Sequence[int], by_part: Mapping[Combination, Answer], shape: Sequence[int]
 ) -> Iterator[tuple[Plugin, Any]]:
-    kinds: dict[Any, dict[Combination, tuple[Plugin, Any]]] = {}
-    for part, answer in by_part.items():
+    distinct = list({id(answer): answer for answer in by_part.values()}.values())
+    kinds: dict[Any, dict[int, tuple[Plugin, Any]]] = {}
+    for number, answer in enumerate(distinct):
         seen: Counter[Any] = Counter()
         for plugin, term in answer.contributed:
             kind = _kind(term)
-            kinds.setdefault((kind, seen[kind]), {})[part] = (plugin, term)
+            kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
+    where = _where(read, by_part, shape, distinct)
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
-        if len(by_part) == 1:
+        if len(distinct) == 1:
             yield plugin, _lifted(first, len(shape))
             continue
-        terms = {part: term for part, (_, term) in members.items()}
-        yield plugin, attrs.evolve(first, **_numbers(read, by_part, shape, terms))
+        terms = {number: term for number, (_, term) in members.items()}
+        yield plugin, attrs.evolve(first, **_numbers(terms, len(distinct), where))
 
 
-def _numbers(
+def _where(
     read: Sequence[int],
     by_part: Mapping[Combination, Answer],
     shape: Sequence[int],
-    terms: Mapping[Combination, Any],
-) -> dict[str, Any]:
-    """Return the numbers of *terms*, by combination, as arrays."""
+    distinct: Sequence[Answer],
+) -> NDArray[np.intp]:
+    """Return which of the *distinct* answers holds, with a dimension for each choice."""
+    number = {id(answer): i for i, answer in enumerate(distinct)}
+    of = np.array([number[id(answer)] for answer in by_part.values()], dtype=np.intp)
+    return of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
+
+
+def _numbers(terms: Mapping[int, Any], count: int, where: NDArray[np.intp]) -> dict[str, Any]:
+    """Return the numbers of *terms*, by answer, as arrays over the choices."""
     first = next(iter(terms.values()))
     numbers: dict[str, Any] = {}
     for name in _fields_of(first):
         if name in _NUMBERS:
-            values = {part: getattr(term, name) for part, term in terms.items()}
-            numbers[name] = (
-                first_value
-                if name in _RATES and (first_value := _one(list(values.values()))) is not None
-                else _array(read, by_part, shape, values, _NUMBERS[name])
-            )
+            values = {number: getattr(term, name) for number, term in terms.items()}
+            numbers[name] = _spread(values, count, where, name)
         elif name in _ROWS:
-            rows = {part: tuple(getattr(term, name)) for part, term in terms.items()}
+            rows = {number: tuple(getattr(term, name)) for number, term in terms.items()}
             numbers[name] = tuple(
-                _array(read, by_part, shape, {part: row[i] for part, row in rows.items()}, 0.0)
+                _spread({n: row[i] for n, row in rows.items()}, count, where, "seconds")
                 for i in range(max(map(len, rows.values())))
             )
     return numbers
+
+
+def _spread(values: Mapping[int, Any], count: int, where: NDArray[np.intp], name: str) -> Any:
+    one = _one(list(values.values())) if name in _RATES or len(values) == count else None
+    if one is not None:
+        return one
+    flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
+    rows = np.full((count, flat), _NUMBERS[name])
+    for number, value in values.items():
+        rows[number] = value
+    return rows[where]
 
 
 def _fields_of(term: Any) -> tuple[str, ...]:

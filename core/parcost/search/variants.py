@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from parcost.plugins import Plugin
 
 T = TypeVar("T")
+Fact = Callable[[Any], Any]  # made of a study: a plain value
 
 Combination = tuple[int, ...]  # the index of the value of every choice
 Reads = frozenset[int]  # choices, by position
@@ -39,18 +40,29 @@ class Choice:
 
 @frozen(eq=False)
 class Answer:
-    """What a plugin contributed, and the choices that it read to do so."""
+    """What a plugin contributed, and what that depends on: choices, and facts by value."""
 
     contributed: tuple[tuple[Plugin, Any], ...]
     reads: Reads
+    facts: frozenset[Fact]
 
 
 @define(eq=False)
 class Question:
-    """A plugin being asked: what it has read, and what it made to answer."""
+    """Something being asked: what it has read, and what it made to answer."""
 
     reads: set[int] = Factory(set)
+    facts: set[Fact] = Factory(set)
     made: dict[Any, Any] = Factory(dict)
+
+    def depends(self, answer: Answer | Question) -> None:
+        """Note that this depends on whatever *answer* does."""
+        self.reads |= answer.reads
+        self.facts |= answer.facts
+
+
+#: Answers under the choices and facts that they depend on.
+_Table = tuple[tuple[int, ...], tuple[Fact, ...], dict[Any, Any]]
 
 
 class Variants:
@@ -60,24 +72,25 @@ class Variants:
         self.base = base
         self.choices = choices
         self.asking: list[Question] = []  # in progress, the innermost last
-        self._kept: dict[tuple[str, int], list[tuple[tuple[int, ...], dict[Any, Answer]]]] = {}
-        self._studies: dict[Combination, Study] = {}
+        self._kept: dict[Any, list[_Table]] = {}
+        self._studies: dict[Combination, Variant] = {}
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of values of each choice."""
         return tuple(len(choice.values) for choice in self.choices)
 
-    def at(self, combination: Combination) -> Study:
+    def at(self, combination: Combination) -> Variant:
         """Return the study with the values of *combination*."""
         if combination not in self._studies:
             self._studies[combination] = self._study(combination)
         return self._studies[combination]
 
     def over(self, hook: str) -> Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]]:
-        """Yield for each plugin the choices that its answers to *hook* read, and the answers.
+        """Yield for each plugin the choices that its answers to *hook* depend on, and them.
 
-        Answers are by the indices of these choices alone.
+        Answers are by the indices of these choices alone; those that facts make equal are
+        one object.
         """
         for position in range(len(self.base.plugins.implementing(hook))):
             read: tuple[int, ...] = ()
@@ -87,10 +100,14 @@ class Variants:
                     part: self._answer(hook, position, self._whole(read, part))
                     for part in product(*(range(self.shape[k]) for k in read))
                 }
-                union = sorted(set(read).union(*(answer.reads for answer in found.values())))
-                if tuple(union) == read:
+                union = set(read)
+                for answer in {id(answer): answer for answer in found.values()}.values():
+                    union |= answer.reads
+                    for fact in answer.facts:
+                        union |= self._behind(fact)
+                if len(union) == len(read):
                     break
-                read = tuple(union)
+                read = tuple(sorted(union))
             yield read, found
 
     def answers(self, hook: str, combination: Combination) -> tuple[tuple[Plugin, Any], ...]:
@@ -101,12 +118,23 @@ class Variants:
             found += answer.contributed
             if self.asking:
                 self.asking[-1].reads |= answer.reads
+                self.asking[-1].facts |= answer.facts
         return tuple(found)
 
     def note(self, choice: int) -> None:
         """Note that *choice* is read by the question in progress."""
         if self.asking:
             self.asking[-1].reads.add(choice)
+
+    def fact(self, make: Fact, combination: Combination) -> Any:
+        """Return a fact under *combination*; the question in progress depends on its value."""
+        if self.asking:
+            self.asking[-1].facts.add(make)
+        return self._kept_or(make, combination, lambda: (make(self.at(combination)),))[0]
+
+    def _behind(self, fact: Fact) -> set[int]:
+        """Return the choices that decide a fact, as far as it has been asked for."""
+        return {k for choices, _, _ in self._kept.get(fact, ()) for k in choices}
 
     def _whole(self, read: Sequence[int], part: Combination) -> Combination:
         whole = [0] * len(self.choices)
@@ -115,27 +143,47 @@ class Variants:
         return tuple(whole)
 
     def _answer(self, hook: str, position: int, combination: Combination) -> Answer:
-        kept = self._kept.setdefault((hook, position), [])
-        for choices, table in kept:
-            if (answer := table.get(tuple(combination[k] for k in choices))) is not None:
-                return answer
-        study = self.at(combination)
+        def ask() -> tuple[tuple[Plugin, Any], ...]:
+            study = self.at(combination)
+            return tuple(study.plugins.ask(hook, study.faults, only=position, study=study))
+
+        return self._kept_or((hook, position), combination, ask)[1]
+
+    def _kept_or(
+        self, key: Any, combination: Combination, ask: Callable[[], tuple[Any, ...]]
+    ) -> tuple[Any, Answer]:
+        """Return what is kept under *key* for *combination*, or what asking gives."""
+        tables = self._kept.setdefault(key, [])
+        for choices, facts, table in tables:
+            kept = table.get(self._under(choices, facts, combination))
+            if kept is not None:
+                return _first(kept), kept
         self.asking.append(Question())
         try:
-            asked = study.plugins.ask(hook, study.faults, only=position, study=study)
-            contributed = tuple(asked)
+            contributed = ask()
         finally:
-            reads = frozenset(self.asking.pop().reads)
-        answer = Answer(contributed, reads)
-        choices = tuple(sorted(reads))
-        tables = [t for c, t in kept if c == choices]
-        if not tables:
-            tables.append({})
-            kept.append((choices, tables[0]))
-        tables[0][tuple(combination[k] for k in choices)] = answer
-        return answer
+            question = self.asking.pop()
+        answer = Answer(contributed, frozenset(question.reads), frozenset(question.facts))
+        choices = tuple(sorted(answer.reads))
+        facts = tuple(sorted(answer.facts, key=lambda f: f"{f.__module__}.{f.__qualname__}"))
+        own = [table for c, f, table in tables if c == choices and f == facts]
+        if not own:
+            own.append({})
+            tables.append((choices, facts, own[0]))
+        own[0][self._under(choices, facts, combination)] = answer
+        return _first(answer), answer
 
-    def _study(self, combination: Combination) -> Study:
+    def _under(
+        self, choices: Sequence[int], facts: Sequence[Fact], combination: Combination
+    ) -> tuple[Any, ...]:
+        asking, self.asking = self.asking, []  # looking up is not reading
+        try:
+            told = tuple(self.fact(fact, combination) for fact in facts)
+        finally:
+            self.asking = asking
+        return (*(combination[k] for k in choices), *told)
+
+    def _study(self, combination: Combination) -> Variant:
         made: dict[int, Any] = {}
         values: dict[tuple[int, str], tuple[int, Any]] = {}
         for k, choice in enumerate(self.choices):
@@ -199,6 +247,10 @@ def _writer(name: str) -> Callable[[Any, Any], None]:
     return write
 
 
+def _first(answer: Answer) -> Any:
+    return answer.contributed[0] if answer.contributed else None
+
+
 _KEPT = ("name", "plugins", "axes", "origins", "path", "lacking")
 
 
@@ -221,6 +273,11 @@ class Variant(Study):
         if make not in made:
             made[make] = make(self)
         found: T = made[make]
+        return found
+
+    def fact(self, make: Callable[[Study], T]) -> T:
+        """Return ``make(self)``; what is asked depends on the value and not on its making."""
+        found: T = self.variants.fact(make, self.combination)
         return found
 
     def fresh(self) -> Study:

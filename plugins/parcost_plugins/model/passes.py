@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from attrs import frozen
@@ -24,12 +24,22 @@ class Span:
     """
 
     count: Counts
-    again: Counts
-    rivals: Counts | None = None
+    _again: Counts | Callable[[], Counts]
+    _rivals: Counts | Callable[[], Counts] | None = None
+
+    @property
+    def again(self) -> Counts:
+        """Those that are run again; not asked for before it matters."""
+        return self._again() if callable(self._again) else self._again
+
+    @property
+    def rivals(self) -> Counts | None:
+        """Layers of another kind that are run again."""
+        return self._rivals() if callable(self._rivals) else self._rivals
 
     def forced(self, wanted: bool = True) -> Span:
         """Return the same layers, all of them run again if *wanted*."""
-        return Span(self.count, self.count, self.rivals) if wanted else self
+        return Span(self.count, self.count, self._rivals) if wanted else self
 
     def times(self, factor: int) -> Span:
         """Return the span of something that occurs *factor* times in each layer."""
@@ -44,11 +54,10 @@ class Span:
     @property
     def held(self) -> Counts:
         """One where a layer is run again whose tensors are held meanwhile."""
-        if self.rivals is None:
+        rivals = self.rivals
+        if rivals is None:
             return tuple(min(n, 1) for n in self.again)
-        return tuple(
-            min(n, 1) * (1 - min(r, 1)) for n, r in zip(self.again, self.rivals, strict=True)
-        )
+        return tuple(min(n, 1) * (1 - min(r, 1)) for n, r in zip(self.again, rivals, strict=True))
 
 
 def linear(

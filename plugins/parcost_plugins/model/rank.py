@@ -29,13 +29,28 @@ class Rank:
     layout: Layout
     training: Training
     model: Model
-    recompute: Recompute
-    kinds: Mapping[Kind, Counts]
+    study: Study
+
+    @cached_property
+    def recompute(self) -> Recompute:
+        """Which modules backward runs forward again."""
+        chosen = self.study.get(Recompute)
+        return _NOTHING if chosen is None else chosen
+
+    @cached_property
+    def kinds(self) -> Mapping[Kind, Counts]:
+        """Layers of each virtual stage by kind, recomputed ones apart."""
+        return kinds(self.study)
+
+    @cached_property
+    def _alike(self) -> Mapping[Kind, Counts]:
+        """The same, however layers are recomputed."""
+        return kinds(self.study, recomputing=False)
 
     @cached_property
     def layers(self) -> Counts:
         """Layers of each virtual stage."""
-        return having(self.kinds)
+        return having(self._alike)
 
     @cached_property
     def every(self) -> Span:
@@ -48,7 +63,7 @@ class Rank:
         if not self.model.experts:
             return self._span()
         span = self._span(moe=False)
-        return Span(span.count, span.again, self.moe.again)
+        return Span(span.count, lambda: span.again, lambda: self.moe.again)
 
     @cached_property
     def moe(self) -> Span:
@@ -64,9 +79,10 @@ class Rank:
         return [(windowed, span) for windowed, span in spans if any(span.count)]
 
     def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
-        count = having(self.kinds, moe=moe, windowed=windowed)
-        again = having(self.kinds, moe=moe, windowed=windowed, recomputed=True)
-        return Span(count, again)
+        return Span(
+            having(self._alike, moe=moe, windowed=windowed),
+            lambda: having(self.kinds, moe=moe, windowed=windowed, recomputed=True),
+        )
 
     @property
     def tokens(self) -> Real:
@@ -242,11 +258,4 @@ def rank_of(study: Study) -> Rank:
 
 def _rank(study: Study) -> Rank:
     training = study[Training]
-    chosen = study.get(Recompute)
-    return Rank(
-        study[Layout],
-        training,
-        training.model,
-        _NOTHING if chosen is None else chosen,
-        kinds(study),
-    )
+    return Rank(study[Layout], training, training.model, study)

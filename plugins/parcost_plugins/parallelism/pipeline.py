@@ -34,7 +34,7 @@ from parcost_plugins.vocabulary import (
 @hookimpl
 def pipelines(study: Study) -> list[Pipeline]:
     """Cut the step as ``layout`` and ``schedule`` say; a study may be calculations alone."""
-    if study.get(Training) is None and study.contributions("calculations"):
+    if study.get(Training) is None and study.calculates:
         return []
     choice = study[ScheduleChoice]
     return [
@@ -109,8 +109,8 @@ def _message(study: Study) -> Real:
 
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
     """Return the seconds of a hop over each boundary of devices; nothing where they are alike."""
-    group, cut = study.group("pp"), study.pipeline
-    links = [group.hop_after(rank) for rank in range(cut.stages - 1)]
+    group = study.group("pp")
+    links = [group.hop_after(rank) for rank in range(study[Layout].pp - 1)]
     algorithm = study[CollectiveChoice].pipeline
     priced: dict[int, Real] = {id(group.hop): slowest.seconds}
     for link in links:

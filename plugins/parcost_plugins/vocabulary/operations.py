@@ -86,8 +86,11 @@ class Reliability:
         doc="mean time between failures of the whole job (M); device_mtbf over the devices "
         "where it is left out",
     )
-    device_mtbf: Real = quantity(
-        SECONDS, positive=True, default="datacenter.device_mtbf", doc="the same of one device"
+    device_mtbf: Real | None = quantity(
+        SECONDS,
+        default=None,
+        positive=True,
+        doc="the same of one device; datacenter.device_mtbf where both are left out",
     )
     devices: Real | None = integer(
         default=None, doc="that can stop the job; those of the cluster where it is left out"

@@ -61,10 +61,15 @@ def deal(count: int, stages: int, *, first: int = 0, last: int = 0) -> Counts:
     return tuple(dealt)
 
 
-def kinds(study: Study) -> Mapping[Kind, Counts]:
-    """Return the layers of each virtual stage by kind, kinds that there are none of left out."""
-    training, chosen = study[Training], study.get(Recompute)
-    model, dealt, full = training.model, layers(study), training.recompute == "full"
+def kinds(study: Study, *, recomputing: bool = True) -> Mapping[Kind, Counts]:
+    """Return the layers of each virtual stage by kind, kinds that there are none of left out.
+
+    What holds however they are recomputed is asked for without *recomputing*.
+    """
+    training = study[Training]
+    chosen = study.get(Recompute) if recomputing else None
+    model, dealt = training.model, layers(study)
+    full = recomputing and training.recompute == "full"
     every, most = (chosen.every, chosen.layers) if chosen is not None else (1, 0)
     if not (model.experts or model.window or (full and (every > 1 or most))):
         return {Kind(False, False, full): dealt}

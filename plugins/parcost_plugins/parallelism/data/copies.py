@@ -13,16 +13,22 @@ from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.held import alike
 
 
+def held(study: Study) -> int:
+    """Return on how many devices the schedule holds every stage."""
+    copies: int = getattr(study.schedule, "copies", 1)
+    return copies
+
+
 def reduction(study: Study) -> Iterator[Once]:
     """Add up the gradients of the copies of every stage, once they have drained."""
-    if study[Layout].pp == 1 or (copies := getattr(study.schedule, "copies", 1)) == 1:
+    if study[Layout].pp == 1 or (copies := study.fact(held)) == 1:
         return
     pair = study.group("pp").pair
     ranks = float(copies)
     ends = Group(name="copies of a stage", ranks=ranks, shape=(ranks,), links=(pair,))
     for kind in alike(study):
-        held = kind.elements / kind.shards(study[Layout].zero, since=1)
-        n = held * study[Training].precision.reduction
+        elements = kind.elements / kind.shards(study[Layout].zero, since=1)
+        n = elements * study[Training].precision.reduction
         call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
         yield Once(
             name=kind.named("all-reduce between copies of a stage"),
