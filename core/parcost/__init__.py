@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from parcost.diagnostics import (
         SpecError as SpecError,
     )
+    from parcost.evaluation.replay import makespan as makespan
     from parcost.hookspecs import hookimpl as hookimpl
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
@@ -119,6 +120,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
+    "evaluation.replay": ("makespan",),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
     "outcome": ("Outcome",),

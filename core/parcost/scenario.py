@@ -48,7 +48,7 @@ class Scenario:
     @cached_property
     def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:
         study, binder = self._bind({})
-        axes = list(binder.axes.values())
+        axes = sorted(binder.axes.values(), key=self._written)
         points = 1
         for axis in axes:
             points *= len(axis.values)
@@ -60,6 +60,13 @@ class Scenario:
             hint = f"{MOST_POINTS:,} are the most"
             raise SpecError([problem("too-many-points", message, axes[-1].span, help=hint)])
         return study, axes, binder
+
+    def _written(self, axis: Axis) -> tuple[int, int]:
+        """Return what to sort *axis* by: as the file has them, then those set from outside."""
+        if axis.name in self.overrides:
+            return 2, list(self.overrides).index(axis.name)
+        own = axis.span.source is self.module.source
+        return (0, axis.span.start) if own else (1, 0)
 
     @property
     def binder(self) -> Binder:

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.numeric import Real, any_of, minimum
 from parcost.schema import block_type
-from parcost.terms import Collective, Formula, Group, Pipeline, Schedule, Times
+from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
@@ -133,10 +133,7 @@ class Study:
     @property
     def schedule(self) -> Schedule:
         """The schedule that the step is cut for, with what the study says of it."""
-        return self.schedule_called(self.pipeline.schedule)
-
-    def schedule_called(self, name: str) -> Schedule:
-        """Return the schedule called *name*, with what the study says of it."""
+        name = self.pipeline.schedule
         offered = self.plugins.named("schedules")
         if name not in offered:
             message = f"no plugin offers the schedule `{name}`"
@@ -240,19 +237,6 @@ class Study:
         schedules it is: a search asks again where the value differs, and nowhere else.
         """
         return self.once(make)
-
-    def makespan(self, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
-        """Return how long *pipeline* takes by itself, with passes of these *times*.
-
-        *hop* are the seconds of a message between devices.
-
-        Raises:
-            SpecError: There is no such schedule, or not for so many micro-batches.
-        """
-        from parcost.evaluation.replay import Plan
-
-        plan = Plan(self.schedule_called(pipeline.schedule), pipeline)
-        return plan.timeline(times, hop, spans=False).seconds
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         """Return the study with other values: ``study.replace({"layout.tp": 8})``.

@@ -139,7 +139,9 @@ def test_bandwidth_times_efficiency_is_what_was_measured(name: str) -> None:
     assert first.bandwidth * first.efficiency == pytest.approx(MEASURED[name] * 1e9, rel=0.01)
 
 
-# weights, gradients, optimizer: bytes per parameter.
+# weights, gradients, optimizer: bytes per parameter. What FP8 and FP4 recipes cast for products
+# are copies; only parameters that are narrow themselves (fp8-param-gather) change the weights.
+# No recipe makes gradients, or their sums over ranks, narrower than 16 bits.
 RECIPES = {
     "bf16": (2, 4, 12),
     "bf16_zero_paper": (2, 2, 12),
@@ -149,6 +151,16 @@ RECIPES = {
     "fp16": (2, 2, 16),
     "fp32": (4, 4, 8),
     "tf32": (4, 4, 8),
+    "bf16_adam8": (2, 4, 4 + 1 + 1),
+    "bf16_sgd": (2, 2, 4 + 4),
+    "fp8_delayed": (2, 4, 12),
+    "fp8_current": (2, 4, 12),
+    "fp8_blockwise": (2, 4, 12),
+    "fp8_tensor_gather": (2, 4, 12),
+    "fp8_deepseek": (2, 4, 4 + 2 + 2),
+    "fp8_param_gather": (1, 4, 12),
+    "mxfp8": (2, 4, 12),
+    "nvfp4": (2, 4, 12),
 }
 
 

@@ -40,9 +40,12 @@ def test_a_published_run_is_predicted_within_its_tolerance(scenario: Scenario) -
 def test_a_worked_example_evaluates(scenario: Scenario) -> None:
     report = scenario.evaluate()
     for result in report.results:
-        assert result.outcome is not None
-        assert not result.outcome.faults
+        assert result.legal
+        assert not result.faults
+        assert (result.outcome is not None) == result.study.trains
+        assert result.figures
         assert all(all_of(e.holds) for e in result.expectations)
+    assert report.exit_code == 0
 
 
 # --- Llama 3 70B on 64 H100, worked out by hand --------------------------------------------

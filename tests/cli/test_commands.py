@@ -286,11 +286,19 @@ BUCKETS = SWEPT + "overlap { bucket = [25 MB, 100 MB] }\n"
 
 
 def test_swept_values_carry_their_unit_in_every_format(run: Run) -> None:
-    assert re.search(r"^ +25 MB +\d", run("eval", "a.par", a=BUCKETS).out, re.MULTILINE)
+    assert re.search(r"^ +2 +25 MB +\d", run("eval", "a.par", a=BUCKETS).out, re.MULTILINE)
     assert "overlap.bucket_bytes" in run("eval", "a.par", "--format", "csv").out
     (report,) = json.loads(run("eval", "a.par", "--format", "json").out)["reports"]
     assert report["axes"]["overlap.bucket_bytes"] == [25e6, 100e6]
     assert report["points"][0]["overlap.bucket_bytes"] == 25e6
+
+
+def test_swept_values_stand_in_the_order_in_which_they_were_written(run: Run) -> None:
+    table = run("eval", "a.par", a="overlap { bucket = [25 MB, 100 MB] }\n" + SWEPT).out
+    assert re.search(r"^ +bucket +tp +step time", table, re.MULTILINE)
+    sets = ["--set", "training.micro_batch=[1, 2]", "--set", "layout.zero=[0, 1]"]
+    table = run("eval", "b.par", *sets, b=BUCKETS).out
+    assert re.search(r"^ +tp +bucket +micro_batch +zero +step time", table, re.MULTILINE)
 
 
 def test_a_sweep_shows_first_what_everybody_asks_for(run: Run) -> None:

@@ -44,6 +44,18 @@ def test_a_plugin_that_raises_is_named_and_costs_only_its_own_terms() -> None:
     assert bad.result.figure("step_time") == good.result.figure("step_time")
 
 
+def test_a_calculation_that_raises_is_named_in_a_study_without_a_step() -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    session = parcost.Session(load(("warp", SimpleNamespace(calculations=hookimpl(broken)))))
+    (scenario,) = session.load_text("let nodes = 8\n")
+    report = scenario.evaluate()
+    assert faults(report) == ["plugin `warp` calculations: raised KeyError: 'warp'"]
+    assert not report.diagnostics
+    assert report.exit_code == 3
+
+
 def test_a_plugin_that_returns_something_else_is_named() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: ["ten seconds"]))
     bad = evaluated(("warp", plugin))
@@ -97,7 +109,28 @@ def test_a_class_that_is_no_block_is_refused() -> None:
         evaluated(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict]))))
 
 
-def test_an_algorithm_that_cannot_run_is_an_error_and_not_a_time() -> None:
+def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:
+    class Stuck:
+        name, source = "stuck", "a test"
+        operations = frozenset({"reduce_scatter", "all_gather", "all_reduce"})
+
+        def seconds(self, operation: str, n: Any, group: Any) -> float:
+            return float("inf")
+
+        def formula(self, operation: str) -> str:
+            return "infinity"
+
+    text = SPEC.replace("{ devices = 8 }", "{ devices = 16 }").replace("= 8 seq", "= 16 seq")
+    session = parcost.Session(
+        load(("stuck", SimpleNamespace(collectives=hookimpl(lambda: [Stuck()]))))
+    )
+    report = session.load_text(text + "collectives { data = stuck }\n")[0].evaluate()
+    assert report.exit_code == 1
+    (said,) = (d for d in report.diagnostics if d.id == "cannot-run")
+    assert "would take for ever" in said.message
+
+
+def test_an_algorithm_that_cannot_run_is_refused_before_it_is_priced() -> None:
     text = (
         SPEC.replace("cluster { devices = 8 }", "cluster { devices = 24 }")
         .replace(
@@ -108,7 +141,8 @@ def test_an_algorithm_that_cannot_run_is_an_error_and_not_a_time() -> None:
     )
     report = parcost.load_text(text)[0].evaluate()
     assert report.exit_code == 1
-    assert "cannot-run" in [d.id for d in report.diagnostics]
+    assert [d.id for d in report.diagnostics] == ["collective-unable"]
+    assert report.result.outcome is None
 
 
 def test_a_plugin_can_be_switched_off_and_misspelt() -> None:

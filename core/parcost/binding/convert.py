@@ -108,7 +108,8 @@ def _quantity(
     if value.dimension != field.dimension:
         value = _converted(node, value, field)
     if node.qualifiers or field.must_qualify:
-        value = _qualified(binder, node, value, scope, field)
+        value, said = _qualified(binder, node, value, scope, field)
+        origin = evolve(origin, word=said)
     number = value.number
     if field.whole or field.minimum is not None or field.positive or field.maximum:
         _check_range(name, number, node, field)
@@ -173,7 +174,8 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
 
 def _qualified(
     binder: Binder, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
-) -> v.Quantity:
+) -> tuple[v.Quantity, str]:
+    """Return *value* as the word behind it makes it, and the word."""
     name = node.name.text
     said = [q.text for q in node.qualifiers]
     for qualifier in node.qualifiers:
@@ -207,14 +209,15 @@ def _qualified(
                     )
                 ]
             )
-        return value
-    factor = field.qualifiers[said[0]]
+        return value, ""
+    word = said[0]
+    factor = field.qualifiers[word]
     if isinstance(factor, str):
         assert scope.definition is not None
         by = binder.attribute(scope.definition, factor).value
         assert isinstance(by, v.Quantity)
-        return evolve(value, number=value.number / by.number, axes=value.axes | by.axes)
-    return value if factor == 1.0 else evolve(value, number=value.number * factor)
+        return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
+    return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
 
 
 def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> None:

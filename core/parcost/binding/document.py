@@ -31,7 +31,8 @@ class Origin:
 
     *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
     outside. *kind* and *source* are the provenance (``measured``, ``vendor``,
-    ``published``, ``assumed``, or "") as written. *expression* is the default's text.
+    ``published``, ``assumed``, or "") as written. *expression* is the default's text, and
+    *word* the one behind the value, such as ``per_direction``.
     """
 
     how: str
@@ -39,6 +40,7 @@ class Origin:
     kind: str = ""
     source: str = ""
     expression: str = ""
+    word: str = ""
 
 
 @define(eq=False)

@@ -210,6 +210,17 @@ class Plan:
                 yield order, own[low : low + _BLOCK]
 
 
+def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
+    """Return how long *pipeline* takes by *schedule*, with passes of these *times*.
+
+    *hop* are the seconds of a message between devices. Nothing else is counted.
+
+    Raises:
+        SpecError: The schedule does not exist there.
+    """
+    return Plan(schedule, pipeline).timeline(times, hop, spans=False).seconds
+
+
 def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timeline:
     """Replay *order* for one candidate, or for arrays of them that broadcast."""
     program = order.program

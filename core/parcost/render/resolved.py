@@ -116,7 +116,7 @@ def _attribute(
 def _written(
     value: Any, field: Field, labels: Mapping[int, str], origin: Origin | None, swept: Any
 ) -> str:
-    word = qualifier(field)
+    word = qualifier(field, origin)
     if swept is not None:
         values = dict.fromkeys(float(v) for v in swept)
         return f"[{', '.join(literal(v, field.dimension) for v in values)}]{word}"
@@ -138,8 +138,10 @@ def _written(
     return literal(float(value), field.dimension) + word
 
 
-def qualifier(field: Field) -> str:
-    """Return the word that must follow, the one that leaves the number as it is."""
+def qualifier(field: Field, origin: Origin | None = None) -> str:
+    """Return the word that was written or must follow, if it leaves the number as it is."""
+    if origin is not None and field.qualifiers.get(origin.word) == 1:
+        return f" {origin.word}"
     if not field.must_qualify:
         return ""
     return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Pipeline, Real, Schedule, Study, Times, called
+from parcost import makespan as timed
 from parcost.numeric import ceil, floor, maximum
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.figures.pipeline_counts import counts, of_device, sent
@@ -38,8 +39,6 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
 
 
 def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
-    from parcost.evaluation.replay import Plan
-
     virtual = sketch.stages * sketch.chunks
     weights = sketch.weight_share * sketch.backward
     each = (sketch.forward, sketch.backward - weights, weights)
@@ -50,7 +49,7 @@ def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
         chunks=sketch.chunks,
         micro_batches=sketch.micro_batches,
     )
-    return Plan(schedule, cut).timeline(Times(F, B, W), sketch.hop, spans=False).seconds
+    return timed(schedule, cut, Times(F, B, W), sketch.hop)
 
 
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:

@@ -10,7 +10,7 @@ from parcost import Figure, Formula, Real, Study
 from parcost.numeric import maximum
 from parcost_plugins.operations import failures
 from parcost_plugins.operations.saving import Saving, saving
-from parcost_plugins.vocabulary import Checkpoint, Cluster, Reliability
+from parcost_plugins.vocabulary import Checkpoint, Cluster, Datacenter, Reliability
 
 _SHORTEST = 1e-6  # seconds: the best interval between checkpoints that cost nothing is none
 
@@ -85,7 +85,12 @@ def job_mtbf(study: Study, reliability: Reliability) -> Real | None:
     if reliability.mtbf is not None:
         return reliability.mtbf
     devices = failing_devices(study, reliability)
-    return None if devices is None else reliability.device_mtbf / devices
+    return None if devices is None else _of_device(study, reliability) / devices
+
+
+def _of_device(study: Study, reliability: Reliability) -> Real:
+    given = reliability.device_mtbf
+    return study[Datacenter].device_mtbf if given is None else given
 
 
 def goodput(study: Study) -> Iterator[Figure]:
@@ -142,7 +147,7 @@ def losses(study: Study) -> Iterator[Figure]:
 
 def _mtbf(study: Study, reliability: Reliability, mtbf: Real) -> Iterator[Figure]:
     devices = failing_devices(study, reliability)
-    one = reliability.device_mtbf if devices is None else mtbf * devices
+    one = _of_device(study, reliability) if devices is None else mtbf * devices
     yield Figure(
         name="mtbf",
         title="mean time between failures of the job",

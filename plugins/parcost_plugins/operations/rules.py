@@ -85,10 +85,9 @@ def _reliability(study: Study) -> Iterator[Check]:
         help="write `checkpoint {{ storage = 1 TB/s }}` or `checkpoint {{ blocking = 30 s }}`",
     )
     devices = failing_devices(study, reliability)
-    given = study.origin(reliability, "device_mtbf")
     yield Check(
         id="mtbf-known-twice",
-        holds=reliability.mtbf is None or given is None or given.how == "default",
+        holds=reliability.mtbf is None or reliability.device_mtbf is None,
         subject="reliability.mtbf",
         message="`mtbf` is that of the whole job, and `device_mtbf` says it again",
         inputs={"devices": devices if devices is not None else "all"},

@@ -88,12 +88,11 @@ def shard(study: Study, transfer: Transfer) -> bool:
 
 
 def _said(study: Study, transfer: Transfer) -> str | None:
-    """Return the word after the size; None where the size was not written in a spec."""
+    """Return the word after the size; None where no spec wrote the size."""
     origin = study.origin(transfer, "size")
-    if origin is None or origin.span is None or origin.how not in ("given", "imported"):
+    if origin is None or (origin.how == "set" and not origin.word):
         return None
-    words = [word for word in origin.span.text.split() if word in ("total", "shard")]
-    return words[-1] if words else ""
+    return origin.word
 
 
 def _size(study: Study, transfer: Transfer) -> Iterator[Check]:
