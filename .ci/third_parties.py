@@ -14,15 +14,15 @@ examples = Path(sys.argv[1])
 assert "site-packages" in str(Path(parcost.__file__).parent), "this is to test the wheel"
 
 # A block, a cost and a collective of one distribution.
-(checkpointed,) = parcost.load(examples / "parcost-checkpoint" / "llama3_8b.par")
-outcome = checkpointed.evaluate().result.outcome
+(generating,) = parcost.load(examples / "parcost-rollouts" / "llama3_8b.par")
+outcome = generating.evaluate().result.outcome
 assert outcome is not None
 theirs = [
     line
     for line in (*outcome.ledger, *outcome.memory_lines)
-    if line.plugin is not None and line.plugin.distribution == "parcost-checkpoint"
+    if line.plugin is not None and line.plugin.distribution == "parcost-rollouts"
 ]
-assert theirs, "parcost-checkpoint adds no line"
+assert theirs, "parcost-rollouts adds no line"
 for line in theirs:
     print(f"{line.name}, from {line.plugin}: {line.formula.text}")
 used = [line for line in outcome.ledger if "double_binary_tree" in line.formula.text]

@@ -21,7 +21,7 @@ from parcost.plugins import Plugin, Plugins, load
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.topology.links import AlphaBeta
 
-ROOT = Path(__file__).parents[2] / "examples" / "parcost-checkpoint"
+ROOT = Path(__file__).parents[2] / "examples" / "parcost-rollouts"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OURS = PROJECT["entry-points"]["parcost"]
 
@@ -130,27 +130,27 @@ def test_its_spec_runs_and_says_where_each_line_came_from(plugins: Plugins) -> N
     result = report(plugins).result
     assert not result.diagnostics
     assert not result.faults
-    saved = [line for line in result.outcome.ledger if line.name.startswith("checkpoint")]
-    assert saved
-    assert {str(line.plugin) for line in saved} == {"`checkpoint` of parcost-checkpoint 0.1.0"}
+    sent = [line for line in result.outcome.ledger if line.name.startswith("weights to rollouts")]
+    assert sent
+    assert {str(line.plugin) for line in sent} == {"`rollouts` of parcost-rollouts 0.1.0"}
     gradients = [line for line in result.outcome.ledger if "all-reduce" in line.name]
     assert any("double_binary_tree" in line.formula.text for line in gradients)
 
 
-def test_a_step_pays_for_all_parameters_at_the_rate_of_the_storage(plugins: Plugins) -> None:
-    # 8,030,261,248 parameters of 2 + 12 bytes at 100 GB/s, every 500 steps; the norms, which
-    # every tensor-parallel rank holds, are saved eight times: 65 x 4096 more, seven times
+def test_a_step_pays_for_all_weights_at_the_rate_of_all_ports(plugins: Plugins) -> None:
+    # 8,030,261,248 weights of 2 bytes at 8 x 50 GB/s, every 8 steps; the norms, which every
+    # tensor-parallel rank holds, are sent eight times: 65 x 4096 more, seven times
     ledger = report(plugins).result.outcome.ledger
-    saved = sum(line.exposed for line in ledger if line.name.startswith("checkpoint"))
-    assert saved == pytest.approx((8030261248 + 7 * 65 * 4096) * 14 / 100e9 / 500, rel=1e-9)
+    sent = sum(line.exposed for line in ledger if line.name.startswith("weights to rollouts"))
+    assert sent == pytest.approx((8030261248 + 7 * 65 * 4096) * 2 / 400e9 / 8, rel=1e-9)
 
 
-def test_saving_twice_as_often_costs_twice_as_much(plugins: Plugins) -> None:
+def test_sending_twice_as_often_costs_twice_as_much(plugins: Plugins) -> None:
     text = (ROOT / "llama3_8b.par").read_text(encoding="utf-8")
-    without = text.partition("checkpoint {")[0]
+    without = text.partition("rollouts {")[0]
     step = [
         report(plugins, t).result.figure("step_time")
-        for t in (without, text, text.replace("= 500", "= 250"))
+        for t in (without, text, text.replace("every     = 8", "every     = 4"))
     ]
     assert step[2] - step[1] == pytest.approx(step[1] - step[0], rel=1e-6)
     assert step[1] > step[0]

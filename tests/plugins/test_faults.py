@@ -114,10 +114,10 @@ def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:
         name, source = "stuck", "a test"
         operations = frozenset({"reduce_scatter", "all_gather", "all_reduce"})
 
-        def seconds(self, operation: str, n: Any, group: Any) -> float:
+        def seconds(self, *_: Any) -> float:
             return float("inf")
 
-        def formula(self, operation: str) -> str:
+        def formula(self, _: str) -> str:
             return "infinity"
 
     text = SPEC.replace("{ devices = 8 }", "{ devices = 16 }").replace("= 8 seq", "= 16 seq")

@@ -1,0 +1,61 @@
+"""What handing new weights to the machines that generate costs.
+
+In reinforcement learning other machines generate text (rollouts) with the weights that
+training makes, and need new ones every few steps. Training waits while they are sent.
+All devices send at once, each a part that no other one sends: the replicas of a parameter
+share its bytes. Only weights travel; optimizer and gradients stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import RATE, Formula, Once, Real, Study, block, hookimpl, integer, quantity
+from parcost_plugins.vocabulary import Layout, Training
+from parcost_plugins.vocabulary.held import alike
+
+
+@block("rollouts", label="none")
+class Rollouts:
+    """How often the machines that generate get new weights, and how fast."""
+
+    every: Real = integer(doc="steps from one set of weights to the next")
+    bandwidth: Real = quantity(
+        RATE, positive=True, doc="to them, of one device while all devices send"
+    )
+
+
+@hookimpl
+def blocks() -> list[type]:
+    """Add ``rollouts`` to the language."""
+    return [Rollouts]
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Once]:
+    """Spread the time of handing weights over the steps between two times."""
+    rollouts = study.get(Rollouts)
+    if rollouts is None:  # the spec does not ask for any
+        return
+    each, replicas = study[Training].precision.weights, study[Layout].dp
+    for stages in alike(study):  # one line for all pipeline stages that hold the same
+        bytes_ = stages.elements * each / replicas
+        yield Once(
+            name=stages.named("weights to rollouts"),
+            seconds=bytes_ / rollouts.bandwidth / rollouts.every,
+            formula=Formula(
+                text="psi b / d / B / k",
+                inputs={
+                    "psi": (stages.elements, ""),
+                    "b": (each, "B"),
+                    "d": (replicas, ""),
+                    "B": (rollouts.bandwidth, "B/s"),
+                    "k": (rollouts.every, ""),
+                },
+                source="every byte is sent once, by one device",
+            ),
+            when="end",
+            count=stages.count,
+            resource="rollouts",
+            bytes_=bytes_ / rollouts.every,
+        )
