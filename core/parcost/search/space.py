@@ -10,6 +10,7 @@ where something reads it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ class Space:
     def _structure(self, at: Mapping[str, Any]) -> Structure:
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
         varied = self.scenario.replace({**at, **degrees})
-        ((_, study, points),) = varied._groups()  # noqa: SLF001  one structure, flat degrees
+        ((_, study, _),) = varied._groups()  # noqa: SLF001  one structure, flat degrees
         whole = self._variants(study)
         count = prod(len(values) for values in degrees.values())
         legal, refused = _legal(whole, count)
@@ -91,9 +92,8 @@ class Space:
             return Structure(
                 at=at, variants=whole, degrees={}, legal=legal[..., kept], refused=refused
             )
-        part = {k: i if isinstance(i, int) else i[kept] for k, i in points.items()}
-        bound = varied._bind(part)[0]  # noqa: SLF001
-        values = {name: np.asarray(v, dtype=np.float64) for name, v in bound.axes}
+        bound = _at(study, kept, count)
+        values = {name: np.asarray(v, dtype=np.float64)[kept] for name, v in study.axes}
         return Structure(
             at=at,
             variants=self._variants(bound),
@@ -104,6 +104,28 @@ class Space:
 
     def _variants(self, study: Study) -> Variants:
         return Variants(study, [choice_of(self.scenario, study, axis) for axis in self.choices])
+
+
+def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
+    """Return *study* at some of the points of its flat axis."""
+    made: dict[int, Any] = {}
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.shape == (count,):
+            return value[kept]
+        if isinstance(value, tuple):
+            return tuple(cut(item) for item in value)
+        if not hasattr(type(value), "__block__"):
+            return value
+        if id(value) not in made:
+            inner = {name: cut(held) for name, held in vars(value).items()}
+            same = all(inner[name] is held for name, held in vars(value).items())
+            made[id(value)] = value if same else copy(value)
+            if not same:
+                vars(made[id(value)]).update(inner)
+        return made[id(value)]
+
+    return study.with_blocks({schema: cut(blocks) for schema, blocks in study.blocks.items()})
 
 
 def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:

@@ -37,6 +37,7 @@ _NUMBERS: Mapping[str, float] = {
     "freed_at_b": 0.0,
 }
 _RATES = ("share", "slowdown", "freed_at_b")  # of seconds or bytes: nothing where those are
+_AMOUNTS = ("seconds", "bytes_", "of_activations")
 _ROWS = ("boundaries",)  # rows of numbers
 _NAMES = ("name", "formula", "source")  # what a sum does not need
 
@@ -193,11 +194,16 @@ def under(
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
         for name in _fields_of(term):
+            value = getattr(term, name)
             if name in _NUMBERS:
-                numbers[name] = taken(getattr(term, name), choice, index)
+                part = taken(value, choice, index)
+                if part is not value:
+                    numbers[name] = part
             elif name in _ROWS:
-                numbers[name] = tuple(taken(v, choice, index) for v in getattr(term, name))
-        if any(np.any(numbers.get(n, 0.0)) for n in ("seconds", "bytes_", "of_activations")):
+                numbers[name] = tuple(taken(v, choice, index) for v in value)
+        if not numbers:
+            found.append((plugin, term))
+        elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
             found.append((plugin, attrs.evolve(term, **numbers)))
     return found
 

@@ -74,6 +74,11 @@ class Variants:
         self.asking: list[Question] = []  # in progress, the innermost last
         self._kept: dict[Any, list[_Table]] = {}
         self._studies: dict[Combination, Variant] = {}
+        self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
+        self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
+        self._made: dict[tuple[int, ...], Any] = {}
+        self._classes: dict[Any, type] = {}
+        self._find_choices()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -184,16 +189,8 @@ class Variants:
         return (*(combination[k] for k in choices), *told)
 
     def _study(self, combination: Combination) -> Variant:
-        made: dict[int, Any] = {}
-        values: dict[tuple[int, str], tuple[int, Any]] = {}
-        for k, choice in enumerate(self.choices):
-            schema: type[Any] = choice.schema
-            for block in self.base.all(schema):
-                if getattr(block, "label", "") == choice.label:
-                    value = choice.values[combination[k]]
-                    values[id(block), choice.attribute] = (k, value)
         blocks = {
-            schema: tuple(self._told(block, values, made) for block in found)
+            schema: tuple(self._told(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
         }
         return Variant(
@@ -204,33 +201,62 @@ class Variants:
             combination=combination,
         )
 
-    def _told(self, value: Any, values: Mapping[Any, tuple[int, Any]], made: dict[int, Any]) -> Any:
-        """Return *value* with blocks in it, and below, that tell when a choice is read."""
+    def _told(self, value: Any, combination: Combination) -> Any:
+        """Return *value* with blocks in it, and below, that tell when a choice is read.
+
+        A block is the same object under all combinations of what others choose.
+        """
         if isinstance(value, tuple):
-            return tuple(self._told(item, values, made) for item in value)
-        if not hasattr(type(value), "__block__"):
+            return tuple(self._told(item, combination) for item in value)
+        inside = self._inside.get(id(value), ())
+        if not inside:
             return value
-        if id(value) in made:
-            return made[id(value)]
-        held = vars(value)
-        new = {name: self._told(inner, values, made) for name, inner in held.items()}
-        chosen = {a: values[id(value), a] for a in held if (id(value), a) in values}
-        if not chosen and all(new[name] is inner for name, inner in held.items()):
-            made[id(value)] = value
-            return value
+        key = (id(value), *(combination[k] for k in inside))
+        if key not in self._made:
+            self._made[key] = self._told_block(value, combination)
+        return self._made[key]
+
+    def _told_block(self, value: Any, combination: Combination) -> Any:
         told = copy.copy(value)
-        vars(told).update(new)
-        vars(told).update({name: chosen_value for name, (_, chosen_value) in chosen.items()})
+        held = vars(value)
+        vars(told).update({n: self._told(inner, combination) for n, inner in held.items()})
+        chosen = {a: k for (block, a), k in self._chosen.items() if block == id(value)}
+        vars(told).update({a: self.choices[k].values[combination[k]] for a, k in chosen.items()})
         if chosen:
             object.__setattr__(told, "__class__", self._telling(type(value), chosen))
-        made[id(value)] = told
         return told
 
-    def _telling(self, schema: type, chosen: Mapping[str, tuple[int, Any]]) -> type:
-        members: dict[str, Any] = {
-            name: property(self._reader(name, k), _writer(name)) for name, (k, _) in chosen.items()
-        }
-        return type(schema.__name__, (schema,), members)
+    def _find_choices(self) -> None:
+        """Find the block of every choice, and which choices stand in and below each block."""
+        for k, choice in enumerate(self.choices):
+            schema: type[Any] = choice.schema
+            for block in self.base.all(schema):
+                if getattr(block, "label", "") == choice.label:
+                    self._chosen[id(block), choice.attribute] = k
+        for blocks in self.base.blocks.values():
+            for block in blocks:
+                self._look_into(block)
+
+    def _look_into(self, value: Any) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return tuple(k for item in value for k in self._look_into(item))
+        if not hasattr(type(value), "__block__"):
+            return ()
+        if id(value) not in self._inside:
+            own = [k for (block, _), k in self._chosen.items() if block == id(value)]
+            for inner in vars(value).values():
+                own += self._look_into(inner)
+            self._inside[id(value)] = tuple(sorted(set(own)))
+        return self._inside[id(value)]
+
+    def _telling(self, schema: type, chosen: Mapping[str, int]) -> type:
+        key = (schema, *chosen.items())
+        if key not in self._classes:
+            members: dict[str, Any] = {
+                name: property(self._reader(name, k), _writer(name)) for name, k in chosen.items()
+            }
+            self._classes[key] = type(schema.__name__, (schema,), members)
+        return self._classes[key]
 
     def _reader(self, name: str, k: int) -> Callable[[Any], Any]:
         def read(block: object) -> Any:
