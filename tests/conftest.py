@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,14 @@ from parcost.plugins import load
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite golden files")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forgetful() -> Iterator[None]:
+    """Keep results of one test from another, and from the cache of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PARCOST_NO_CACHE", "1")
+        yield
 
 
 @pytest.fixture

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from attrs import Factory, field, frozen
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected
+    from pathlib import Path
+
+    from parcost.batch.entry import Entry, Part
     from parcost.numeric import Mask, Real
     from parcost.render.page import Paper
-    from parcost.report import Report
 
 Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "optimizer", "gather"]
@@ -506,14 +507,52 @@ class Catalogue:
 
 
 class Exporter(Protocol):
-    """A format that reports are written in: ``--format name``."""
+    """A format that reports are written in: ``--format name``.
+
+    *reads* is the part of each entry that it reads (see :class:`parcost.batch.entry.Entry`):
+    ``data``, ``full``, ``points`` or ``page``. No other part is made.
+
+    A format of files instead of text has ``save(entries, path)`` in the place of ``write``,
+    and is only written with ``--out``. One whose shards ``parcost merge`` can join has
+    ``seal(seal)``, ``sealed(path)`` and ``join(paths)`` as well: see :class:`Joined`.
+    """
 
     name: str
+    reads: Part
 
-    def write(self, entries: Iterable[Report | Rejected], paper: Paper) -> Iterator[str]:
+    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:
         """Yield the text of *entries*, piece by piece as they are evaluated.
 
-        A :class:`~parcost.batch.Rejected` is a file without a report; its diagnostics
-        are on stderr already, so that a format for people may leave it out.
+        An entry that is ``rejected`` is a file without a report; its diagnostics are on
+        stderr already, so that a format for people may leave it out.
         """
+        ...
+
+
+@runtime_checkable
+class Saved(Protocol):
+    """A format of files that are not text."""
+
+    name: str
+    reads: Part
+
+    def save(self, entries: Iterable[Entry], path: Path) -> None:
+        """Write *entries* into the file at *path*, which is empty."""
+        ...
+
+
+@runtime_checkable
+class Joined(Protocol):
+    """A format whose shards can be joined: what is written of a shard ends in a seal."""
+
+    def seal(self, pieces: Iterable[str], seal: Mapping[str, Any]) -> Iterator[str]:
+        """Yield *pieces* as ``write`` made them, and *seal* at their end."""
+        ...
+
+    def sealed(self, path: Path) -> Mapping[str, Any] | None:
+        """Return the seal of the shard in the file at *path*; None if it has none."""
+        ...
+
+    def join(self, paths: Sequence[Path]) -> Iterator[str]:
+        """Yield what ``write`` would have made of all the shards in one run."""
         ...

@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-LIBRARIES = {"attrs", "click", "numpy", *sys.stdlib_module_names}
+EXTRAS = {"distributed", "duckdb"}
+LIBRARIES = {"attrs", "click", "numpy", *EXTRAS, *sys.stdlib_module_names}
 
 
 def imports(path: Path) -> Iterator[str]:

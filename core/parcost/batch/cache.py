@@ -22,7 +22,7 @@ from tempfile import NamedTemporaryFile
 from time import time
 from typing import Any
 
-from attrs import asdict, define, field, frozen
+from attrs import define, field, frozen
 
 from parcost.batch.entry import Entry, Problem
 from parcost.batch.keys import Environment, Import, Question, decoded, digest, location
@@ -59,12 +59,11 @@ class Cache:
 
     folder: Path
     environment: Environment
-    question: Question
     say: Callable[[str], None]
     _texts: dict[Path, str | None] = field(factory=dict)
     _writes: bool = True
 
-    def find(self, spec: Spec) -> list[Entry] | None:
+    def find(self, spec: Spec, question: Question) -> list[Entry] | None:
         """Return what is known about a file, if it is still true."""
         try:
             text = decoded(Path(spec.path).read_bytes())
@@ -72,10 +71,10 @@ class Cache:
             return None
         if text is None:
             return None
-        key = self.question.key(
-            self.environment.digest, spec.path, text, in_directory=spec.in_directory
+        found = spec.in_directory
+        place = self._place(
+            question.key(self.environment.digest, spec.path, text, in_directory=found)
         )
-        place = self._place(key)
         try:
             data = place.read_bytes()
             known = unpacked(data)
@@ -131,7 +130,7 @@ class Cache:
             self._texts[place] = _digest_of(place)
         called = one.name
         if not one.package:
-            called = str(place) if os.path.isabs(spec.path) else os.path.relpath(place)
+            called = str(place) if Path(spec.path).is_absolute() else os.path.relpath(place)
             called = os.path.normpath(called)
         return self._texts[place] == one.digest and called == one.name
 
@@ -158,7 +157,7 @@ class Cache:
                 try:
                     file.write(data)
                     file.close()
-                    os.replace(file.name, place)
+                    Path(file.name).replace(place)
                 except BaseException:
                     Path(file.name).unlink(missing_ok=True)
                     raise
@@ -175,10 +174,7 @@ class Cache:
 def packed(needed: Sequence[Import], entries: Sequence[Entry]) -> bytes:
     """Return an answer as it is kept: a head of JSON, and behind it the texts as they are."""
     texts = [entry.text.encode("utf-8", "surrogatepass") for entry in entries]
-    heads = [
-        {**asdict(entry, filter=lambda a, _: a.name not in ("text", "remembered")), "size": size}
-        for entry, size in zip(entries, map(len, texts), strict=True)
-    ]
+    heads = [_head(entry, len(text)) for entry, text in zip(entries, texts, strict=True)]
     head = {"imports": [[i.name, i.package, i.place, i.digest] for i in needed], "entries": heads}
     line = json.dumps(head).encode()
     return _sealed(line + b"\n" + b"".join(texts))
@@ -200,13 +196,26 @@ def unpacked(data: bytes) -> tuple[list[Import], list[Entry]] | None:
     return [Import(*one) for one in head["imports"]], entries
 
 
+def _head(entry: Entry, size: int) -> dict[str, Any]:
+    return {
+        "path": entry.path,
+        "name": entry.name,
+        "exit_code": entry.exit_code,
+        "reasons": list(entry.reasons),
+        "problems": [[problem.text, problem.line] for problem in entry.problems],
+        "faults": list(entry.faults),
+        "part": entry.part,
+        "size": size,
+    }
+
+
 def _entry(told: Mapping[str, Any], text: str) -> Entry:
     return Entry(
         path=told["path"],
         name=told["name"],
         exit_code=told["exit_code"],
         reasons=tuple(told["reasons"]),
-        problems=tuple(Problem(**problem) for problem in told["problems"]),
+        problems=tuple(Problem(text=text, line=line) for text, line in told["problems"]),
         faults=tuple(told["faults"]),
         part=told["part"],
         text=text,

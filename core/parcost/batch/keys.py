@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -25,7 +25,9 @@ from attrs import field, frozen
 from parcost import __version__
 
 if TYPE_CHECKING:
+    from parcost.batch.entry import Part
     from parcost.binding.document import Loader, Module
+    from parcost.plugins import Plugin
 
 PLUGINS = "parcost"
 _OURS = ("parcost", "parcost_grammar")
@@ -49,11 +51,15 @@ class Import:
     digest: str
 
 
+def _in_order(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
 @frozen(eq=False, slots=False)
 class Environment:
     """parcost and its plugins, as installed; *without* are those that were left out."""
 
-    without: tuple[str, ...] = field(default=(), converter=lambda names: tuple(sorted(set(names))))
+    without: tuple[str, ...] = field(default=(), converter=_in_order)
 
     @cached_property
     def packages(self) -> Mapping[str, Path]:
@@ -82,19 +88,33 @@ class Environment:
                 _add(hashed.update, file.read_bytes())
         return hashed.hexdigest()
 
+    def plugin(self, name: str) -> Plugin | None:
+        """Return one plugin, imported; None if that cannot be done."""
+        from parcost.plugins import Plugin
+
+        for point in self._points:
+            if point.name == name:
+                came = point.dist
+                known = (came.name, came.version) if came is not None else ("", "")
+                try:
+                    return Plugin(name, *known, point.load())
+                except Exception:  # noqa: BLE001  whoever imports all of them says what is wrong
+                    return None
+        return None
+
     @cached_property
     def _points(self) -> Sequence[EntryPoint]:
         points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
         return [point for point in points if point.name not in self.without]
 
 
-@frozen(eq=False)
+@frozen
 class Question:
     """What the command line says of every spec of a run."""
 
     overrides: Mapping[str, str]
     study: str | None
-    part: str
+    part: Part
 
     def key(self, environment: str, path: str, text: str, *, in_directory: bool) -> str:
         """Return the key under which the answer about a spec is kept.
@@ -118,7 +138,7 @@ def imports(
     None where that cannot be told: something was not found, which may be there next time,
     or lies where nobody else finds it.
     """
-    home = os.path.realpath(os.path.dirname(path))
+    home = str(Path(path).parent.resolve())
     found: list[Import] = []
     done: set[int] = set()
     left = [module, *loader.preludes()]
@@ -142,7 +162,7 @@ def imports(
 def location(one: Import, path: str, packages: Mapping[str, Path]) -> Path | None:
     """Return where the import of the spec at *path* is now."""
     if not one.package:
-        return Path(os.path.realpath(os.path.dirname(path)), one.place)
+        return Path(path).parent.resolve() / one.place
     package = packages.get(one.package)
     return None if package is None else package / one.place
 

@@ -28,12 +28,11 @@ def evaluate(
     *study* picks one study of files that have several. Files of definitions that a
     directory holds are passed over: other specs import them.
     """
-    for spec in specs(named):
-        for scenario in of_spec(spec, session, overrides=overrides, study=study):
-            if isinstance(scenario, Rejected):
-                yield scenario
-            elif not passed_over(scenario, spec):
-                yield attempt(scenario.path, scenario.evaluate)
+    for spec, scenario in scenarios(named, session, overrides=overrides, study=study):
+        if isinstance(scenario, Rejected):
+            yield scenario
+        elif not passed_over(scenario, spec):
+            yield attempt(scenario.path, scenario.evaluate)
 
 
 def scenarios(
@@ -45,22 +44,21 @@ def scenarios(
 ) -> Iterator[tuple[Spec, Scenario | Rejected]]:
     """Yield the scenarios of every spec, in order, and what gave none."""
     for spec in specs(named):
-        at = Spec(spec.path) if isinstance(spec, Rejected) else spec
+        if isinstance(spec, Rejected):
+            yield Spec(spec.path), spec
+            continue
         for found in of_spec(spec, session, overrides=overrides, study=study):
-            yield at, found
+            yield spec, found
 
 
 def of_spec(
-    spec: Spec | Rejected,
+    spec: Spec,
     session: Session,
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
 ) -> Iterator[Scenario | Rejected]:
     """Yield the scenarios of one file, or why it has none."""
-    if isinstance(spec, Rejected):
-        yield spec
-        return
     loaded = attempt(spec.path, partial(session.load, spec.path, overrides))
     if isinstance(loaded, Rejected):
         yield loaded

@@ -10,10 +10,10 @@ of a worker twice is rejected.
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -72,7 +72,10 @@ class Run:
         if self.engine is None:
             with rarely_collected():
                 for file in files:
-                    yield from self._known(file) or self._taken(self._answered_here(file))
+                    known = self._known(file)
+                    if known is None and isinstance(file, Spec):
+                        known = self._taken(self._answered_here(file))
+                    yield from known or ()
                     self.done += 1
         else:
             yield from self._spread(files, self.engine)
@@ -83,7 +86,7 @@ class Run:
             from parcost.batch.tell import told
 
             return [told(file, self.question.part)]
-        return self.cache.find(file) if self.cache is not None else None
+        return self.cache.find(file, self.question) if self.cache is not None else None
 
     def _taken(self, answer: Answer) -> Sequence[Entry]:
         """Return the entries of an answer, which is kept."""
@@ -160,7 +163,7 @@ class Run:
                 self._strikes = 0
             except ParcostError:
                 raise
-            except (Exception, CancelledError) as again:  # noqa: BLE001  as above
+            except (Exception, CancelledError) as again:
                 self._strikes += 1
                 if self._strikes == _STRIKES:
                     said = f"{type(again).__name__}: {again}"
@@ -177,7 +180,8 @@ class Run:
         from parcost.batch.cache import Answer
         from parcost.batch.tell import told
 
-        message = f"the worker that evaluated `{spec.path}` died: {error or type(error).__name__}"
+        said = str(error) or type(error).__name__
+        message = f"the worker that evaluated `{spec.path}` died: {said}"
         help = "the system may have ended it for want of memory, or a plugin; --jobs 1 shows which"
         found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
         rejected = Rejected(path=spec.path, diagnostics=found, exit_code=FAULT)
@@ -190,7 +194,7 @@ class Run:
             question=self.question,
             without=self.environment.without,
             expected=self.environment.digest,
-            folder=os.getcwd(),
+            folder=str(Path.cwd()),
             keep=self.cache is not None,
         )
         try:
@@ -199,6 +203,9 @@ class Run:
             failed: Future[list[Answer]] = Future()
             failed.set_exception(error)
             return failed
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ExecutorError(f"the executor takes no more work: {said}") from error
 
     def _renew(self, engine: Engine) -> None:
         if self._pool is not None:

@@ -57,7 +57,7 @@ def _meant(name: str) -> Iterator[Spec | Rejected]:
         message = f"`{name}` is no spec: its name does not end in `.par`"
         yield reject(name, "not-a-spec", message)
     elif _is_pattern(name):
-        found = sorted(p for p in glob.glob(name, recursive=True) if p.endswith(".par"))
+        found = sorted(p for p in glob.iglob(name, recursive=True) if p.endswith(".par"))  # noqa: PTH207  as named
         yield from (_regular(Spec(inner, in_directory=True)) for inner in found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")

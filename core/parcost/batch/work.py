@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -148,7 +149,7 @@ def _worker(without: tuple[str, ...]) -> Worker:
 
 @contextmanager
 def _working_in(folder: str) -> Iterator[None]:
-    before = os.getcwd()
+    before = str(Path.cwd())
     if folder != before:
         os.chdir(folder)
     try:

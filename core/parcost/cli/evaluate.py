@@ -1,31 +1,24 @@
-"""``parcost eval``: what a step costs."""
+"""``parcost eval``: what a step costs, for one spec or thousands."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Progress, Reporter, one_line, paper, put, tell
+from parcost.cli.output import Target, tell
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected
-    from parcost.diagnostics import Diagnostic
-    from parcost.plugins import Plugin, Plugins
-    from parcost.report import Report
-    from parcost.terms import Exporter
-
-    Entry = Report | Rejected
-
-_CALLED = {
-    0: "good",
-    1: "failed a rule or an expectation, or did not fit",
-    2: "bad input",
-    3: "failed in a plugin or in parcost",
-}
+    from parcost.batch import Rejected, Spec
+    from parcost.batch.cache import Cache
+    from parcost.batch.executors import Engine
+    from parcost.batch.keys import Environment
+    from parcost.batch.shards import Shard
+    from parcost.batch.work import Worker
+    from parcost.cli.writing import Format
 
 
 @click.command("eval")
@@ -36,114 +29,156 @@ _CALLED = {
     default="table",
     show_default=True,
     metavar="NAME",
-    help="table, json, md, csv, or another that a plugin offers.",
+    help="table, md, json, jsonl, csv, parquet, or another that a plugin offers.",
 )
 @options.study
 @options.overrides
 @options.without
+@options.out
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Use N processes.")
+@click.option(
+    "--executor",
+    metavar="NAME://ADDRESS",
+    help="Use the workers of an engine: dask://host:8786, or one that a plugin offers.",
+)
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Only the I-th of N parts of the files; `parcost merge` joins what is written.",
+)
+@click.option(
+    "--cache",
+    "folder",
+    metavar="DIR",
+    help="Keep results here, and not in the user's folder for caches.",
+)
+@click.option(
+    "--no-cache",
+    is_flag=True,
+    envvar="PARCOST_NO_CACHE",
+    help="Evaluate everything anew, and keep nothing.",
+)
 def command(
     paths: tuple[str, ...],
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
     without: tuple[str, ...],
+    out: str | None,
+    jobs: int | None,
+    executor: str | None,
+    shard: str | None,
+    folder: str | None,
+    no_cache: bool,
 ) -> int:
     """Say what a training step costs, and where that goes.
 
     Reports go to stdout, problems to stderr. A directory stands for every .par file in
-    it and below; a bad file never stops the others.
+    it and below, and a pattern for the files that match it; a bad file never stops the
+    others. What a batch finds is kept, so that the next one evaluates what has changed.
     """
-    from parcost import batch
+    from parcost.batch.keys import Environment, Question
+    from parcost.batch.run import Run
+    from parcost.batch.specs import several, specs
+    from parcost.cli.writing import Watch
 
+    if folder and no_cache:
+        raise click.UsageError("`--cache` and `--no-cache` contradict each other")
     values = options.parse_overrides(overrides)
-    session = options.session(without)
-    exporter = _exporter(session.plugins, format_)
-    watch = Watch()
-    entries = batch.evaluate(paths, session, overrides=values, study=study)
-    for piece in _written(*exporter, watch(entries)):
-        put(piece)
-    if watch.many(paths):
+    part = _shard(shard)
+    engine = _engine(jobs, executor)
+    options.check_without(without)
+    many = several(paths)
+    environment = Environment(without)
+    cache = None if no_cache or not (many or folder) else _cache(folder, environment)
+    format_found, worker = _format(format_, environment, cache)
+    if not hasattr(format_found.exporter, "write") and out is None:
+        raise click.UsageError(f"`--format {format_}` writes files: add --out FILE")
+    question = Question(values, study, format_found.reads)
+    files: Sequence[Spec | Rejected] = list(specs(paths))
+    if part is not None:
+        part, files = _sharded(part, files, format_found, environment, question)
+    run = Run(question, environment, cache, engine, worker)
+    watch = Watch(run, len(files), elsewhere=out is not None)
+    target = Target(out)
+    try:
+        format_found.write(watch(run.entries(files)), target, part)
+        target.finish()
+    except KeyboardInterrupt:
+        watch.interrupted()
+        raise
+    finally:
+        target.abandon()
+    if cache is not None:
+        cache.prune()
+    if many:
         tell(watch.summary())
     return watch.exit_code
 
 
-def _exporter(plugins: Plugins, name: str) -> tuple[Plugin, Exporter]:
-    from parcost.diagnostics import did_you_mean
+def _shard(text: str | None) -> Shard | None:
+    from parcost.batch.shards import Shard, ShardError
 
-    offered = plugins.named("exporters")
-    if name not in offered:
-        hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
-        raise click.UsageError(f"there is no format `{name}`; {hint}")
-    return offered[name]
-
-
-def _written(plugin: Plugin, exporter: Exporter, entries: Iterable[Entry]) -> Iterator[str]:
-    from parcost.diagnostics import PluginError
-
+    if text is None:
+        return None
     try:
-        yield from exporter.write(entries, paper())
-    except Exception as error:
-        said = f"plugin {plugin} failed to write `{exporter.name}`"
-        raise PluginError(f"{said}: {type(error).__name__}: {error}") from error
+        return Shard.parsed(text)
+    except ShardError as error:
+        raise click.UsageError(f"`--shard`: {error}") from error
 
 
-class Watch:
-    """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
+def _engine(jobs: int | None, executor: str | None) -> Engine | None:
+    from parcost.batch.executors import UnknownExecutorError, named, processes
 
-    def __init__(self) -> None:
-        self.exit_code = 0
-        self._counts: Counter[int] = Counter()
-        self._lines: list[str] = []
-        self._faults: set[str] = set()
-        self._progress = Progress()
-        self._report = Reporter()
-
-    def __call__(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield *entries* as they are, once their problems have been told."""
-        for number, entry in enumerate(entries, start=1):
-            self._progress.clear()
-            self._tell(entry)
-            yield entry
-            self._tell_faults(entry)  # some plugins are only asked as the report is written
-            self._counts[entry.exit_code] += 1
-            self.exit_code = max(self.exit_code, entry.exit_code)
-            self._progress.show(f"{number} done, last {entry.path}")
-        self._progress.clear()
-
-    def _tell(self, entry: Entry) -> None:
-        failing = errors(entry)
-        # What fails at some point of a sweep that is good as a whole stands in its table.
-        self._report(d for d in entry.diagnostics if entry.exit_code or d not in failing)
-        if entry.exit_code:
-            self._lines += map(one_line, failing)
-        self._tell_faults(entry)
-
-    def _tell_faults(self, entry: Entry) -> None:
-        for fault in faults(entry):
-            if fault not in self._faults:
-                self._faults.add(fault)
-                tell(f"error: {fault}\n")
-                self._lines.append(f"error: {fault}")
-
-    def many(self, paths: Sequence[str]) -> bool:
-        """Whether there was more than one file, so that a summary is worth its lines."""
-        return len(paths) > 1 or not paths[0].endswith(".par")
-
-    def summary(self) -> str:
-        """Return one line for each problem, and how many reports came out how."""
-        counted = (f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items()))
-        return "\n".join([*dict.fromkeys(self._lines), "; ".join(counted)])
+    if jobs and executor:
+        raise click.UsageError("`--jobs` and `--executor` both say where work is done")
+    if executor:
+        try:
+            return named(executor)
+        except UnknownExecutorError as error:
+            raise click.UsageError(f"`--executor`: {error}") from error
+    return processes(jobs) if jobs and jobs > 1 else None
 
 
-def errors(entry: Entry) -> list[Diagnostic]:
-    """Return the diagnostics that made the exit code what it is."""
-    from parcost.diagnostics import Severity
+def _cache(folder: str | None, environment: Environment) -> Cache:
+    from parcost.batch.cache import Cache, default_place
 
-    return [d for d in entry.diagnostics if d.severity is Severity.ERROR]
+    return Cache(Path(folder) if folder else default_place(), environment, tell)
 
 
-def faults(entry: Entry) -> list[str]:
-    """Return the plugins that failed, in words."""
-    found = [f for result in getattr(entry, "results", ()) for f in result.faults]
-    said = (f"plugin {f.plugin} failed in `{f.hook}`: {f.message}" for f in found)
-    return list(dict.fromkeys(said))
+def _format(
+    name: str, environment: Environment, cache: Cache | None
+) -> tuple[Format, Worker | None]:
+    """Return the format, and whoever had to be made to know of it."""
+    from parcost.batch.work import Worker
+    from parcost.cli.writing import format_named, format_remembered, remember_formats
+
+    if cache is not None and (found := format_remembered(name, environment, cache)):
+        return found, None
+    worker = Worker(environment)
+    plugins = worker.session.plugins
+    found = format_named(name, plugins)
+    if cache is not None and not plugins.broken:
+        remember_formats(plugins, cache)
+    return found, worker
+
+
+def _sharded(
+    shard: Shard,
+    files: Sequence[Spec | Rejected],
+    format_: Format,
+    environment: Environment,
+    question: object,
+) -> tuple[Shard, Sequence[Spec | Rejected]]:
+    """Return the shard, named after its run, and its files."""
+    from attrs import evolve
+
+    from parcost.batch.shards import run_of
+    from parcost.terms import Joined, Saved
+
+    name = format_.exporter.name
+    if not isinstance(format_.exporter, Joined | Saved):
+        raise click.UsageError(f"shards of `--format {name}` cannot be joined; jsonl can")
+    asked = f"{name} {question!r}"
+    run = run_of(environment.digest, asked, [file.path for file in files])
+    return evolve(shard, run=run), shard.part(files)

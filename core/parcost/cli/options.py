@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_PLUGINS = "parcost"  # the group of entry points; importing plugins would take longer
+
 paths = click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
 path = click.argument("path", metavar="FILE")
 without = click.option(
@@ -22,6 +24,11 @@ without = click.option(
     help="Leave a plugin out; `parcost plugins` lists them. May be repeated.",
 )
 study = click.option("--study", metavar="NAME", help="Only this study of the file.")
+out = click.option(
+    "--out",
+    metavar="FILE",
+    help="Write the results into a file, which appears once it is whole.",
+)
 overrides = click.option(
     "--set",
     "overrides",
@@ -41,18 +48,23 @@ def session(without: Sequence[str] = ()) -> Session:
 
 def plugins(without: Sequence[str] = ()) -> Plugins:
     """Return the installed plugins, less some; an unknown name is a usage error."""
+    from parcost.plugins import load
+
+    check_without(without)
+    return load(without=without)
+
+
+def check_without(without: Sequence[str]) -> None:
+    """Refuse to leave out a plugin that is not there."""
     from importlib.metadata import entry_points
 
     from parcost.diagnostics import did_you_mean
-    from parcost.plugins import GROUP, load
 
-    if without:
-        known = entry_points(group=GROUP).names
-        for name in without:
-            if name not in known:
-                hint = did_you_mean(name, known) or "`parcost plugins` lists them"
-                raise click.UsageError(f"no plugin is called `{name}`; {hint}")
-    return load(without=without)
+    known = entry_points(group=_PLUGINS).names if without else ()
+    for name in without:
+        if name not in known:
+            hint = did_you_mean(name, known) or "`parcost plugins` lists them"
+            raise click.UsageError(f"no plugin is called `{name}`; {hint}")
 
 
 def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EISDIR
+from pathlib import Path
+from tempfile import mkstemp
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,6 +23,9 @@ if TYPE_CHECKING:
 _PIPED_WIDTH = 80
 _WIDEST = 1000
 _MOMENT_SECONDS = 2.0
+_MOST_REMEMBERED = 10_000
+_SPELLED = "backslashreplace"
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 class ClosedPipeError(Exception):
@@ -85,30 +93,33 @@ class Reporter:
     """Prints diagnostics on stderr, each once however many studies share its cause."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[object, ...]] = set()
+        self._told: set[str] = set()
 
     def __call__(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Print what has not been printed yet."""
         from parcost.render.diagnostics import render
 
-        color = wants_color(sys.stderr)
         for diagnostic in diagnostics:
-            spans = ((lab.span.source.name, lab.span.start) for lab in diagnostic.labels)
-            key = (diagnostic.id, diagnostic.message, diagnostic.place, *spans)
-            if key not in self._told:
-                self._told.add(key)
-                tell(render(diagnostic, color=color) + "\n")
+            self.show(render(diagnostic, color=True))
+
+    def show(self, rendered: str) -> None:
+        """Print a diagnostic that was rendered in colour, if it has not been printed yet."""
+        if rendered not in self._told:
+            if len(self._told) > _MOST_REMEMBERED:
+                self._told.clear()
+            self._told.add(rendered)
+            tell((rendered if wants_color(sys.stderr) else _COLOUR.sub("", rendered)) + "\n")
 
 
 class Progress:
     """A line on stderr that says how far work has got, once it takes longer than a moment.
 
-    Only where a person waits for it: stderr is a terminal, and results go elsewhere.
+    Only where a person waits for it: stderr is a terminal, and results go *elsewhere*.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, elsewhere: bool = False) -> None:
         self._start = monotonic()
-        self._wanted = sys.stderr.isatty() and not sys.stdout.isatty()
+        self._wanted = sys.stderr.isatty() and (elsewhere or not sys.stdout.isatty())
         self._shown = False
 
     def show(self, text: str) -> None:
@@ -125,17 +136,82 @@ class Progress:
             self._shown = False
 
 
-def one_line(diagnostic: Diagnostic) -> str:
-    """Return a diagnostic as ``file:line:column: error[id]: message``."""
-    from parcost.render.diagnostics import visible
+class Target:
+    """Where results go: stdout, or a file that appears whole or not at all.
 
-    place = diagnostic.place
-    if diagnostic.labels:
-        span = diagnostic.labels[0].span
-        line, column = span.source.position(span.start)
-        place = f"{span.source.name}:{line}:{column}"
-    said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
-    return visible(f"{place}: {said}" if place else said)
+    What a file held before stays until the new one is complete, also where it never is.
+    What is no regular file, such as a pipe, is written as it is.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self._file: TextIO | None = None
+        self._beside: Path | None = None
+        if name is None:
+            return
+        path = Path(name)
+        with self._complaining():
+            if path.is_dir():
+                raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
+            if path.exists() and not path.is_file():
+                self._file = path.open("w", encoding="utf-8", newline="")
+                return
+            handle, beside = mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+            self._beside = Path(beside)
+            self._file = os.fdopen(handle, "w", encoding="utf-8", errors=_SPELLED, newline="")
+
+    def put(self, text: str) -> None:
+        """Write a piece of the results."""
+        if self._file is None:
+            put(text)
+            return
+        with self._complaining():
+            self._file.write(text)
+
+    def saved(self, save: Callable[[Path], None]) -> None:
+        """Have *save* write the file instead."""
+        assert self._beside is not None
+        with self._complaining():
+            save(self._beside)
+
+    def paper(self) -> Paper:
+        """Return what the results are drawn on."""
+        return paper(self._file)
+
+    def finish(self) -> None:
+        """Let the file appear."""
+        if self._file is None:
+            return
+        with self._complaining():
+            self._file.close()
+            if self._beside is not None:
+                self._beside.chmod(0o666 & ~_umask())
+                self._beside.replace(str(self.name))
+                self._beside = None
+
+    def abandon(self) -> None:
+        """Remove what is not complete."""
+        if self._file is not None:
+            with suppress(OSError):  # what could not be written cannot be flushed either
+                self._file.close()
+        if self._beside is not None:
+            self._beside.unlink(missing_ok=True)
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError as error:
+            raise ClosedPipeError from error
+        except OSError as error:
+            said = f"`{self.name}` cannot be written: {error.strerror or error}"
+            raise click.ClickException(said) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _columns() -> int:

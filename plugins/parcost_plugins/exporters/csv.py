@@ -3,71 +3,108 @@
 One line for each point: the file, the study, the swept values, every figure in base
 units (which its column names), whether the point runs and fits, and if not, why; and the
 plugins that were left out, where any were. A column that a point knows nothing about
-is empty.
+is empty. The head has the columns of all points together, so they are spooled until the
+last is known.
 """
 
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from parcost import hookimpl
-from parcost.batch import Rejected
-from parcost.render.data import key
+from parcost.batch.entry import Entry, Part
+from parcost.batch.spool import Spool
 from parcost.render.page import Paper
-from parcost.report import Report
 
 _FIRST = ("path", "name")
 _LAST = ("feasible", "reason")
+_SEAL = "# "
+_MOST_OF_A_PIECE = 2**16
 
 
 class Csv:
-    """A line per point. All points are known before the first line is written."""
+    """A line per point."""
 
     name = "csv"
+    reads: Part = "points"
 
-    def write(self, entries: Iterable[Report | Rejected], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield the whole table: its columns are those of all reports together."""
-        points: list[Mapping[str, Any]] = []
-        columns = dict.fromkeys(_FIRST)
-        for entry in entries:
-            for point in _points(entry):
-                points.append(point)
-                columns |= dict.fromkeys(name for name in point if name not in _LAST)
+    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
+        """Yield the head, and then the lines."""
+        yield from _written(
+            {name: _text(name, value) for name, value in point.items()}
+            for entry in entries
+            for point in entry.data()
+        )
+
+    def seal(self, pieces: Iterable[str], seal: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the table, and the seal in a comment below it."""
+        yield from pieces
+        yield _SEAL + json.dumps({"shard": seal}) + "\n"
+
+    def sealed(self, path: Path) -> Mapping[str, Any] | None:
+        """Return the seal of a shard."""
+        last = next(iter(deque(_lines(path), maxlen=1)), "")
+        if not last.startswith(_SEAL):
+            return None
+        seal = json.loads(last.removeprefix(_SEAL)).get("shard")
+        return seal if isinstance(seal, Mapping) else None
+
+    def join(self, paths: Sequence[Path]) -> Iterator[str]:
+        """Yield the table of all shards."""
+        yield from _written(row for path in paths for row in _rows(path))
+
+
+def _written(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    with Spool() as spool:
+        for name in _FIRST:
+            spool.columns[name] = len(spool.columns)
+        for row in rows:
+            spool.add(row)
+        order = [*(n for n in spool.columns if n not in _LAST), *_LAST]
+        places = [spool.columns.get(name) for name in order]
         out = StringIO()
-        writer = csv.DictWriter(out, [*columns, *_LAST], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(points)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(order)
+        for values in spool:
+            writer.writerow(["" if place is None else values[place] or "" for place in places])
+            if out.tell() > _MOST_OF_A_PIECE:
+                yield out.getvalue()
+                out.seek(0)
+                out.truncate()
         yield out.getvalue()
 
 
-def _points(entry: Report | Rejected) -> Iterator[Mapping[str, Any]]:
-    if isinstance(entry, Rejected):
-        reason = "; ".join(d.message for d in entry.diagnostics)
-        yield {"path": entry.path, "feasible": "no", "reason": reason}
-        return
-    units = {f.name: f.unit for result in entry.results for _, f in result.figures}
-    units |= entry.units
-    without = entry.results[0].study.plugins.left_out if entry.results else ()
-    for row in entry.rows():
-        said = {n: v for n, v in row.items() if n not in _LAST}
-        yield {
-            "path": entry.path,
-            "name": entry.name,
-            **{key(n, units[n]) if n in units else n: _text(v) for n, v in said.items()},
-            **({"without": " ".join(without)} if without else {}),
-            "feasible": "yes" if row["feasible"] else "no",
-            "reason": row.get("reason") or "",
-        }
+def _rows(path: Path) -> Iterator[Mapping[str, str]]:
+    """Yield the lines of a shard; a cell that is empty says nothing."""
+    yield from csv.DictReader(_table(path))
 
 
-def _text(value: Any) -> str:
+def _table(path: Path) -> Iterator[str]:
+    """Yield the lines of a shard, less the last, which is its seal."""
+    held = ""
+    for line in _lines(path):
+        if held:
+            yield held
+        held = line
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", errors="surrogatepass", newline="") as file:
+        yield from file
+
+
+def _text(name: str, value: Any) -> str:
     """Return a cell; a number to its last bit, and nothing for what is not known."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+    if value is None:
         return ""
+    if name == "feasible":
+        return "yes" if value else "no"
     return repr(value) if isinstance(value, float) else str(value)
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import hookimpl
-from parcost.batch import Rejected
-from parcost.render.narrative import tell
+from parcost.batch.entry import Entry, Part
 from parcost.render.page import Paper, draw
-from parcost.report import Report
 
 
 class Table:
     """Each report as a page: the verdict, figures, ledger, memory and advice."""
 
     name = "table"
+    reads: Part = "page"
 
-    def write(self, entries: Iterable[Report | Rejected], paper: Paper) -> Iterator[str]:
+    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:
         """Yield one page for each report."""
         first = True
         for entry in entries:
-            if isinstance(entry, Report):
-                yield ("" if first else "\n\n") + draw(tell(entry), paper)
+            if not entry.rejected:
+                yield ("" if first else "\n\n") + draw(entry.page(), paper)
                 first = False
 
 

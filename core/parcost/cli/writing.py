@@ -1,0 +1,169 @@
+"""Results on their way out: the format, the file, and what a run tells beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+from attrs import frozen
+
+from parcost.cli.output import Progress, Reporter, Target, tell
+
+if TYPE_CHECKING:
+    from parcost.batch.cache import Cache
+    from parcost.batch.entry import Entry, Part
+    from parcost.batch.keys import Environment
+    from parcost.batch.run import Run
+    from parcost.batch.shards import Shard
+    from parcost.plugins import Plugin, Plugins
+    from parcost.terms import Exporter
+
+_CALLED = {
+    0: "good",
+    1: "failed a rule or an expectation, or did not fit",
+    2: "bad input",
+    3: "failed in a plugin or in parcost",
+}
+_FORMATS = "formats"
+_MOST_LINES = 1000
+
+
+@frozen(eq=False)
+class Format:
+    """An exporter, and the plugin that offers it."""
+
+    plugin: Plugin
+    exporter: Exporter
+
+    @property
+    def reads(self) -> Part:
+        """The part of entries that the format is written from."""
+        from parcost.batch.entry import PARTS
+        from parcost.diagnostics import PluginError
+
+        part: Part = getattr(self.exporter, "reads", "data")
+        if part not in PARTS:
+            known = ", ".join(PARTS)
+            message = f"`{self.exporter.name}` of plugin {self.plugin} reads `{part}`, not {known}"
+            raise PluginError(message)
+        return part
+
+    def write(self, entries: Iterable[Entry], target: Target, shard: Shard | None = None) -> None:
+        """Write *entries*; of a *shard*, the seal behind them."""
+        from parcost.diagnostics import ParcostError, PluginError
+        from parcost.terms import Joined, Saved
+
+        said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
+        try:
+            if isinstance(self.exporter, Saved):
+                exporter = self.exporter
+                target.saved(lambda path: exporter.save(entries, path))
+                return
+            pieces: Iterable[str] = self.exporter.write(entries, target.paper())
+            if shard is not None and isinstance(self.exporter, Joined):
+                pieces = self.exporter.seal(pieces, shard.sealed())
+            for piece in pieces:
+                target.put(piece)
+        except (ParcostError, click.ClickException):
+            raise
+        except OSError as error:
+            what = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
+        except Exception as error:
+            if type(error).__module__ == "parcost.cli.output":
+                raise
+            raise PluginError(f"{said}: {type(error).__name__}: {error}") from error
+
+
+def format_named(name: str, plugins: Plugins) -> Format:
+    """Return the format of that name; an unknown one is a usage error."""
+    from parcost.diagnostics import did_you_mean
+
+    offered = plugins.named("exporters")
+    if name not in offered:
+        hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
+        raise click.UsageError(f"there is no format `{name}`; {hint}")
+    return Format(*offered[name])
+
+
+def format_remembered(name: str, environment: Environment, cache: Cache) -> Format | None:
+    """Return the format of that name, importing no plugin but the one that offers it."""
+    from parcost.plugins import Plugins
+
+    known = cache.noted(_FORMATS) or {}
+    plugin = environment.plugin(known[name]) if name in known else None
+    return None if plugin is None else format_named(name, Plugins((plugin,)))
+
+
+def remember_formats(plugins: Plugins, cache: Cache) -> None:
+    """Note which plugin offers which format."""
+    offered = plugins.named("exporters")
+    cache.note(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
+
+
+class Watch:
+    """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
+
+    def __init__(self, run: Run, files: int, *, elsewhere: bool) -> None:
+        self.exit_code = 0
+        self._run = run
+        self._files = files
+        self._counts: Counter[int] = Counter()
+        self._remembered = 0
+        self._lines: dict[str, None] = {}
+        self._untold = 0
+        self._faults: set[str] = set()
+        self._progress = Progress(elsewhere=elsewhere)
+        self._report = Reporter()
+
+    def __call__(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield *entries* as they are, once their problems have been told."""
+        for entry in entries:
+            if entry.problems or entry.faults:
+                self._progress.clear()
+                self._tell(entry)
+            self._counts[entry.exit_code] += 1
+            self._remembered += entry.remembered
+            self.exit_code = max(self.exit_code, entry.exit_code)
+            yield entry
+            self._progress.show(
+                f"{self._run.done:,} of {self._files:,} files done, last {entry.path}"
+            )
+        self._progress.clear()
+
+    def _tell(self, entry: Entry) -> None:
+        for problem in entry.problems:
+            self._report.show(problem.text)
+            self._keep(problem.line)
+        for fault in entry.faults:
+            if fault not in self._faults:
+                self._faults.add(fault)
+                tell(f"error: {fault}\n")
+                self._keep(f"error: {fault}")
+
+    def _keep(self, line: str) -> None:
+        """Keep a line for the summary, which is no place for thousands."""
+        if line and line not in self._lines:
+            if len(self._lines) < _MOST_LINES:
+                self._lines[line] = None
+            else:
+                self._untold += 1
+
+    def interrupted(self) -> None:
+        """Say how far the work has got."""
+        self._progress.clear()
+        if self._files > 1:
+            kept = "; the same command goes on from there" if self._run.cache is not None else ""
+            tell(f"{self._run.done:,} of {self._files:,} files were done{kept}")
+
+    def summary(self) -> str:
+        """Return one line for each problem, and how many reports came out how."""
+        lines = list(self._lines)
+        if self._untold:
+            lines.append(f"and {self._untold:,} more")
+        counted = [f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items())]
+        if self._remembered:
+            counted.append(f"{self._remembered} of them unchanged, from the cache")
+        return "\n".join([*lines, "; ".join(counted) or "nothing to evaluate"])

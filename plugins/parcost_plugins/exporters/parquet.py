@@ -1,0 +1,91 @@
+"""Reports as Parquet: ``--format parquet --out FILE``.
+
+The rows and columns of ``csv``, with their types, compressed by column: what data frames
+and query engines read. Made by DuckDB, which is installed with the extra ``parquet``; of
+the libraries that write Parquet it is the smallest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from parcost import PluginError, hookimpl
+from parcost.batch.entry import Entry, Part
+
+_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+_LAST = ("feasible", "reason")
+_LARGEST = 2**63
+
+
+class Parquet:
+    """A row per point."""
+
+    name = "parquet"
+    reads: Part = "points"
+
+    def save(self, entries: Iterable[Entry], path: Path) -> None:
+        """Write the file at *path*.
+
+        Raises:
+            PluginError: DuckDB is not installed, or cannot write.
+        """
+        try:
+            import duckdb
+        except ImportError:
+            raise PluginError(
+                "Parquet is written by DuckDB, which is not installed: pip install "
+                "'parcost[parquet]'. `--format csv` and `jsonl` need nothing"
+            ) from None
+        with TemporaryDirectory(prefix="parcost-") as folder:
+            lines = Path(folder, "points.jsonl")
+            columns = _spooled(entries, lines)
+            kinds = ", ".join(f"{_quoted(n, chr(39))}: '{kind}'" for n, kind in columns.items())
+            order = ", ".join(_quoted(name, '"') for name in columns)
+            source = f"{_quoted(str(lines), chr(39))}, columns = {{{kinds}}}"
+            query = f"SELECT {order} FROM read_json({source}, format = 'newline_delimited')"  # noqa: S608  quoted
+            target = _quoted(str(path), "'")
+            try:
+                with duckdb.connect(":memory:", config={"temp_directory": folder}) as database:
+                    database.execute("SET preserve_insertion_order = true")
+                    database.execute(f"COPY ({query}) TO {target} (FORMAT parquet, CODEC zstd)")
+            except duckdb.Error as error:
+                raise PluginError(f"Parquet cannot be written: {error}") from error
+
+
+def _spooled(entries: Iterable[Entry], path: Path) -> dict[str, str]:
+    """Write the points as lines of JSON, and return the types of their columns."""
+    kinds: dict[str, str] = {"path": "VARCHAR", "name": "VARCHAR"}
+    with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        for entry in entries:
+            for point in entry.data():
+                file.write(json.dumps(point, ensure_ascii=False) + "\n")
+                for name, value in point.items():
+                    kinds[name] = _wider(kinds.get(name, ""), value)
+    last = {name: kinds.pop(name, "VARCHAR") for name in _LAST}
+    return {name: kind or "DOUBLE" for name, kind in (kinds | last).items()}
+
+
+def _wider(kind: str, value: Any) -> str:
+    """Return the type that takes what was in a column and *value*."""
+    if value is None:
+        return kind
+    new = _TYPES[type(value)]
+    if new == "BIGINT" and abs(value) >= _LARGEST:
+        new = "DOUBLE"
+    if kind in ("", new):
+        return new
+    return "DOUBLE" if {kind, new} == {"BIGINT", "DOUBLE"} else "VARCHAR"
+
+
+def _quoted(text: str, mark: str) -> str:
+    return mark + text.replace(mark, mark * 2) + mark
+
+
+@hookimpl
+def exporters() -> list[Parquet]:
+    """Offer Parquet."""
+    return [Parquet()]
