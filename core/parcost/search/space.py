@@ -207,6 +207,7 @@ def space(scenario: Scenario, given: Mapping[str, Sequence[Any]], names: Sequenc
     """
     study = _base(scenario)
     offered = {axis.attribute: axis for _, axis in study.plugins.ask("axes", study=study)}
+    given = {_named(name, offered, anything=True): values for name, values in given.items()}
     wanted = [_named(name, offered) for name in names] if names else list(offered)
     axes = [
         Axis(attribute=path, values=list(given.get(path, offered[path].values)))
@@ -227,9 +228,10 @@ def space(scenario: Scenario, given: Mapping[str, Sequence[Any]], names: Sequenc
     return cut
 
 
-def _named(name: str, offered: Mapping[str, Axis]) -> str:
+def _named(name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:
     short = {path.rpartition(".")[2]: path for path in offered}
-    if name in offered or name in short:
+    short["schedule"] = "schedule.kind"
+    if name in offered or name in short or (anything and "." in name):
         return short.get(name, name)
     help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
     message = f"nothing that is called `{name}` can be chosen"

@@ -1,0 +1,214 @@
+"""A search, told: the best layouts, why the others lost, what was left out, and the front.
+
+The best layouts are evaluated once more as ordinary studies, so that every second of them
+belongs to a term; what a runner-up loses by is the difference of these ledgers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost.render import numbers
+from parcost.render.page import Column, Heading, Item, Line, Row, Table
+from parcost.search.run import Found, Layout
+
+if TYPE_CHECKING:
+    from parcost.report import Result
+    from parcost.scenario import Scenario
+
+_TERMS = 3  # by which a runner-up lost
+_FRONT = 12  # lines
+_PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
+
+
+@frozen(kw_only=True, eq=False)
+class Ranked:
+    """A layout and its evaluation, with what it loses by against the best, in seconds."""
+
+    layout: Layout
+    result: Result
+    lost_by: Sequence[tuple[str, float]]
+
+
+def spelled(value: Any) -> Any:
+    """Return a value as the language spells it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    label = getattr(value, "label", None)
+    return label if isinstance(label, str) else value
+
+
+def settings(layout: Layout) -> dict[str, Any]:
+    """Return what sets a scenario to *layout*."""
+    return {path: spelled(value) for path, value in layout.values.items()}
+
+
+def ranked(scenario: Scenario, found: Found) -> list[Ranked]:
+    """Return the best layouts, evaluated."""
+    results = [scenario.replace(settings(x)).evaluate().result for x in found.best]
+    first = _seconds(results[0])
+    return [
+        Ranked(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
+        for layout, result in zip(found.best, results, strict=True)
+    ]
+
+
+def _seconds(result: Result) -> Mapping[str, float]:
+    """Return the exposed seconds of a step by term; copies of one on other stages together."""
+    found: Counter[str] = Counter()
+    for line in result.outcome.ledger if result.outcome is not None else ():
+        name = line.name.partition(", stage")[0]
+        where = f" ({_PASSES[line.pass_]})" if line.pass_ in _PASSES else ""
+        found[name + where] += float(line.exposed)
+    return found
+
+
+def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the terms that are longer than in the best layout, the longest first."""
+    more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in {*best, *other}}
+    longer = sorted(more.items(), key=lambda item: (-item[1], item[0]))
+    return [(name, seconds) for name, seconds in longer if seconds > 0][:_TERMS]
+
+
+def tell(scenario: Scenario, found: Found, best: Sequence[Ranked]) -> Iterator[Item]:
+    """Yield the page of a search."""
+    yield Heading(scenario.name, 1, aside=scenario.path)
+    rate = found.legal / max(found.seconds, 1e-9)
+    counted = (
+        f"{found.legal:,} of {found.size:,} layouts are legal, {found.legal - found.large:,} fit; "
+        f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate:,.0f} a second)."
+    )
+    yield Line(counted)
+    if found.gap > 0:
+        gap = f"Time ran out: a layout up to {found.gap:.2%} better may be among the others."
+        yield Line(gap, "warning")
+    else:
+        yield Line(f"No other layout has a lower {found.objective.title}.", "good")
+    yield Heading("The best layouts")
+    yield _best(found, best)
+    if len(best) > 1:
+        yield Heading("Why the others lost")
+        yield _why(best)
+    yield from _left_out(found)
+    if len(found.front) > 1:
+        yield Heading("Time against memory, of what was replayed")
+        yield _front(found)
+    sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
+    for section in sections:
+        from parcost.render.narrative import section_page
+
+        yield from section_page(section)
+
+
+def varying(found: Found) -> list[str]:
+    """Return the axes on which the best layouts differ, and then those of the winner's."""
+    names = list(found.best[0].values)
+    return [n for n in names if len({str(x.values[n]) for x in found.best}) > 1] or names
+
+
+def _short(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _best(found: Found, best: Sequence[Ranked]) -> Table:
+    shown = list(found.best[0].values)
+    columns = [Column("", "right"), Column(found.objective.title, "right"), Column("step", "right")]
+    columns += [Column("memory", "right"), Column("layout", flexible=True)]
+    rows = []
+    for place, entry in enumerate(best, start=1):
+        layout = entry.layout
+        value = numbers.quantity(found.objective.value(layout.cost), found.objective.unit)
+        rows.append(
+            Row(
+                (
+                    str(place),
+                    value,
+                    numbers.quantity(layout.seconds, "s"),
+                    numbers.quantity(layout.bytes_, "GiB"),
+                    _written(layout, shown if place == 1 else varying(found)),
+                ),
+                "strong" if place == 1 else "plain",
+            )
+        )
+    return Table(columns, rows)
+
+
+def _written(layout: Layout, names: Sequence[str]) -> str:
+    said = []
+    for name in names:
+        value = spelled(layout.values[name])
+        text = f"{value:g}" if isinstance(value, (int, float)) else str(value)
+        said.append(f"{_short(name)} {text}")
+    return ", ".join(said)
+
+
+def _why(best: Sequence[Ranked]) -> Table:
+    first = best[0].layout.seconds
+    rows = []
+    for place, entry in enumerate(best[1:], start=2):
+        terms = [f"{name} +{numbers.quantity(s, 's')}" for name, s in entry.lost_by]
+        slower = entry.layout.seconds / first - 1.0
+        rows.append(Row((str(place), f"{slower:+.2%}", "; ".join(terms) or "as fast")))
+    return Table((Column("", "right"), Column("step", "right"), Column("by", flexible=True)), rows)
+
+
+def _left_out(found: Found) -> Iterator[Item]:
+    refused = [(rule, n) for rule, n in Counter(found.refused).most_common() if n]
+    if found.large:
+        refused.insert(0, ("does-not-fit", found.large))
+    if refused:
+        yield Heading("What was left out")
+        rows = [Row((rule, f"{n:,}")) for rule, n in refused]
+        yield Table((Column("rule"), Column("layouts", "right")), rows)
+        yield Line("a layout that breaks several rules is counted under each", "faint")
+
+
+def _front(found: Found) -> Table:
+    step = max(1, len(found.front) // _FRONT)
+    rows = [
+        Row(
+            (
+                numbers.quantity(layout.seconds, "s"),
+                numbers.quantity(layout.bytes_, "GiB"),
+                _written(layout, list(layout.values)),
+            )
+        )
+        for layout in found.front[::step]
+    ]
+    return Table(
+        (Column("step", "right"), Column("memory", "right"), Column("layout", flexible=True)), rows
+    )
+
+
+def data(scenario: Scenario, found: Found, best: Sequence[Ranked]) -> dict[str, Any]:
+    """Return the search as plain data."""
+    from parcost.render.data import header
+
+    def plain(layout: Layout) -> dict[str, Any]:
+        return {
+            "values": {path: spelled(value) for path, value in layout.values.items()},
+            "objective": found.objective.value(layout.cost),
+            "step_seconds": layout.seconds,
+            "memory_bytes": layout.bytes_,
+        }
+
+    return {
+        **header(),
+        "name": scenario.name,
+        "path": scenario.path,
+        "objective": found.objective.name,
+        "points": found.size,
+        "legal": found.legal,
+        "too_large": found.large,
+        "refused": dict(found.refused),
+        "replayed": found.replayed,
+        "proven": found.gap == 0,
+        "gap_fraction": found.gap,
+        "seconds": found.seconds,
+        "best": [{**plain(entry.layout), "lost_by_seconds": dict(entry.lost_by)} for entry in best],
+        "front": [plain(layout) for layout in found.front],
+    }
