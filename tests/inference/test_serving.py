@@ -52,6 +52,18 @@ def test_a_prompt_of_4096_tokens_is_591_teraflop() -> None:
     assert chat("prompt = 4096", "prefill_compute_seconds") == pytest.approx(by_hand / (8 * 989e12))
 
 
+def test_a_model_of_stated_size_serves_as_fast_as_its_bytes_are_read() -> None:
+    plan = (
+        "model plan {{ parameters = 70 G, layers = 80, hidden = 8192, heads = 64, kv_heads = 8 }}"
+    )
+    text = SERVING.replace("use catalog.models.llama3_70b", plan)
+    more = "context = 0, longest = 1, all_reduce = 15 us"
+    assert chat(more, "weights_seconds", text) == pytest.approx(70e9 * 2 / (8 * 3.35e12))
+    assert chat(more, "kv_bytes_per_token", text) == 2 * 80 * 8 * 128 * 2
+    core = 2 * 8192 * 4096 * 80  # the mean token of 4096 sees half of them, twice 2 FLOPs for each
+    assert chat("prompt = 4096", "prefill_flops", text) == pytest.approx(4096 * (140e9 + core))
+
+
 @pytest.mark.parametrize(("model", "bytes_"), [("llama31_405b", 516_096), ("llama3_70b", 327_680)])
 def test_keys_and_values_of_one_token(model: str, bytes_: int) -> None:
     text = SERVING.replace("llama3_70b", model).replace("tp = 8", "tp = 16")

@@ -50,6 +50,23 @@ MIXTURE = SERVING.replace(
             "divides 6, or a multiple of 6",
         ),
         (
+            "serving-no-cache",
+            SERVING.replace(
+                "use catalog.models.llama3_70b", "model plan {{ parameters = 70 G, layers = 80 }}"
+            ).format(more="tp = 1"),
+            "nothing says how large the cache of a token is: `plan` has no heads",
+            "`heads`",
+        ),
+        (
+            "serving-no-width",
+            SERVING.replace(
+                "use catalog.models.llama3_70b",
+                "model plan {{ parameters = 70 G, layers = 80, kv_heads = 8, head_dim = 128 }}",
+            ).format(more="tp = 8, fabric = wire"),
+            "8 devices send activations, and `plan` has no width",
+            "write `hidden = ...`",
+        ),
+        (
             "serving-no-experts",
             SERVING.format(more="tp = 8, ep = 8, fabric = wire"),
             "`llama3_70b` has none",

@@ -588,6 +588,20 @@ def test_gpt_3_sends_352_mb_per_layer() -> None:
     assert of.figure("tp_collectives_per_layer") == 4
 
 
+def test_attention_beside_the_mlp_takes_one_pair_of_collectives_in_a_layer() -> None:
+    beside = "model drawn extends gpt3_175b { parallel_residual = on, norms = 1 }"
+    of = figures(
+        "tp = 8, vocabulary_multiple = 128",
+        model="gpt3_175b",
+        extra=beside,
+        training=f"sequence = {S}, model = drawn",
+    )
+    assert of.figure("tp_collectives_per_layer_forward") == 1
+    assert of.figure("tp_collectives_per_layer") == 2
+    assert of.figure("tp_collectives_forward") == 96
+    assert of.figure("tp_volume_per_layer") == pytest.approx(352.3e6 / 2, abs=0.03e6)
+
+
 def test_llama_2_70b_synchronises_320_times_and_sends_37_6_gb() -> None:
     # one sequence of 4096 tokens over 8 ranks
     (of,) = parcost.load_text(

@@ -52,6 +52,7 @@ def before(serving: Serving) -> Iterator[Check]:
         inputs={"kv": kv, "tp": tp},
         help="a tp that divides {kv}, or a multiple of {kv}",
     )
+    yield from _known(serving)
     yield from _experts(serving)
     replicas, ranks = serving.attention_replicas, serving.tp * serving.attention_replicas
     yield Check(
@@ -78,6 +79,29 @@ def before(serving: Serving) -> Iterator[Check]:
         message="a sequence has {context} tokens on average, and room for {longest}",
         inputs={"context": serving.context, "longest": serving.longest},
         help="`longest` is at least `context`",
+    )
+
+
+def _known(serving: Serving) -> Iterator[Check]:
+    """Yield what a nominal model has to say beside its size."""
+    name, model = called(serving), serving.model
+    subject, inputs = f"{name}.model", {"model": called(model)}
+    yield Check(
+        id="serving-no-cache",
+        holds=model.latent | (model.kv_heads * model.head_dim > 0),
+        subject=subject,
+        message="nothing says how large the cache of a token is: `{model}` has no heads",
+        inputs=inputs,
+        help="write `hidden`, `heads` and `kv_heads` in the model",
+    )
+    devices = serving.tp * serving.attention_replicas * serving.pp
+    yield Check(
+        id="serving-no-width",
+        holds=(model.hidden > 0) | (devices == 1),
+        subject=subject,
+        message="{devices} devices send activations, and `{model}` has no width",
+        inputs={**inputs, "devices": devices},
+        help="write `hidden = ...` in the model",
     )
 
 

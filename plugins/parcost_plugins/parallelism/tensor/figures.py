@@ -13,7 +13,7 @@ from parcost_plugins.parallelism.tensor.rows import (
     pairs,
 )
 from parcost_plugins.parallelism.tensor.wire import wire
-from parcost_plugins.vocabulary import Gemm, Layout, Training
+from parcost_plugins.vocabulary import Gemm, Layout, Training, layers
 
 SOURCE = "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022"
 _RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
@@ -37,7 +37,14 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
         sent = sent + factor * on_wire.priced(row.operation).bytes_
     message = on_wire.priced("all_reduce").bytes_
-    letters = {"f": (forward, ""), "w": (backward, ""), "k": (held, ""), "m": (m, "")}
+    each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
+    letters = {
+        "f": (forward, ""),
+        "w": (backward, ""),
+        "q": (each, ""),
+        "k": (held, ""),
+        "m": (m, ""),
+    }
 
     def figure(
         name: str, title: str, value: Real, text: str, unit: str = "", note: str = ""
@@ -55,15 +62,15 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield figure(
         "tp_collectives_per_layer_forward",
         "tensor-parallel collectives of a layer, forward",
-        2.0 * forward,
-        "2 f",
-        note="two pairs of products",
+        each * forward,
+        "q f",
+        note="with q pairs of products, a mean over layers",
     )
     yield figure(
         "tp_collectives_per_layer",
         "tensor-parallel collectives of a layer",
-        2.0 * (forward + backward),
-        "2 ( f + w )",
+        each * (forward + backward),
+        "q ( f + w )",
         note="forward and backward of one micro-batch; the gather of saved inputs is one",
     )
     yield figure(
@@ -94,8 +101,8 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield figure(
         "tp_volume_per_layer",
         "tensor-parallel volume of a layer",
-        2.0 * sent,
-        "the rings of both pairs, forward and backward",
+        each * sent,
+        "the rings of q pairs, forward and backward",
         "MB",
         "sent by one rank for one micro-batch",
     )
