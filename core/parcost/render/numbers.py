@@ -151,6 +151,8 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
     ('80 GB', '80 GiB', '3.4 us')
     >>> literal(50e9, RATE), literal(16384.0), literal(0.85)
     ('50 GB/s', '16384', '85 %')
+    >>> literal(50_000 * 3600.0, SECONDS), literal(90.0, SECONDS)
+    ('50000 h', '90 s')
     >>> literal(82 * 0.01)  # which is not quite 0.82
     '82 %'
     """
@@ -161,7 +163,7 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
         number = _unscaled(value, size)
         if number * size == value:
             digits = _digits(number)
-            awkward = 2 * (bool(name) and not 1 <= abs(number) < 1000)
+            awkward = 2 * (bool(name) and not 1 <= abs(number) < 1000) + 6 * ("e" in digits)
             spellings.append((len(digits) + awkward, len(name), f"{digits} {name}".strip()))
     return min(spellings)[-1] if spellings else f"{value!r} {dimension}"
 
@@ -186,7 +188,7 @@ def _spellings(dimension: Dimension) -> Mapping[str, float]:
         return {"": 1.0, "%": 0.01}
     found = {}
     for name, (size, of) in known_units().items():
-        if "µ" in name or "μ" in name or name in {"min", "h", "day", "year"}:
+        if "µ" in name or "μ" in name:
             continue
         if of == dimension:
             found[name] = size
