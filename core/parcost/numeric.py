@@ -25,7 +25,10 @@ INFINITY = math.inf
 
 def is_array(*values: Any) -> bool:
     """Say whether any of *values* is an array rather than a plain number."""
-    return any(not isinstance(v, (float, int)) for v in values)
+    for value in values:
+        if value.__class__ is not float and not isinstance(value, (float, int)):
+            return True
+    return False
 
 
 def maximum(a: Real, b: Real) -> Real:
@@ -34,7 +37,9 @@ def maximum(a: Real, b: Real) -> Real:
     >>> maximum(1.0, 2.0)
     2.0
     """
-    if isinstance(a, (float, int)) and isinstance(b, (float, int)):
+    if a.__class__ is float and b.__class__ is float:
+        return b if b > a else a  # noqa: FURB136  in half the time of a call
+    if not is_array(a, b):
         return max(a, b)
     import numpy as np
 
@@ -43,7 +48,9 @@ def maximum(a: Real, b: Real) -> Real:
 
 def minimum(a: Real, b: Real) -> Real:
     """Return the smaller of *a* and *b*, elementwise."""
-    if isinstance(a, (float, int)) and isinstance(b, (float, int)):
+    if a.__class__ is float and b.__class__ is float:
+        return b if b < a else a  # noqa: FURB136  in half the time of a call
+    if not is_array(a, b):
         return min(a, b)
     import numpy as np
 
@@ -52,7 +59,7 @@ def minimum(a: Real, b: Real) -> Real:
 
 def where(condition: Mask, then: Real, otherwise: Real) -> Real:
     """Return *then* where *condition* holds and *otherwise* elsewhere."""
-    if isinstance(condition, (bool, int)):
+    if isinstance(condition, int):
         return then if condition else otherwise
     import numpy as np
 
@@ -125,7 +132,7 @@ def divides(a: Real, b: Real) -> Mask:
 
 def all_of(mask: Mask) -> bool:
     """Say whether *mask* holds everywhere."""
-    if isinstance(mask, (bool, int)):
+    if isinstance(mask, int):
         return bool(mask)
     import numpy as np
 
@@ -134,7 +141,7 @@ def all_of(mask: Mask) -> bool:
 
 def any_of(mask: Mask) -> bool:
     """Say whether *mask* holds anywhere."""
-    if isinstance(mask, (bool, int)):
+    if isinstance(mask, int):
         return bool(mask)
     import numpy as np
 

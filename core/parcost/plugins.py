@@ -9,12 +9,12 @@ known and not claimed. Plugins are asked in order of name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache, cached_property
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 import pluggy
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 from parcost import hookspecs, terms
 from parcost.diagnostics import ParcostError, PluginError, SpecError
@@ -115,7 +115,7 @@ class Plugins:
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
-                answers = list(function(*(arguments[a] for a in argnames)) or ())
+                answers = list(function(*[arguments[a] for a in argnames]) or ())
             except SpecError:
                 raise
             except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin may fail in any way
@@ -199,9 +199,10 @@ def load(
         raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
     found: dict[str, Plugin] = {}
     broken: list[Fault] = []
+    origin = cache(_origin)  # reading metadata takes longer than importing most plugins
     for point in points:
         if point.name not in skipped:
-            _load_one(point, found, broken)
+            _load_one(point, origin(point.dist), found, broken)
     for name, module in extra:
         if name not in skipped:
             _register(Plugin(name, module=module), found)
@@ -209,9 +210,15 @@ def load(
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)))
 
 
-def _load_one(point: EntryPoint, found: dict[str, Plugin], broken: list[Fault]) -> None:
-    distribution = point.dist.name if point.dist else ""
-    version = point.dist.version if point.dist else ""
+def _origin(distribution: Distribution | None) -> tuple[str, str]:
+    """Return the name and the version of a distribution."""
+    return (distribution.name, distribution.version) if distribution else ("", "")
+
+
+def _load_one(
+    point: EntryPoint, origin: tuple[str, str], found: dict[str, Plugin], broken: list[Fault]
+) -> None:
+    distribution, version = origin
     plugin = Plugin(point.name, distribution, version)
     try:
         module = point.load()
@@ -256,7 +263,6 @@ def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
     return ""
 
 
-#: The numbers of terms, and what they may not be less than.
 def _by_name(term: Any) -> Iterator[Any]:
     """Yield a term for each resource that it keeps busy somewhere, nothing elsewhere."""
     for i, name in enumerate(term.resource.names):
@@ -270,6 +276,7 @@ def _by_name(term: Any) -> Iterator[Any]:
 
 
 _SPREAD: Mapping[type, Sequence[str]] = {terms.Work: ("flops",), terms.Once: ("tail",)}
+#: The numbers of terms, and what they may not be less than.
 _NUMBERS = {
     **dict.fromkeys(("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), 0.0),
     "of_activations": -1.0,
@@ -278,16 +285,26 @@ _NUMBERS = {
 
 def _bad_number(term: Any) -> str:
     """Return what is wrong with the numbers of a term, if anything."""
-    for name, least in _NUMBERS.items():
-        value = getattr(term, name, 0.0)
-        try:
+    for name, least in _numbers(term.__class__):
+        value = getattr(term, name)
+        if value.__class__ is float:
             good = value >= least
-            good = good if isinstance(good, bool) else bool(good.all())
-        except (TypeError, ValueError, AttributeError):
-            good = False
+        else:
+            try:
+                good = value >= least
+                good = good if isinstance(good, bool) else bool(good.all())
+            except (TypeError, ValueError, AttributeError):
+                good = False
         if not good:
             return f"gave the term `{term.name}` {name} = {value!r}, which no time or size is"
     return ""
+
+
+@cache
+def _numbers(kind: type) -> Sequence[tuple[str, float]]:
+    """Return the numbers that terms of a kind have, and what they may not be less than."""
+    has = {field.name for field in fields(kind)}
+    return [(name, least) for name, least in _NUMBERS.items() if name in has]
 
 
 def _spelled(error: BaseException) -> str:

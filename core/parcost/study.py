@@ -62,19 +62,19 @@ class Study:
             SpecError: The study has none, or several.
         """
         found = self.blocks.get(schema, ())
+        if len(found) == 1:
+            only: T = found[0]
+            return only
         if not found and schema in self.lacking:
             raise SpecError(self.lacking[schema])
-        if len(found) != 1:
-            kind = block_type(schema).kind
-            labels = ", ".join(f"`{b.label}`" for b in found)
-            message = (
-                f"the study has {len(found)} blocks `{kind}` ({labels}), and one is needed"
-                if found
-                else f"the study has no block `{kind}`, and one is needed"
-            )
-            raise SpecError([Diagnostic("missing-block", message, place=self.path or self.name)])
-        only: T = found[0]
-        return only
+        kind = block_type(schema).kind
+        labels = ", ".join(f"`{b.label}`" for b in found)
+        message = (
+            f"the study has {len(found)} blocks `{kind}` ({labels}), and one is needed"
+            if found
+            else f"the study has no block `{kind}`, and one is needed"
+        )
+        raise SpecError([Diagnostic("missing-block", message, place=self.path or self.name)])
 
     def get(self, schema: type[T]) -> T | None:
         """Return the only block of this class, or None without one."""
@@ -183,12 +183,30 @@ class Study:
         infinite where it cannot run.
         """
         placed = group if isinstance(group, Group) else self.group(group)
-        offered = [
-            known
-            for known in self.algorithms(operation)
-            if known.name == algorithm
-            or (algorithm == "auto" and operation not in getattr(known, "by_name_only", ()))
-        ]
+        offered = self._offered(operation, algorithm)
+        times = [a.seconds(operation, n, placed) for a in offered]
+        best = times[0]
+        for time in times[1:]:
+            best = minimum(best, time)
+        chosen = _fastest(offered, times, best)
+        text, letters, source = self._told(operation, chosen, placed)
+        return Call(
+            seconds=best,
+            algorithm=" or ".join([a.name for a in chosen]),
+            formula=Formula(text=text, inputs={"n": (n, "B"), **letters}, source=source),
+        )
+
+    def _offered(self, operation: str, algorithm: str) -> Sequence[Collective]:
+        """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
+        key = f"algorithms of {operation} by {algorithm}"
+        if key not in self._answers:
+            self._answers[key] = tuple(
+                known
+                for known in self.algorithms(operation)
+                if known.name == algorithm
+                or (algorithm == "auto" and operation not in getattr(known, "by_name_only", ()))
+            )
+        offered: Sequence[Collective] = self._answers[key]
         if not offered:
             message = (
                 f"no plugin offers `{operation}`"
@@ -199,25 +217,27 @@ class Study:
             hint = f"these do: {', '.join(able)}" if able else None
             where = self.path or self.name
             raise SpecError([Diagnostic("no-collective", message, help=hint, place=where)])
-        times = [a.seconds(operation, n, placed) for a in offered]
-        best = times[0]
-        for time in times[1:]:
-            best = minimum(best, time)
-        chosen = _names_of_the_fastest([a.name for a in offered], times, best)
-        used = next(a for a in offered if a.name == chosen[0])
-        seen = _seen(used, placed)
-        text = f"{operation} by {' or '.join(chosen)}: {used.formula(operation)}"
-        if any(letter.startswith("T") for letter in seen):
-            text += ", with T for alpha + bytes / B of a message where it was measured"
-        if any_of(placed.reduction > 0):
-            text += ", and gamma for each byte that a rank adds"
-            seen["gamma"] = (placed.reduction, "s/B")
-        formula = Formula(
-            text=text,
-            inputs={"n": (n, "B"), "P": (placed.ranks, ""), **seen},
-            source=used.source,
-        )
-        return Call(seconds=best, algorithm=" or ".join(chosen), formula=formula)
+        return offered
+
+    def _told(
+        self, operation: str, chosen: Sequence[Collective], group: Group
+    ) -> tuple[str, Mapping[str, tuple[Any, str]], str]:
+        """Return what formulas say of *operation* in *group* whatever its bytes."""
+        told = self._answers.setdefault("formulas of collectives", {})
+        key = (operation, group, *(a.name for a in chosen))
+        if key not in told:
+            used = chosen[0]
+            names = " or ".join(a.name for a in chosen)
+            seen = _seen(used, group)
+            text = f"{operation} by {names}: {used.formula(operation)}"
+            if any(letter.startswith("T") for letter in seen):
+                text += ", with T for alpha + bytes / B of a message where it was measured"
+            if any_of(group.reduction > 0):
+                text += ", and gamma for each byte that a rank adds"
+                seen["gamma"] = (group.reduction, "s/B")
+            told[key] = text, {"P": (group.ranks, ""), **seen}, used.source
+        found: tuple[str, Mapping[str, tuple[Any, str]], str] = told[key]
+        return found
 
     def once(self, make: Callable[[Study], T]) -> T:
         """Return ``make(self)``, made once: for what the hooks of a plugin have in common.
@@ -327,13 +347,17 @@ def _seen(algorithm: Collective, group: Group) -> dict[str, tuple[Any, str]]:
     return inputs
 
 
-def _names_of_the_fastest(names: Sequence[str], times: Sequence[Real], best: Real) -> list[str]:
+def _fastest(
+    offered: Sequence[Collective], times: Sequence[Real], best: Real
+) -> Sequence[Collective]:
     """Return the algorithms that are fastest somewhere; each point counts once."""
-    chosen: list[str] = []
+    if best.__class__ is float:
+        return (offered[times.index(best)],) if best in times else offered[:1]
+    chosen: list[Collective] = []
     undecided: Any = True
-    for name, time in zip(names, times, strict=True):
+    for algorithm, time in zip(offered, times, strict=True):
         wins = (time == best) & undecided
         if wins is True or (not isinstance(wins, bool) and wins.any()):
-            chosen.append(name)
+            chosen.append(algorithm)
         undecided = undecided & ~wins if not isinstance(wins, bool) else undecided and not wins
-    return chosen or list(names[:1])
+    return chosen or offered[:1]

@@ -159,8 +159,9 @@ def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
 def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] | None) -> Stamped:
     """Return the terms that fit the pipeline and make sense."""
     found: list[tuple[Plugin, Any]] = []
+    stages = pipeline.stages * pipeline.chunks
     for plugin, term in stamped:
-        complaint = _complaint(term, pipeline.stages, pipeline.stages * pipeline.chunks)
+        complaint = _complaint(term, pipeline.stages, stages)
         if not complaint:
             found.append((plugin, term))
         elif faults is None:
@@ -172,11 +173,12 @@ def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] 
 
 def _complaint(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
     amount = term.bytes_ if isinstance(term, Memory) else term.seconds
-    each = term.boundaries if isinstance(term, Edge) else ()
-    if any(any_of(value < 0) for value in (amount, *each)):
+    if any_of(amount < 0):
         return f"`{term.name}` is negative"
     if isinstance(term, Edge):
-        between = devices - 1
+        if any(any_of(seconds < 0) for seconds in term.boundaries):
+            return f"`{term.name}` is negative"
+        between, each = devices - 1, term.boundaries
         fits = not each or len(each) == between
         counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"
         return "" if fits else counted
@@ -189,5 +191,7 @@ def _complaint(term: Work | Edge | Once | Memory, devices: int, stages: int) -> 
         known, said = WHENS, (term.when,)
     else:
         known, said = MOMENTS, term.moments
-    wrong = [word for word in said if word not in known]
-    return f"`{term.name}` is in `{wrong[0]}`, and not in {' or '.join(known)}" if wrong else ""
+    for word in said:
+        if word not in known:
+            return f"`{term.name}` is in `{word}`, and not in {' or '.join(known)}"
+    return ""

@@ -47,6 +47,8 @@ def largest(values: Sequence[Real]) -> tuple[Real, Choice]:
     index: Real = 0
     for i in range(1, len(values)):
         wins = values[i] > best
+        if wins is False:
+            continue
         best, index = where(wins, values[i], best), where(wins, i, index)
     return best, Choice(index, _distinct(index))
 
