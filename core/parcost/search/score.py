@@ -20,7 +20,7 @@ from parcost.evaluation.memory import Held
 from parcost.evaluation.once import WHENS, Grouped, Pipelined
 from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import Hop, Plan, Timeline, slower
-from parcost.evaluation.work import PASSES, kinds, load
+from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
 from parcost.search.sketch import settled, sketch
 from parcost.search.space import Structure
@@ -61,6 +61,7 @@ def score(structure: Structure) -> Iterator[Scored]:
     terms = merged(stacked(variants.over("terms"), variants.shape))
     memory = merged(stacked(variants.over("memory"), variants.shape))
     choice = _scheduling(structure)
+    loads: dict[Any, Load] = {}
     for index in range(variants.shape[choice] if choice is not None else 1):
         legal = structure.legal
         combination = [0] * len(variants.shape)
@@ -74,7 +75,7 @@ def score(structure: Structure) -> Iterator[Scored]:
         pipeline = variants.at(tuple(combination)).pipeline
         schedule = variants.base.plugins.named("schedules")[pipeline.schedule][1]
         alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
-        timed = _Timed(pipeline, schedule, [t for _, t in here], alive)
+        timed = _Timed(pipeline, schedule, [t for _, t in here], alive, loads)
         seconds, exact = timed.step()
         yield Scored(
             structure=structure,
@@ -103,8 +104,14 @@ class _Timed:
     """The terms of a schedule, with a dimension for each choice."""
 
     def __init__(
-        self, pipeline: Pipeline, schedule: Schedule, terms: Sequence[Any], alive: NDArray[np.bool_]
+        self,
+        pipeline: Pipeline,
+        schedule: Schedule,
+        terms: Sequence[Any],
+        alive: NDArray[np.bool_],
+        known: dict[Any, Load],
     ) -> None:
+        """*known* are loads that other schedules have in common with this one."""
         self.pipeline, self.schedule = pipeline, schedule
         m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
         self.plan = _Sketched.of(schedule, pipeline, int(m[alive].max()))
@@ -114,7 +121,12 @@ class _Timed:
         self.onces = [t for t in terms if isinstance(t, Once)]
         alike = kinds([*works, *self.onces], stages)
         split = not self.plan.orders[0][1].fused
-        by_kind = {x: load(works, x, split=split) for x in dict.fromkeys(alike)}
+        by_kind: dict[int, Load] = {}
+        for x in dict.fromkeys(alike):
+            key = (split, x, *map(id, works))
+            if key not in known:
+                known[key] = load(works, x, split=split)
+            by_kind[x] = known[key]
         by_stage = [by_kind[x] for x in alike]
         paired = Paired(self.plan, works, by_stage)
         self.loads = [by_stage[x] for x in self.plan.stage]

@@ -61,13 +61,14 @@ class Space:
 
     scenario: Scenario
     structural: Sequence[Axis]
+    cuts: Sequence[Axis]
     degrees: Sequence[Axis]
     choices: Sequence[Axis]
 
     @property
     def axes(self) -> Sequence[Axis]:
         """Every axis."""
-        return (*self.structural, *self.degrees, *self.choices)
+        return (*self.structural, *self.cuts, *self.degrees, *self.choices)
 
     @property
     def size(self) -> int:
@@ -78,32 +79,62 @@ class Space:
         """Yield the structures that have a legal layout, and those that have none."""
         names = [axis.attribute for axis in self.structural]
         for values in product(*(axis.values for axis in self.structural)):
-            yield self._structure(dict(zip(names, values, strict=True)))
+            yield from self._structures(dict(zip(names, values, strict=True)))
 
-    def _structure(self, at: Mapping[str, Any]) -> Structure:
+    def _structures(self, at: Mapping[str, Any]) -> Iterator[Structure]:
+        """Yield the structures that are alike but for how the model is cut."""
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
         varied = self.scenario.replace({**at, **degrees})
         ((_, study, _),) = varied._groups()  # noqa: SLF001  one structure, flat degrees
-        whole = self._variants(study)
         count = prod(len(values) for values in degrees.values())
-        legal, refused = _legal(whole, count)
+        whole = self._variants(study, [*self.cuts, *self.choices])
+        masks = list(_masks(whole, count))
+        first = len(self.cuts)
+        for place in product(*(range(len(axis.values)) for axis in self.cuts)):
+            legal, refused = _legal(masks, place, whole.shape[first:], count)
+            chosen = whole.choices[:first]
+            cut = {c.name: c.values[i] for c, i in zip(chosen, place, strict=True)}
+            yield self._structure({**at, **cut}, _having(study, chosen, place), legal, refused)
+
+    def _structure(
+        self, at: Mapping[str, Any], study: Study, legal: NDArray[np.bool_], refused: dict[str, int]
+    ) -> Structure:
         kept = np.flatnonzero(legal.any(axis=tuple(range(legal.ndim - 1))))
-        if not len(kept):
-            return Structure(
-                at=at, variants=whole, degrees={}, legal=legal[..., kept], refused=refused
-            )
-        bound = _at(study, kept, count)
-        values = {name: np.asarray(v, dtype=np.float64)[kept] for name, v in study.axes}
+        bound = _at(study, kept, legal.shape[-1]) if len(kept) else study
         return Structure(
             at=at,
-            variants=self._variants(bound),
-            degrees=values,
+            variants=self._variants(bound, self.choices),
+            degrees={name: np.asarray(v, dtype=np.float64)[kept] for name, v in study.axes},
             legal=legal[..., kept],
             refused=refused,
         )
 
-    def _variants(self, study: Study) -> Variants:
-        return Variants(study, [choice_of(self.scenario, study, axis) for axis in self.choices])
+    def _variants(self, study: Study, axes: Sequence[Axis]) -> Variants:
+        return Variants(study, [choice_of(self.scenario, study, axis) for axis in axes])
+
+
+def _having(study: Study, choices: Sequence[Choice], place: Sequence[int]) -> Study:
+    """Return *study* with one value of each of *choices*."""
+    if not choices:
+        return study
+    told = Variants(study, choices).at(tuple(place))
+    return study.with_blocks({k: _plain(blocks) for k, blocks in told.blocks.items()})
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* with blocks of their own classes, which tell nobody what is read."""
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    if not hasattr(type(value), "__block__"):
+        return value
+    inner = {name: _plain(held) for name, held in vars(value).items()}
+    schema = block_type(type(value)).schema
+    if type(value) is schema and all(inner[n] is held for n, held in vars(value).items()):
+        return value
+    made = copy(value)
+    object.__setattr__(made, "__class__", schema)
+    vars(made).update(inner)
+    return made
 
 
 def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
@@ -166,24 +197,37 @@ def _held(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
     return int(value)
 
 
-def _legal(variants: Variants, count: int) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Return where every rule holds, and how many points each refuses."""
-    legal = np.ones((*variants.shape, count), dtype=bool)
-    refused: dict[str, int] = {}
+def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield where each rule holds, with a dimension for each choice."""
     with np.errstate(all="ignore"):
         for read, answers in variants.over("checks"):
-            checks = {
-                part: [c for _, c in answer.contributed if c.severity == "error"]
-                for part, answer in answers.items()
+            distinct = {id(a): a for a in answers.values()}
+            errors = {
+                key: [c for _, c in answer.contributed if c.severity == "error"]
+                for key, answer in distinct.items()
             }
-            for id_ in dict.fromkeys(c.id for found in checks.values() for c in found):
-                holds = {part: _all(found, id_, count) for part, found in checks.items()}
-                here = mask(read, holds, variants.shape)
-                if not here.all():
-                    wide = np.broadcast_to(here, legal.shape)
-                    refused[id_] = refused.get(id_, 0) + int((~wide).sum())
-                    legal &= here
-    return legal, refused
+            for id_ in dict.fromkeys(c.id for found in errors.values() for c in found):
+                one = {key: _all(found, id_, count) for key, found in errors.items()}
+                if not all(holds.all() for holds in one.values()):
+                    holds = {part: one[id(answer)] for part, answer in answers.items()}
+                    yield id_, mask(read, holds, variants.shape)
+
+
+def _legal(
+    masks: Sequence[tuple[str, NDArray[np.bool_]]],
+    place: Sequence[int],
+    shape: Sequence[int],
+    count: int,
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Return where every rule holds for one way to cut, and how many points each refuses."""
+    legal = np.ones((*shape, count), dtype=bool)
+    refused: dict[str, int] = {}
+    for id_, whole in masks:
+        here = whole[tuple(0 if whole.shape[k] == 1 else i for k, i in enumerate(place))]
+        many = prod(n for n, m in zip(legal.shape, here.shape, strict=True) if m == 1)
+        refused[id_] = refused.get(id_, 0) + int((~here).sum()) * many
+        legal &= here
+    return legal, {rule: n for rule, n in refused.items() if n}
 
 
 def _all(checks: Sequence[Check], id_: str, count: int) -> NDArray[np.bool_]:
@@ -246,30 +290,35 @@ def _base(scenario: Scenario) -> Study:
 
 def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:
     """Tell structural axes, degrees and choices apart."""
-    structural, degrees, choices = [], [], []
+    structural: list[Axis] = []
+    cuts: list[Axis] = []
+    degrees: list[Axis] = []
+    choices: list[Axis] = []
     for axis in axes:
         block, attribute = find(study, axis.attribute)
         field = block_type(type(block)).fields[attribute]
         if field.kind == "quantity" and not field.structural:
             degrees.append(axis)
-        elif _decides(scenario, study, axis):
-            structural.append(axis)
         else:
-            choices.append(axis)
-    return Space(scenario=scenario, structural=structural, degrees=degrees, choices=choices)
+            others, stages = _decides(scenario, study, axis)
+            (structural if others else cuts if stages else choices).append(axis)
+    return Space(
+        scenario=scenario, structural=structural, cuts=cuts, degrees=degrees, choices=choices
+    )
 
 
-def _decides(scenario: Scenario, study: Study, axis: Axis) -> bool:
-    """Say whether other attributes, or the virtual stages, depend on *axis*."""
+def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
+    """Say whether other attributes depend on *axis*, and whether the virtual stages do."""
     block, attribute = find(study, axis.attribute)
-    before = (_others(study, block, attribute), _stages(study))
+    others, stages = _others(study, block, attribute), _stages(study)
+    decides = cuts = False
     for value in axis.values:
         spelled = value if isinstance(value, str) else f"{value}"
         changed = scenario.replace({axis.attribute: spelled}).studies()[0]
         there, _ = find(changed, axis.attribute)
-        if (_others(changed, there, attribute), _stages(changed)) != before:
-            return True
-    return False
+        decides = decides or _others(changed, there, attribute) != others
+        cuts = cuts or _stages(changed) != stages
+    return decides, cuts
 
 
 def _stages(study: Study) -> tuple[Any, ...]:

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import Factory, define, evolve, field, frozen
 
 from parcost.study import Study
+from parcost.terms import Group
 
 if TYPE_CHECKING:
+    from parcost.numeric import Real
     from parcost.plugins import Plugin
+    from parcost.study import Call
 
 T = TypeVar("T")
 Fact = Callable[[Any], Any]  # made of a study: a plain value
@@ -78,6 +81,7 @@ class Variants:
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
         self._classes: dict[Any, type] = {}
+        self._calls: dict[Any, tuple[Call, Question, Group]] = {}
         self._find_choices()
 
     @property
@@ -130,6 +134,20 @@ class Variants:
         """Note that *choice* is read by the question in progress."""
         if self.asking:
             self.asking[-1].reads.add(choice)
+
+    def priced(self, key: Any, group: Group, price: Callable[[], Call]) -> Call:
+        """Return the call kept under *key*, or what pricing it gives, and note its reads."""
+        if key not in self._calls:
+            self.asking.append(Question())
+            try:
+                call = price()
+            finally:
+                question = self.asking.pop()
+            self._calls[key] = (call, question, group)  # the group keeps its identity
+        call, question, _ = self._calls[key]
+        if self.asking:
+            self.asking[-1].depends(question)
+        return call
 
     def fact(self, make: Fact, combination: Combination) -> Any:
         """Return a fact under *combination*; the question in progress depends on its value."""
@@ -300,6 +318,18 @@ class Variant(Study):
             made[make] = make(self)
         found: T = made[make]
         return found
+
+    def collective(
+        self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
+    ) -> Call:
+        """Return the time of a collective; the same one of the same group is priced once."""
+        placed = group if isinstance(group, Group) else self.group(group)
+        size = n if isinstance(n, (float, int)) else n.tobytes()
+        return self.variants.priced(
+            (operation, algorithm, id(placed), size),
+            placed,
+            lambda: Study.collective(self, operation, n, placed, algorithm),
+        )
 
     def fact(self, make: Callable[[Study], T]) -> T:
         """Return ``make(self)``; what is asked depends on the value and not on its making."""
