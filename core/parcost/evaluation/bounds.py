@@ -37,8 +37,8 @@ def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None =
 def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
     """Return the seconds that each device is at work.
 
-    With more *micro_batches* than the plan's it is at least that long: all that are added
-    to a stage run in pairs, if any do.
+    With more *micro_batches* than the plan's it is at least that long: every forward pass
+    that is added runs in a pair, if any does.
     """
     m, found = plan.pipeline.micro_batches, []
     more: Real = 0.0
@@ -46,6 +46,7 @@ def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequenc
         m, more = micro_batches, micro_batches - m
     for d, held in enumerate(plan.held):
         own: Real = 0.0
+        forwards = sum(plan.shares[k] for k in held)
         for k in held:
             x = plan.stage[k]
             own = own + plan.shares[k] * (times.F[x] + times.B[x] + times.W[x])
@@ -55,6 +56,6 @@ def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequenc
             saved = times.F[x] + times.B[y] + times.W[y] - times.pair(x, y)
             own = own - plan.paired(d, x, y) * saved
             most = maximum(most, saved)
-        own = own - more * most
+        own = own - more * forwards * most
         found.append(own)
     return found

@@ -60,7 +60,7 @@ class _Picked:
     def flat(self, value: Any) -> Any:
         """Return a number of the flat axis at each point."""
         if getattr(value, "ndim", 0) == 0 or value.shape[-1] == 1:
-            return float(value) if getattr(value, "size", 0) == 1 else value
+            return value.item() if getattr(value, "size", 0) == 1 else value
         return value[self.where[-1]]
 
     def term(self, term: Any) -> Any:
