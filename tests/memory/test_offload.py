@@ -11,6 +11,7 @@ import pytest
 from parcost import Formula, Memory, Outcome, Study, Work
 from parcost.evaluation.judge import diagnose
 from parcost.evaluation.reduce import evaluate
+from parcost_plugins.schedules.interleaved import Interleaved
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]
@@ -94,6 +95,29 @@ def test_activations_go_in_forward_and_come_back_in_backward(bind: Bind) -> None
     assert held["kept"] + held["activations on the host"] == 4e9
     assert details(study)["host_memory"] == 4e9
     assert details(study)["activation_memory"] == 8e9
+
+
+def test_a_host_keeps_every_chunk_of_its_device_and_experts_besides(bind: Bind) -> None:
+    values = {
+        **LINK,
+        "layout.pp": 2,
+        "layout.ep": 2,
+        "schedule.kind": "interleaved",
+        "schedule.chunks": 2,
+        "offload.optimizer": 1,
+        "offload.update": "device",
+    }
+    each = (1.0, 1.0, 1.0, 1.0)
+    study = bind(
+        values,
+        parameters=[
+            Parameters(name="dense", elements=1e9, total=4e9, count=each),
+            Parameters(name="experts", elements=2e9, total=8e9, count=each, expert=True),
+        ],
+        schedules=[Interleaved()],
+    )
+    # two of four virtual stages on a device, each of 3e9 parameters with 12 B of state
+    assert details(study)["host_memory"] == pytest.approx(2 * 3e9 * 12)
 
 
 def test_a_slow_link_shows_what_does_not_hide(bind: Bind) -> None:

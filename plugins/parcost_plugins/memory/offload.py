@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Formula, Memory, Once, Outcome, Real, Study, Work, hookimpl
-from parcost.numeric import is_array, where
+from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.held import Alike, alike
+from parcost_plugins.vocabulary.partition import stages_of_devices
 
 LINK = "host"
 
@@ -135,28 +136,41 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def on_host(study: Study, outcome: Outcome) -> Real:
-    """Return the bytes that the fullest host holds for one device."""
+    """Return the bytes that the fullest host holds for one device.
+
+    A device may hold several virtual stages: the activations of each are taken at their
+    most, as if that were at once.
+    """
+    offload = study[Offload]
+    found: Real = 0.0
+    kept: list[Real] = [0.0] * virtual_stages(study)
+    if _some(offload.activations):
+        kept = [
+            offload.activations * bytes_ * alive
+            for bytes_, alive in zip(_saved(study), outcome.alive, strict=True)
+        ]
+    states = [(kind, _state(study, kind)) for kind in alike(study)]
+    for stages in stages_of_devices(study):
+        held: Real = 0.0
+        for stage in stages:
+            held = held + kept[stage]
+            for kind, state in states:
+                held = held + kind.count[stage] * state
+        found = maximum(found, held)
+    return found
+
+
+def _state(study: Study, kind: Alike) -> Real:
+    """Return the bytes of state that a host keeps of each stage of a *kind*."""
     offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
     zero = study[Layout].zero
-    outer = local.outer_state if local.offload and local.method == "outer" else 0.0
-    found: Real = 0.0
-    for kind in alike(study):
-        held = offload.optimizer * precision.optimizer / kind.shards(zero, 1)
-        if offload.update == "host":  # which keeps the gradients that it works on
-            held = held + offload.optimizer * precision.gradients / kind.shards(zero, 1)
-        held = held + offload.parameters * precision.weights / kind.shards(zero, 3)
-        held = held + outer / kind.shards(zero, 1)
-        most = held * kind.elements
-        found = where(found > most, found, most)
-    if not _some(offload.activations):
-        return found
-    saved = _saved(study)
-    alive = outcome.alive
-    most = 0.0
-    for bytes_, n in zip(saved, alive, strict=True):
-        kept = offload.activations * bytes_ * n
-        most = where(most > kept, most, kept)
-    return found + most
+    shared = offload.optimizer * precision.optimizer
+    if offload.update == "host":  # which keeps the gradients that it works on
+        shared = shared + offload.optimizer * precision.gradients
+    if local.offload and local.method == "outer":
+        shared = shared + local.outer_state
+    whole = offload.parameters * precision.weights
+    return (shared / kind.shards(zero, 1) + whole / kind.shards(zero, 3)) * kind.elements
 
 
 def _optimizer(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Once]:

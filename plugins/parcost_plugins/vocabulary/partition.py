@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from parcost import Op
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
@@ -28,6 +29,20 @@ class Kind(NamedTuple):
 def virtual_stages(study: Study) -> int:
     """Return how many virtual stages the model is cut into: ``pp * chunks``."""
     return study[Layout].pp * study[ScheduleChoice].chunks
+
+
+def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
+    """Return the virtual stages that every device of a pipeline holds, as the order lists them.
+
+    Every stage has entries that are not paired: the first to run forward, at least.
+    """
+    cut, schedule = study.pipeline, study.schedule
+    if cut.chunks == 1 and getattr(schedule, "copies", 1) == 1:
+        return [[device] for device in range(cut.stages)]
+    m = cut.micro_batches
+    fewest = int(m) if isinstance(m, (float, int)) else int(m.min())
+    order = schedule.order(cut.stages, fewest, cut.chunks)
+    return [sorted({op.stage for op in entries if isinstance(op, Op)}) for entries in order]
 
 
 def layers(study: Study) -> Counts:

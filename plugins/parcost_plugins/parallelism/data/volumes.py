@@ -8,9 +8,9 @@ of them 1.5 m times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from parcost import Figure, Formula, Once, Op, Outcome, Real, Study, Work
+from parcost import Figure, Formula, Once, Outcome, Real, Study, Work
 from parcost.numeric import ceil, maximum
 from parcost_plugins.parallelism.data.compressed import (
     EXCHANGED,
@@ -28,11 +28,12 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
+from parcost_plugins.vocabulary.partition import stages_of_devices
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the volumes of a step, and how much compute its reduction needs to hide."""
-    sent = [_of_device(study, held) for held in _held(study)]
+    sent = [_of_device(study, held) for held in stages_of_devices(study)]
     total: Real = sum((bytes_ for bytes_, _, _ in sent), 0.0)
     most, plain = sent_by_stage(study)
     held: Real = 0.0
@@ -106,27 +107,13 @@ def sent_by_stage(study: Study) -> tuple[Real, Real]:
     """Return what a rank of the stage that sends most sends, and as one of plain replicas."""
     most: Real = 0.0
     plain: Real = 0.0
-    for held in _held(study):
+    for held in stages_of_devices(study):
         sent, replicas, _ = _of_device(study, held)
         most, plain = maximum(most, sent), maximum(plain, replicas)
     return most, plain
 
 
-def _held(study: Study) -> list[list[int]]:
-    """Return the virtual stages that every device of a pipeline holds, as the order lists them.
-
-    Every stage has entries that are not paired: the first to run forward, at least.
-    """
-    cut, schedule = study.pipeline, study.schedule
-    if cut.chunks == 1 and getattr(schedule, "copies", 1) == 1:
-        return [[device] for device in range(cut.stages)]
-    m = cut.micro_batches
-    fewest = int(m) if isinstance(m, (float, int)) else int(m.min())
-    order = schedule.order(cut.stages, fewest, cut.chunks)
-    return [sorted({op.stage for op in entries if isinstance(op, Op)}) for entries in order]
-
-
-def _of_device(study: Study, held: list[int]) -> tuple[Real, Real, Real]:
+def _of_device(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real]:
     """Return what a device sends, what it would as a plain replica, and its parameters."""
     sent: Real = 0.0
     replicas: Real = 0.0
