@@ -190,6 +190,18 @@ def test_leaders_that_only_reduce_send_the_buffer_twice_over_nvlink() -> None:
     assert seconds == pytest.approx(2e9 / 450e9 + 1.75e9 / 50e9)
 
 
+def test_leaders_of_nodes_that_are_not_alike_are_as_many_as_the_nodes() -> None:
+    # 12 ranks, 8 on one node and 4 on the other: two leaders, who exchange the whole buffer once
+    near, far = two_levels(8.0, 2.0, 450e9, 50e9).links
+    uneven = Group(
+        name="g", ranks=12.0, shape=(8.0, 2.0), fewest=(4.0, 2.0), links=(near, far), hop=far
+    )
+    seconds = LeaderReduce().seconds("all_reduce", 1e9, uneven)
+    assert seconds == pytest.approx(2e9 / 450e9 + 1e9 / 50e9)
+    seconds = LeaderAllReduce().seconds("all_reduce", 1e9, uneven)
+    assert seconds == pytest.approx(1.75e9 / 450e9 + 1e9 / 50e9 + 1e9 / 450e9)
+
+
 def test_chunks_hide_the_shorter_level_but_for_one() -> None:
     # inside 3.889 ms, between nodes 4.375 ms, no latency: 4.375 + 3.889 / c
     group = two_levels(8.0, 8.0, 450e9, 50e9)

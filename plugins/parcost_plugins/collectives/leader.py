@@ -9,6 +9,8 @@ the ring.
 
 from __future__ import annotations
 
+from math import prod
+
 from parcost import Group, Real, hookimpl
 from parcost.numeric import ceil_log2, minimum
 from parcost_plugins.collectives.phases import Phased
@@ -63,15 +65,19 @@ class LeaderReduce(Phased):
 
 def _leaders(n: Real, group: Group) -> Phase:
     """Return the ring of the leaders."""
-    k = group.ranks / group.shape[0]
+    k = _nodes(group)
     ring = n * (k - 1) / k
     return Phase(group.hop, 2 * (k - 1), 2 * ring, ring)
 
 
 def _both(group: Group) -> Real:
     """Return 1 where there are several ranks in a node and several nodes, else 0."""
-    g = group.shape[0]
-    return minimum(g - 1, 1.0) * minimum(group.ranks / g - 1, 1.0)
+    return minimum(group.shape[0] - 1, 1.0) * minimum(_nodes(group) - 1, 1.0)
+
+
+def _nodes(group: Group) -> Real:
+    """Return the nodes of *group*, which may hold different numbers of its ranks."""
+    return prod(group.shape[1:], start=1.0)
 
 
 @hookimpl

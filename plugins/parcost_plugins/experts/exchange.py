@@ -17,6 +17,7 @@ and add up what they make.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from attrs import frozen
 
@@ -79,7 +80,7 @@ class Exchange:
     @property
     def units(self) -> Real:
         """Units of the fastest level that the group spans."""
-        return self.group.ranks / self.group.shape[0]
+        return prod(self.group.shape[1:], start=1.0)
 
     @property
     def met(self) -> Real:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
 
 from parcost import Edge, Figure, Formula, Group, Outcome, Real, Study, hookimpl
@@ -84,14 +85,14 @@ def _group(group: Group) -> Iterator[Figure]:
         given,
         over,
     )
-    inside = group.shape[0]
+    units = prod(group.shape[1:], start=1.0)
     yield _figure(f"{group.name}_ranks", f"ranks of {group.name}", group.ranks, "", "as placed", {})
     yield _figure(
         f"{group.name}_units",
         f"units of `{group.links[0].name}` that {group.name} takes part in",
-        group.ranks / inside,
+        units,
         "",
-        "ranks / most in one unit",
+        "most that one group spans",
         {},
     )
 

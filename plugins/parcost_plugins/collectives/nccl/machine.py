@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from attrs import frozen
 
 from parcost import Group, Real, called
@@ -75,13 +77,16 @@ class Placed:
 
     @classmethod
     def of(cls, group: Group) -> Placed:
-        """Return how *group* is spread; its innermost level is the node."""
-        local = group.shape[0]
+        """Return how *group* is spread; its innermost level is the node.
+
+        Nodes that hold different numbers of its ranks count as if all held the mean.
+        """
+        nodes = prod(group.shape[1:], start=1.0)
         level = getattr(group.links[0], "level", None)
         return cls(
             ranks=group.ranks,
-            local=local,
-            nodes=group.ranks / local,
+            local=group.ranks / nodes,
+            nodes=nodes,
             path="pcie" if getattr(level, "kind", "") == "pcie" else "nvlink",
             reduces=bool(getattr(level, "in_network", False)),
         )
