@@ -106,6 +106,12 @@ def test_any_order_of_all_degrees_is_legal(order: str) -> None:
 # --- reach --------------------------------------------------------------------------------
 
 
+def test_a_sweep_keeps_the_layouts_that_need_no_more_than_the_order_names() -> None:
+    given = study(tp=np.array([1.0, 2.0, 8.0]), order="dp-pp")
+    [check] = [c for c in checks.checks(given) if c.id == "order-names"]
+    assert check.holds.tolist() == [True, False, False]  # type: ignore[union-attr]
+
+
 def test_a_fabric_joins_all_devices() -> None:
     found = said(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
     assert found.message == "the levels of the fabric join 32 devices, and the cluster has 64"
