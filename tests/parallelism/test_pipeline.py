@@ -188,3 +188,17 @@ def test_a_context_parallel_rank_hands_on_its_share() -> None:
         return float(edge.bytes_)
 
     assert hop("pp = 2, cp = 4") == hop("pp = 2") / 4
+
+
+def test_chunks_of_a_single_stage_are_refused() -> None:
+    text = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 8 }
+schedule { kind = interleaved, chunks = 2 }
+training { sequence = 1024, global_batch = 8 sequences }
+"""
+    (scenario,) = parcost.load_text(text)
+    assert "chunks-alone" in {d.id for d in scenario.evaluate().diagnostics}

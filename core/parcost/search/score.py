@@ -24,7 +24,7 @@ from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
 from parcost.search.sketch import settled, sketch
 from parcost.search.space import Structure
-from parcost.search.stack import merged, stacked, under
+from parcost.search.stack import stacked, under
 from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class Scored:
 def score(structure: Structure) -> Iterator[Scored]:
     """Yield the layouts of *structure*, by schedule."""
     variants = structure.variants
-    terms = merged(stacked(variants.over("terms"), variants.shape))
-    memory = merged(stacked(variants.over("memory"), variants.shape))
+    terms = stacked(variants.over("terms"), variants.shape)
+    memory = stacked(variants.over("memory"), variants.shape)
     choice = _scheduling(structure)
     loads: dict[Any, Load] = {}
     for index in range(variants.shape[choice] if choice is not None else 1):

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from parcost.search.variants import Answer, Combination
-from parcost.terms import Memory, Work
+from parcost.terms import Edge, Memory, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _NUMBERS: Mapping[str, float] = {
     "seconds": 0.0,
     "bytes_": 0.0,
-    "flops": 0.0,
     "share": 1.0,
     "slowdown": 0.0,
     "beside": 0.0,
@@ -38,29 +37,43 @@ _NUMBERS: Mapping[str, float] = {
 }
 _RATES = ("share", "slowdown", "freed_at_b")  # of seconds or bytes: nothing where those are
 _AMOUNTS = ("seconds", "bytes_", "of_activations")
-_ROWS = ("boundaries",)  # rows of numbers
-_NAMES = ("name", "formula", "source")  # what a sum does not need
+_NAMES = ("name", "formula", "source", "flops")  # what a sum does not need
 
 
 def stacked(
     answers: Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]], shape: Sequence[int]
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms of all variants; *shape* has the number of values of each choice."""
+    """Return the terms of all variants; *shape* has the number of values of each choice.
+
+    Work that runs one after another on one resource is added up first: a ledger would have
+    to keep it apart, a search only needs the sum.
+    """
+    asked = list(answers)
+    windows = frozenset(
+        term.window
+        for _, by_part in asked
+        for answer in {id(a): a for a in by_part.values()}.values()
+        for _, term in answer.contributed
+        if isinstance(term, Work) and term.window is not None
+    )
     found: list[tuple[Plugin, Any]] = []
-    for read, by_part in answers:
-        found += _of_one(read, by_part, shape)
-    return found
+    for read, by_part in asked:
+        found += _of_one(read, by_part, shape, windows)
+    return merged(found, windows)
 
 
 def _of_one(
-    read: Sequence[int], by_part: Mapping[Combination, Answer], shape: Sequence[int]
+    read: Sequence[int],
+    by_part: Mapping[Combination, Answer],
+    shape: Sequence[int],
+    windows: frozenset[str],
 ) -> Iterator[tuple[Plugin, Any]]:
     distinct = list({id(answer): answer for answer in by_part.values()}.values())
     kinds: dict[Any, dict[int, tuple[Plugin, Any]]] = {}
     for number, answer in enumerate(distinct):
         seen: Counter[Any] = Counter()
-        for plugin, term in answer.contributed:
-            kind = _kind(term)
+        for plugin, term in merged(answer.contributed, windows):
+            kind = _kind(term, windows)
             kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
     where = _where(read, by_part, shape, distinct)
@@ -89,16 +102,15 @@ def _numbers(terms: Mapping[int, Any], count: int, where: NDArray[np.intp]) -> d
     """Return the numbers of *terms*, by answer, as arrays over the choices."""
     first = next(iter(terms.values()))
     numbers: dict[str, Any] = {}
-    for name in _fields_of(first):
-        if name in _NUMBERS:
-            values = {number: getattr(term, name) for number, term in terms.items()}
-            numbers[name] = _spread(values, count, where, name)
-        elif name in _ROWS:
-            rows = {number: tuple(getattr(term, name)) for number, term in terms.items()}
-            numbers[name] = tuple(
-                _spread({n: row[i] for n, row in rows.items()}, count, where, "seconds")
-                for i in range(max(map(len, rows.values())))
-            )
+    for name in _numbers_of(_type(first)):
+        values = {number: getattr(term, name) for number, term in terms.items()}
+        numbers[name] = _spread(values, count, where, name)
+    if isinstance(first, Edge):
+        rows = {number: tuple(term.boundaries) for number, term in terms.items()}
+        numbers["boundaries"] = tuple(
+            _spread({n: row[i] for n, row in rows.items()}, count, where, "seconds")
+            for i in range(max(map(len, rows.values())))
+        )
     return numbers
 
 
@@ -113,11 +125,6 @@ def _spread(values: Mapping[int, Any], count: int, where: NDArray[np.intp], name
     return rows[where]
 
 
-def _fields_of(term: Any) -> tuple[str, ...]:
-    kind: Any = type(term)
-    return _fields(kind)
-
-
 def _one(values: Sequence[Any]) -> float | None:
     """Return the number that all *values* are, if they are plain and equal."""
     first = values[0]
@@ -127,31 +134,52 @@ def _one(values: Sequence[Any]) -> float | None:
     return first if plain else None
 
 
+def _type(term: Any) -> Any:
+    return type(term)
+
+
+@cache
+def _numbers_of(type_: Any) -> tuple[str, ...]:
+    """Return the numbers of a kind of term that time or memory depends on."""
+    unused = () if type_ is Memory else ("bytes_",)
+    return tuple(n for n in _fields(type_) if n in _NUMBERS and n not in unused)
+
+
 @cache
 def _fields(type_: Any) -> tuple[str, ...]:
     return tuple(field.name for field in attrs.fields(type_))
 
 
-def merged(stamped: Sequence[tuple[Plugin, Any]]) -> list[tuple[Plugin, Any]]:
-    """Return the terms with work added up that runs one after another on one resource.
+def merged(
+    stamped: Sequence[tuple[Plugin, Any]], windows: frozenset[str]
+) -> list[tuple[Plugin, Any]]:
+    """Return the terms with those added up that are one to whoever adds them up.
 
-    Serial work of a pass is a sum whatever it is called; so is what hides in one window at
-    one price. A ledger would have to keep them apart, a search only adds them up.
+    Serial work of a pass is a sum whatever it is called, unless one of *windows* is under
+    it; so is what hides in one window at one price, and memory that is held alike.
     """
-    found: dict[Any, tuple[Plugin, Any]] = {}
+    sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
     for number, (plugin, term) in enumerate(stamped):
         prices = _prices(term)
-        key: Any = number if prices is None else (_kind(term), prices)
-        if key in found:
-            _, sum_ = found[key]
-            added = {n: getattr(sum_, n) + getattr(term, n) for n in _ADDED[type(term)]}
-            found[key] = (plugin, attrs.evolve(sum_, **added))
+        key: Any = number if prices is None else (_kind(term, windows), prices)
+        if key in sums:
+            sums[key][2].append(term)
         else:
-            found[key] = (plugin, term)
-    return list(found.values())
+            sums[key] = (plugin, term, [])
+    found = []
+    for plugin, first, others in sums.values():
+        if not others:
+            found.append((plugin, first))
+            continue
+        name = _ADDED[type(first)]
+        amount = getattr(first, name)
+        for term in others:
+            amount = amount + getattr(term, name)
+        found.append((plugin, attrs.evolve(first, **{name: amount})))
+    return found
 
 
-_ADDED: Mapping[type, Sequence[str]] = {Work: ("seconds", "flops"), Memory: ("bytes_",)}
+_ADDED: Mapping[type, str] = {Work: "seconds", Memory: "bytes_"}
 
 
 def _prices(term: Any) -> tuple[Any, ...] | None:
@@ -193,14 +221,13 @@ def under(
     found = []
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
-        for name in _fields_of(term):
+        for name in _numbers_of(_type(term)):
             value = getattr(term, name)
-            if name in _NUMBERS:
-                part = taken(value, choice, index)
-                if part is not value:
-                    numbers[name] = part
-            elif name in _ROWS:
-                numbers[name] = tuple(taken(v, choice, index) for v in value)
+            part = taken(value, choice, index)
+            if part is not value:
+                numbers[name] = part
+        if isinstance(term, Edge) and term.boundaries:
+            numbers["boundaries"] = tuple(taken(v, choice, index) for v in term.boundaries)
         if not numbers:
             found.append((plugin, term))
         elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
@@ -210,27 +237,33 @@ def under(
 
 def _lifted(term: Any, choices: int) -> Any:
     numbers: dict[str, Any] = {}
-    for name in _fields_of(term):
+    for name in _numbers_of(_type(term)):
         value = getattr(term, name)
-        if name in _NUMBERS:
+        if getattr(value, "ndim", 0):
             numbers[name] = lifted(value, choices)
-        elif name in _ROWS:
-            numbers[name] = tuple(lifted(v, choices) for v in value)
-    return attrs.evolve(term, **numbers)
+    if isinstance(term, Edge) and term.boundaries:
+        numbers["boundaries"] = tuple(lifted(v, choices) for v in term.boundaries)
+    return attrs.evolve(term, **numbers) if numbers else term
 
 
-def _kind(term: Any) -> Any:
+def _kind(term: Any, windows: frozenset[str]) -> Any:
     """Return what must agree for two terms to differ in numbers alone; names may differ."""
     said: list[Any] = [type(term)]
-    for name in _fields_of(term):
-        if name in _NUMBERS or name in _NAMES:
-            continue
+    for name in _words_of(_type(term)):
         value = getattr(term, name)
-        if name in _ROWS:
-            said.append(len(value))
-        else:
-            said.append(tuple(value) if isinstance(value, (list, tuple)) else value)
+        if name == "host" and value not in windows:
+            value = ""
+        said.append(tuple(value) if isinstance(value, list) else value)
+    if isinstance(term, Edge):
+        said.append(len(term.boundaries))
     return tuple(said)
+
+
+@cache
+def _words_of(type_: Any) -> tuple[str, ...]:
+    """Return what tells one kind of term from another: where, when and how often it is."""
+    numbers = {*_NUMBERS, *_NAMES, "boundaries"}
+    return tuple(name for name in _fields(type_) if name not in numbers)
 
 
 def _array(

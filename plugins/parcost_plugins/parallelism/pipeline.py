@@ -196,6 +196,15 @@ def checks(study: Study) -> Iterator[Check]:
         yield from _listed(study)
     else:
         yield _dealt(study)
+    pp, chunks = study[Layout].pp, study[ScheduleChoice].chunks
+    yield Check(
+        id="chunks-alone",
+        holds=pp > 1 or chunks == 1,
+        subject="schedule.chunks",
+        message="{chunks} chunks have nothing to interleave with: pp is 1",
+        inputs={"chunks": chunks},
+        help="chunks are turns between stages: take `chunks = 1`, or pp = 2 or more",
+    )
     yield from _limits(study)
 
 
