@@ -179,7 +179,8 @@ class Check:
 class Figure:
     """A headline number of the report; ``expect`` may make claims about it by *name*.
 
-    *unit* is a unit of the language ("s", "B", "%", "") in which it is printed.
+    *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail*
+    is printed where a claim names it or somebody asks for it, and else left to files.
     """
 
     name: str
@@ -188,6 +189,7 @@ class Figure:
     unit: str
     formula: Formula
     note: str = ""
+    detail: bool = False
 
 
 @frozen(kw_only=True, eq=False)

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import parcost
 from parcost.render import markdown, plain, terminal
 from parcost.render.formulas import filled
+from parcost.render.narrative import tell
 from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
 from parcost.terms import Formula
 
@@ -137,3 +139,30 @@ def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> Non
         "alpha[node]": (3e-6, "s"),
     }
     assert filled(Formula(text=text, inputs=inputs)) == numbers
+
+
+def page_of(scenario: parcost.Scenario) -> str:
+    return plain.draw(tell(scenario.evaluate()), Paper(width=200))
+
+
+def test_a_page_has_the_headlines_of_a_calculation_and_what_claims_name() -> None:
+    (scenario,) = parcost.load_text(
+        "pipeline p { stages = 4, micro_batches = 8 }\nexpect { p.idle >= 0 s }"
+    )
+    page = page_of(scenario)
+    shown = [name for name in ("p: bubble, of the step", "p: idle time") if name in page]
+    assert shown == ["p: bubble, of the step", "p: idle time"]
+    assert "p: busy time" not in page
+    left = len(scenario.evaluate().result.figures) - page.count(" p: ")
+    assert f"`parcost figures` lists {left} more" in page
+
+
+def test_a_sweep_has_columns_for_headlines_and_what_claims_name() -> None:
+    (scenario,) = parcost.load_text(
+        "pipeline p { stages = 4, micro_batches = [8, 16] }\nexpect { p.idle >= 0 s }"
+    )
+    page = page_of(scenario)
+    assert "p.bubble" in page
+    assert "p.idle" in page
+    assert "p.busy" not in page
+    assert {"p.bubble", "p.idle", "p.busy"} <= set(scenario.evaluate().rows()[0])

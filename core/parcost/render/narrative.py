@@ -18,7 +18,6 @@ from parcost.render.words import cell, incomplete, share, without
 if TYPE_CHECKING:
     from parcost.outcome import Line as LedgerLine
     from parcost.outcome import Outcome
-    from parcost.plugins import Plugin
     from parcost.report import Expectation, Report, Result
     from parcost.terms import Figure, Section
 
@@ -51,11 +50,11 @@ def tell_result(result: Result) -> Iterator[Item]:
     outcome = result.outcome
     if outcome is not None:
         if runs(result):
-            yield from _figures("What a step costs", result.figures)
+            yield from _figures("What a step costs", result)
             yield from ledger(outcome)
         yield from memory(outcome)
     elif result.legal:
-        yield from _figures("What was calculated", result.figures)
+        yield from _figures("What was calculated", result)
     for _, section in sections:
         yield from section_page(section)
     if result.expectations and runs(result):
@@ -89,11 +88,21 @@ def verdict(result: Result) -> Iterator[Item]:
             yield Line(f"warning: {warning.message}", "warning")
 
 
-def _figures(title: str, figures: Sequence[tuple[Plugin, Figure]]) -> Iterator[Item]:
-    rows = [Row((f.title, numbers.quantity(f.value, f.unit), f.note)) for _, f in figures]
+def _figures(title: str, result: Result) -> Iterator[Item]:
+    shown = printed([figure for _, figure in result.figures], result.expectations)
+    rows = [Row((f.title, numbers.quantity(f.value, f.unit), f.note)) for f in shown]
     if rows:
         yield Heading(title)
         yield Table((Column(), Column(align=_RIGHT), Column(flexible=True)), rows)
+    more = len(result.figures) - len(shown)
+    if more:
+        yield Line(f"`parcost figures` lists {more} more", "faint")
+
+
+def printed(figures: Sequence[Figure], claims: Sequence[Expectation]) -> Sequence[Figure]:
+    """Return the figures that a page shows: headlines, and details that a claim is about."""
+    claimed = {claim.figure.name for claim in claims}
+    return [f for f in figures if not f.detail or f.name in claimed]
 
 
 def ledger(outcome: Outcome) -> Iterator[Item]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.evaluation.points import at
 from parcost.render import numbers
+from parcost.render.narrative import printed
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.render.words import incomplete, swept, without
 
@@ -27,7 +28,9 @@ def tell(report: Report) -> Iterator[Item]:
     """Yield the page of a sweep: axis values, figures, and why a point cannot run."""
     points = report.rows()
     axes = [name for name, _ in report.axes]
-    figures = {f.name: f for result in report.results for _, f in result.figures}
+    every = {f.name: f for result in report.results for _, f in result.figures}
+    claims = [claim for result in report.results for claim in result.expectations]
+    figures = {f.name: f for f in printed(list(every.values()), claims)}
     run = [point for point in points if point["feasible"]]
     yield Heading(report.name, 1, aside=report.path)
     lacking = without(report.results[0].study.plugins)

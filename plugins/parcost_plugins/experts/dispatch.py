@@ -27,9 +27,11 @@ from parcost import (
     quantity,
 )
 from parcost.numeric import maximum, minimum
+from parcost_plugins.vocabulary.answers import outlined
 from parcost_plugins.vocabulary.routing import capacity, distinct, of_chance
 
 _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+_HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
 
 
 @block("dispatch", label="required")
@@ -80,8 +82,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     """Work out every dispatch of the study."""
     for one in study.all(Dispatch):
         yield from _rules(one)
-        yield from _volumes(one)
-        yield from _loads(one)
+        yield from outlined((*_volumes(one), *_loads(one)), *_HEADLINES)
 
 
 def _rules(one: Dispatch) -> Iterator[Check]:

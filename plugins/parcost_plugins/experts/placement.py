@@ -34,6 +34,7 @@ from parcost import (
 )
 from parcost.numeric import all_of
 from parcost_plugins.experts.assignment import best_assignment
+from parcost_plugins.vocabulary.answers import outlined
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     Tokens = NDArray[np.float64]  # of each group, for each expert
 
 _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+_HEADLINES = ("local_share", "baseline_local_share", "seconds", "speedup", "gain")
 
 
 @block("source", inside="placement", label="required")
@@ -117,7 +119,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         rules = list(_rules(one))
         yield from rules
         if all(all_of(rule.holds) for rule in rules):
-            yield from _placed(one)
+            yield from outlined(_placed(one), *_HEADLINES)
 
 
 def _rules(one: Placement) -> Iterator[Check]:

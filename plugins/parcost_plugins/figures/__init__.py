@@ -18,6 +18,13 @@ from parcost_plugins.vocabulary import (
     PipelineSketch,
     StateSheet,
 )
+from parcost_plugins.vocabulary.answers import outlined
+
+_OF_PIPELINES = ("step_time", "bubble", "bubble_overhead", "alive", "fewest_micro_batches")
+_OF_GRIDS = ("devices", "nodes", "tp_rank", "cp_rank", "dp_rank", "pp_rank")
+_OF_ESTIMATES = ("step_time", "overhead", "communication_share", "bubble", "efficiency", "speedup")
+_OF_LINKS = ("bandwidth", "total", "occupied")
+_OF_STATES = ("bytes_per_parameter", "total", "per_device", "devices_needed", "filled", "largest")
 
 
 @hookimpl
@@ -42,19 +49,19 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     if study.all(PipelineSketch):
         from parcost_plugins.figures.pipelines import sketches
 
-        yield from sketches(study)
+        yield from outlined(sketches(study), *_OF_PIPELINES)
     if study.all(Grid):
         from parcost_plugins.figures.grids import grids
 
-        yield from grids(study)
+        yield from outlined(grids(study), *_OF_GRIDS)
     if study.all(Estimate):
         from parcost_plugins.figures.estimates import estimates
 
-        yield from estimates(study)
+        yield from outlined(estimates(study), *_OF_ESTIMATES)
     if study.all(LinkSheet):
         from parcost_plugins.figures.links import links
 
-        yield from links(study)
+        yield from outlined(links(study), *_OF_LINKS)
     if study.all(MachineSheet):
         from parcost_plugins.figures.links import machines
 
@@ -62,7 +69,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     if study.all(StateSheet):
         from parcost_plugins.figures.states import states
 
-        yield from states(study)
+        yield from outlined(states(study), *_OF_STATES)
 
 
 @hookimpl

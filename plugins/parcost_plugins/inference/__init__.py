@@ -12,17 +12,33 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Section, Study, hookimpl
 from parcost.numeric import all_of
-from parcost_plugins.inference.figures import figures_of, table
-from parcost_plugins.inference.memory import Memory
-from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.rules import before, ends, fits
-from parcost_plugins.inference.speed import decode, prefill
 from parcost_plugins.vocabulary import Serving
+from parcost_plugins.vocabulary.answers import outlined
+
+_HEADLINES = (
+    "prefill_seconds",
+    "decode_seconds",
+    "request_seconds",
+    "tokens_per_second",
+    "tokens_per_second_per_device",
+    "cost_per_million_tokens",
+    "memory",
+    "headroom",
+    "largest_batch",
+)
 
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Section | Check]:
     """Return the rules and the figures of every ``serving`` block."""
+    if not study.all(Serving):
+        return
+    from parcost_plugins.inference.figures import figures_of, table
+    from parcost_plugins.inference.memory import Memory
+    from parcost_plugins.inference.replica import Replica
+    from parcost_plugins.inference.rules import before, ends, fits
+    from parcost_plugins.inference.speed import decode, prefill
+
     for serving in study.all(Serving):
         legal = True
         for check in before(serving):
@@ -35,7 +51,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         yield fits(replica, memory)
         first, next_ = prefill(replica), decode(replica)
         yield ends(replica, (first, next_))
-        yield from figures_of(replica, memory, first, next_)
+        yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)
         if not study.axes:
             yield table(replica, first, next_)
         study.faults.extend(replica.study.faults)

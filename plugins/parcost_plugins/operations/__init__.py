@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import evolve
+
 from parcost import Check, Figure, Once, Outcome, Study, hookimpl
-from parcost_plugins.operations import data, rules
-from parcost_plugins.operations.account import account
-from parcost_plugins.operations.goodput import goodput, losses
-from parcost_plugins.operations.known import known_speed, stepping
-from parcost_plugins.vocabulary import Checkpoint, Energy, Price, Reliability, Run, Training
+from parcost_plugins.vocabulary import (
+    Checkpoint,
+    Data,
+    Energy,
+    Price,
+    Reliability,
+    Run,
+    Training,
+)
+from parcost_plugins.vocabulary.answers import outlined
 
 _ASKED = (Checkpoint, Energy, Price, Reliability, Run)
 
@@ -22,35 +29,53 @@ _ASKED = (Checkpoint, Energy, Price, Reliability, Run)
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
     """Return the wait for data."""
+    if not study.all(Data):
+        return
+    from parcost_plugins.operations import data
+
     yield from data.stall(study)
 
 
 @hookimpl
 def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Warn where the loaders are slower than the step."""
+    if not study.all(Data):
+        return
+    from parcost_plugins.operations import data
+
     yield from data.starved(study, outcome)
 
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Check]:
     """Return the rules, and every figure that needs no step."""
+    if not any(study.all(schema) for schema in (Data, *_ASKED)):
+        return
+    from parcost_plugins.operations import rules
+    from parcost_plugins.operations.account import account
+    from parcost_plugins.operations.goodput import goodput, losses
+    from parcost_plugins.operations.known import known_speed
+
     broken = yield from rules.stated(study)
     if broken or not any(study.all(schema) for schema in _ASKED):
         return
     yield from goodput(study)
     if not study.all(Training):
-        yield from losses(study)
+        yield from outlined(losses(study), "mtbf", "interval", "blocking")
         speed = known_speed(study)
         if speed is not None:
             headline, further = account(study, speed)
             yield from headline
-            yield from further
+            yield from (evolve(figure, detail=True) for figure in further)
 
 
 @hookimpl
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return days, cost and energy of a run of such steps."""
     if any(study.all(schema) for schema in _ASKED):
+        from parcost_plugins.operations.account import account
+        from parcost_plugins.operations.known import stepping
+
         headline, _ = account(study, stepping(study, outcome))
         yield from headline
 
@@ -59,6 +84,10 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return what goodput, cost and energy are made of."""
     if any(study.all(schema) for schema in _ASKED):
+        from parcost_plugins.operations.account import account
+        from parcost_plugins.operations.goodput import losses
+        from parcost_plugins.operations.known import stepping
+
         yield from losses(study)
         _, further = account(study, stepping(study, outcome))
         yield from further

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Once, Study, hookimpl
-from parcost_plugins.scaling import batch, devices, jitter, law
 from parcost_plugins.vocabulary import BatchScaling, Equivalent, Jitter, ScalingLaw
+from parcost_plugins.vocabulary.answers import outlined
 
 
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
     """Return the wait for the slowest rank."""
+    if study.get(Jitter) is None:
+        return
+    from parcost_plugins.scaling import jitter
+
     yield from jitter.wait(study)
 
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Check]:
     """Return the figures of every calculator of this subject."""
+    if any(study.all(asked) for asked in (ScalingLaw, BatchScaling, Equivalent, Jitter)):
+        yield from _calculated(study)
+
+
+def _calculated(study: Study) -> Iterator[Figure | Check]:
+    from parcost_plugins.scaling import batch, devices, jitter, law
+
     for block in study.all(ScalingLaw):
         yield from law.rules(block)
         yield from law.figures(block)
     for scaling in study.all(BatchScaling):
-        yield from batch.figures(scaling)
+        headlines = ("critical_batch", "efficiency", "batch_for_target")
+        yield from outlined(batch.figures(scaling), *headlines)
     for job in study.all(Equivalent):
         yield from devices.figures(job)
     if study.all(Jitter):

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Section, Study, hookimpl
 from parcost.numeric import any_of
-from parcost_plugins.transfers.checks import described, runs, shard
-from parcost_plugins.transfers.figures import figures
-from parcost_plugins.transfers.place import place
-from parcost_plugins.transfers.priced import price
-from parcost_plugins.transfers.tables import sections
 from parcost_plugins.vocabulary import Transfer
+from parcost_plugins.vocabulary.answers import outlined
+
+_HEADLINES = ("seconds", "total_seconds", "bus_bandwidth", "efficiency", "best_chunks")
 
 
 @hookimpl
@@ -27,6 +25,12 @@ def calculations(study: Study) -> Iterator[Check | Figure | Section]:
 
 
 def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]:
+    from parcost_plugins.transfers.checks import described, runs, shard
+    from parcost_plugins.transfers.figures import figures
+    from parcost_plugins.transfers.place import place
+    from parcost_plugins.transfers.priced import price
+    from parcost_plugins.transfers.tables import sections
+
     rules = list(described(study, transfer))
     yield from rules
     if not _may_run(rules):
@@ -38,7 +42,7 @@ def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]
         return
     n = transfer.size * group.ranks if shard(study, transfer) else transfer.size
     priced = price(study, transfer, group, n)
-    yield from figures(study, priced)
+    yield from outlined(figures(study, priced), *_HEADLINES)
     if not study.axes:
         yield from sections(study, priced)
 

@@ -1,0 +1,30 @@
+"""What a calculator says first, of all that it works out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from attrs import evolve
+
+from parcost import Figure
+
+T = TypeVar("T")
+
+
+def outlined(answers: Iterable[T], *headlines: str) -> Iterator[T]:
+    """Yield *answers*, with the figures of a block other than its *headlines* as details.
+
+    Headlines are named without the label of the block. A block that has none of them has
+    no details either.
+    """
+    found = list(answers)
+    named = [answer.name.rpartition(".") for answer in found if isinstance(answer, Figure)]
+    led = {label for label, _, what in named if what in headlines}
+    for answer in found:
+        if isinstance(answer, Figure):
+            label, _, what = answer.name.rpartition(".")
+            if label in led and what not in headlines:
+                yield evolve(answer, detail=True)
+                continue
+        yield answer
