@@ -56,6 +56,34 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path
             assert top in {"parcost", *LIBRARIES}, name
 
 
+# Beside `parcost` and `parcost.numeric`, what the guide opens to formats and to commands.
+OPEN = {"parcost", "parcost.numeric"}
+OPEN_TO = {
+    "parcost_plugins.exporters": ("parcost.batch", "parcost.render"),
+    "parcost_plugins.fitting": ("parcost.plugins",),
+}
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=module)
+def test_a_plugin_imports_only_what_the_guide_opens(path: Path) -> None:
+    own = OPEN_TO.get(subject(module(path)), ())
+    core = {name for name in imports(path) if name.partition(".")[0] == "parcost"}
+    shut = {name for name in core - OPEN if not name.startswith(own)} if own else core - OPEN
+    assert not shut
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda p: p.stem)
+def test_a_third_party_needs_no_more_than_a_plugin_that_ships(path: Path) -> None:
+    core = {name for name in imports(path) if name.partition(".")[0] == "parcost"}
+    assert core <= OPEN
+
+
+def test_the_guide_opens_what_plugins_import() -> None:
+    guide = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    for name in {*OPEN, *(name for names in OPEN_TO.values() for name in names)}:
+        assert f"`{name}`" in guide
+
+
 def test_no_public_name_is_also_a_module() -> None:
     """Importing the module would put it in the place of the name."""
     import parcost
