@@ -164,7 +164,9 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
         if number * size == value:
             digits = _digits(number)
             awkward = 2 * (bool(name) and not 1 <= abs(number) < 1000) + 6 * ("e" in digits)
-            spellings.append((len(digits) + awkward, len(name), f"{digits} {name}".strip()))
+            whole = size == 1.0  # nothing is 0 s, and not 0 h
+            text = f"{digits} {name}".strip()
+            spellings.append((len(digits) + awkward, len(name), not whole, text))
     return min(spellings)[-1] if spellings else f"{value!r} {dimension}"
 
 

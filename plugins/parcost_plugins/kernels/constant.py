@@ -14,7 +14,7 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
 class Constant:
-    """The model, offered as ``constant``."""
+    """FLOPs over the peak at one efficiency, and memory traffic likewise."""
 
     name = "constant"
 

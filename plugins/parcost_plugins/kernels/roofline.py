@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, KernelChoice, Strea
 
 
 class Roofline:
-    """The model, offered as ``roofline``."""
+    """Compute or memory, whichever takes longer."""
 
     name = "roofline"
 

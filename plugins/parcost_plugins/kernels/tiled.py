@@ -50,7 +50,7 @@ SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave q
 
 
 class Tiled:
-    """The model, offered as ``tiled``."""
+    """Products by tile and wave, other operators by the bytes that they stream."""
 
     name = "tiled"
 

@@ -13,7 +13,7 @@ from parcost_plugins.schedules.nearest import alike, fused
 
 
 class BreadthFirst:
-    """As many chunks as there are; with one it is GPipe."""
+    """Every micro-batch through a chunk before the next chunk; with one chunk it is GPipe."""
 
     name = "breadth_first"
 

@@ -14,7 +14,10 @@ from parcost_plugins.schedules.nearest import alike, one_chunk
 
 
 class ZeroBubble:
-    """Stage s starts ``many (p - s) - (many - 1)`` F and keeps ``many s`` W back."""
+    """Weight gradients fill the bubble, in 1F1B's memory (H1) or in about twice that (H2).
+
+    Stage s starts ``many (p - s) - (many - 1)`` F and keeps ``many s`` W back.
+    """
 
     def __init__(self, name: str, many: int) -> None:
         self.name = name
