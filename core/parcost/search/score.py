@@ -58,8 +58,8 @@ class Scored:
 def score(structure: Structure) -> Iterator[Scored]:
     """Yield the layouts of *structure*, by schedule."""
     variants = structure.variants
-    terms = stacked(variants.over("terms"), variants.shape)
-    memory = stacked(variants.over("memory"), variants.shape)
+    terms = stacked(variants.over("terms", structure.legal), variants.shape)
+    memory = stacked(variants.over("memory", structure.legal), variants.shape)
     choice = _scheduling(structure)
     loads: dict[Any, Load] = {}
     for index in range(variants.shape[choice] if choice is not None else 1):
@@ -95,7 +95,7 @@ def score(structure: Structure) -> Iterator[Scored]:
 def _scheduling(structure: Structure) -> int | None:
     """Return which choice is that of the schedule: the one that the pipeline reads."""
     read: set[int] = set()
-    for reads, _ in structure.variants.over("pipelines"):
+    for reads, _ in structure.variants.over("pipelines", structure.legal):
         read.update(reads)
     return read.pop() if read else None
 
@@ -117,8 +117,8 @@ class _Timed:
         self.plan = _Sketched.of(schedule, pipeline, int(m[alive].max()))
         stages = pipeline.stages * pipeline.chunks
         works = [t for t in terms if isinstance(t, Work)]
-        works.sort(key=lambda w: PASSES.index(w.pass_))
-        self.onces = [t for t in terms if isinstance(t, Once)]
+        works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
+        self.onces = sorted((t for t in terms if isinstance(t, Once)), key=lambda o: o.name)
         alike = kinds([*works, *self.onces], stages)
         split = not self.plan.orders[0][1].fused
         by_kind: dict[int, Load] = {}
