@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import parcost
 from parcost import Diagnostic, Edge, Op, Study, load_text
 from parcost.evaluation.judge import diagnose, rules
 

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from attrs import Factory, define, evolve, field, frozen
 
 from parcost.study import Study
 from parcost.terms import Group
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from parcost.numeric import Real
     from parcost.plugins import Plugin
     from parcost.study import Call
@@ -48,6 +51,9 @@ class Answer:
     contributed: tuple[tuple[Plugin, Any], ...]
     reads: Reads
     facts: frozenset[Fact]
+
+
+_NOTHING = Answer((), frozenset(), frozenset())
 
 
 @define(eq=False)
@@ -95,18 +101,20 @@ class Variants:
             self._studies[combination] = self._study(combination)
         return self._studies[combination]
 
-    def over(self, hook: str) -> Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]]:
+    def over(
+        self, hook: str, legal: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]]:
         """Yield for each plugin the choices that its answers to *hook* depend on, and them.
 
         Answers are by the indices of these choices alone; those that facts make equal are
-        one object.
+        one object. Nobody is asked where nothing is *legal*.
         """
         for position in range(len(self.base.plugins.implementing(hook))):
             read: tuple[int, ...] = ()
             found: dict[Combination, Answer] = {}
             while True:
                 found = {
-                    part: self._answer(hook, position, self._whole(read, part))
+                    part: self._answer_if(legal, hook, position, read, part)
                     for part in product(*(range(self.shape[k]) for k in read))
                 }
                 union = set(read)
@@ -118,6 +126,34 @@ class Variants:
                     break
                 read = tuple(sorted(union))
             yield read, found
+
+    def _answer_if(
+        self,
+        legal: NDArray[np.bool_] | None,
+        hook: str,
+        position: int,
+        read: Sequence[int],
+        part: Combination,
+    ) -> Answer:
+        """Return an answer under a combination of the choices *read*, if any such is legal.
+
+        The others are taken as they are in a legal combination.
+        """
+        whole = self._whole(read, part)
+        if legal is not None:
+            index = tuple(
+                part[read.index(k)] if k in read else slice(None) for k in range(len(self.shape))
+            )
+            here = legal[index]
+            if not here.any():
+                return _NOTHING
+            first = np.unravel_index(int(here.argmax()), here.shape)
+            others = iter(first)
+            whole = tuple(
+                part[read.index(k)] if k in read else int(next(others))
+                for k in range(len(self.shape))
+            )
+        return self._answer(hook, position, whole)
 
     def answers(self, hook: str, combination: Combination) -> tuple[tuple[Plugin, Any], ...]:
         """Return every plugin's answer to *hook* under *combination*; its reads are noted."""

@@ -30,8 +30,6 @@ def axes(study: Study) -> Iterator[Axis]:
     yield Axis(attribute="training.recompute", values=["none", "selective", "full"])
     yield Axis(attribute="overlap.gradients", values=["off", "on"])
     yield Axis(attribute="overlap.parameters", values=["off", "on"])
-    ways = ["off", "weight_gradients", "pipelined", "split_batch"]
-    yield Axis(attribute="overlap.tensor", values=ways)
 
 
 @hookimpl

@@ -19,6 +19,9 @@ def puts_off_weight_gradients(study: Study) -> bool:
     _, schedule = study.plugins.named("schedules")[cut.schedule]
     key = (id(schedule), cut.stages, cut.chunks)
     if key not in _orders:
-        order = schedule.order(cut.stages, 2 * cut.stages, cut.chunks)
+        limits = getattr(schedule, "limits", lambda *_: None)
+        some = range(2 * cut.stages, 6 * cut.stages + 3)
+        m = next((m for m in some if not limits(cut.stages, m, cut.chunks)), 0)
+        order = schedule.order(cut.stages, m, cut.chunks) if m else []
         _orders[key] = (schedule, any(op[0] == "W" for ops in order for op in ops))
     return _orders[key][1]
