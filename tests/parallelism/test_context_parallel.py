@@ -278,6 +278,12 @@ def test_a_ring_holds_two_blocks_and_one_without_a_double_buffer() -> None:
     assert double["KV double buffer"].once_per_device
 
 
+def test_nothing_goes_round_where_a_sweep_trades_all_for_heads() -> None:
+    swept = held(study("cp = [1, 2, 4, 8]", "algorithm = ulysses", model=HEADS_64, devices=8))
+    assert all(np.all(np.asarray(term.bytes_) == 0) for term in swept.values())
+    assert held(study("cp = 8", "algorithm = ulysses", model=HEADS_64, devices=8)) == {}
+
+
 def test_the_ring_buffer_of_128k_tokens_in_fp8() -> None:
     # 2 buffers x (K, V) x 16,384 tokens x 8192 x 1 B
     model = "model m { layers = 4, hidden = 8192, heads = 64, vocabulary = 1024, ffn = 1024 }"

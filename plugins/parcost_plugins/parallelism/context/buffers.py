@@ -59,7 +59,7 @@ def _buffer(
 ) -> Memory:
     return Memory(
         name=name,
-        bytes_=where(found.cp > 1, bytes_, 0.0),
+        bytes_=where(found.rounds > 1, bytes_, 0.0),
         count=[min(n, 1.0) for n in found.counts.get("F", ())] or 1.0,
         once_per_device=True,
         moments=moments,
