@@ -84,7 +84,7 @@ def checks(study: Study) -> Iterator[Check]:
             message="ZeRO {zero} uses parameters where they are: only those that are gathered "
             "for each layer can be kept on the host",
             inputs={"zero": zero},
-            help="say `layout { zero = 3 }`",
+            help="say `layout {{ zero = 3 }}`",
         )
     if _some(offload.optimizer) and offload.update == "host":
         yield Check(

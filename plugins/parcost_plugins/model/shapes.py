@@ -164,7 +164,7 @@ def _recomputed(chosen: Recompute, training: Training) -> Iterator[Check]:
             "layers" if chosen.layers else "every",
             full or (chosen.every == 1 and chosen.layers == 0),
             "no layer is recomputed as a whole, so that there is no share of them",
-            "`training { recompute = full }`",
+            "`training {{ recompute = full }}`",
         ),
         (
             "recompute-latent",

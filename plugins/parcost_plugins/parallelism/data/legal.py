@@ -51,7 +51,7 @@ def _sharding(study: Study) -> Iterator[Check]:
         subject="sharding.shard",
         message="nothing is sharded over {shard} of {replicas} ranks without ZeRO",
         inputs=inputs,
-        help="say `layout { zero = 1 }`, 2 or 3, or leave the shard out",
+        help="say `layout {{ zero = 1 }}`, 2 or 3, or leave the shard out",
     )
     yield Check(
         id="shard-of-experts",

@@ -1,0 +1,69 @@
+"""Messages of rules are templates: what stands in their braces is an input, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
+TEMPLATES = ("message", "help", "notes")
+
+
+def templates(path: Path) -> Iterator[tuple[ast.AST, str, set[str] | None]]:
+    """Yield the templates of the rules in a module, and the inputs if they are all spelled out."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Check":
+            given = {keyword.arg: keyword.value for keyword in node.keywords}
+            names = inputs(given.get("inputs"))
+            for name in TEMPLATES:
+                for text in texts(given.get(name)):
+                    yield node, text, names
+
+
+def inputs(node: ast.expr | None) -> set[str] | None:
+    if node is None:
+        return set()
+    if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+        return {str(key.value) for key in node.keys if isinstance(key, ast.Constant)}
+    return None
+
+
+def texts(node: ast.expr | None) -> Iterator[str]:
+    """Yield the strings that an expression may come to; what it fills in itself is left out."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(str(v.value) for v in node.values if isinstance(v, ast.Constant))
+    elif node is not None and not isinstance(node, (ast.Call, ast.Compare)):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                yield from texts(child)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_every_message_of_a_rule_can_be_filled_in(path: Path) -> None:
+    for node, text, given in templates(path):
+        named = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
+        for name in named:
+            where = f"line {getattr(node, 'lineno', 0)}: {{{name}}} in {text!r}"
+            assert name.isidentifier(), where
+            assert given is None or name in given, where
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_a_block_that_a_rule_spells_out_has_doubled_braces(path: Path) -> None:
+    """Rows of rules are no calls of Check, and their texts are templates all the same."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call))
+    if not any(getattr(call.func, "id", "") == "Check" for call in calls):
+        return
+    prose = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            single = node.value.replace("{{", "").replace("}}", "")
+            assert "{ " not in single, f"line {node.lineno}: {node.value!r}"
