@@ -226,7 +226,8 @@ def block(kind: str, *, label: str = "optional", inside: str = "") -> Callable[[
     def make(cls: type[T]) -> type[T]:
         cls.__annotations__ = {**cls.__annotations__, "label": "str"}
         cls.label = attrs.field(default="", metadata={})  # type: ignore[attr-defined]
-        made: type[T] = attrs.frozen(kw_only=True, eq=False, slots=False)(cls)
+        cls.__repr__ = _spelled  # type: ignore[method-assign]
+        made: type[T] = attrs.frozen(kw_only=True, eq=False, slots=False, repr=False)(cls)
         declared = [a for a in attrs.fields(cast("type[Any]", made)) if _KEY in a.metadata]
         fields = {a.name: a.metadata[_KEY] for a in declared}
         defaults = {a.name: a.default for a in declared if a.default is not attrs.NOTHING}
@@ -248,6 +249,12 @@ def called(block: object) -> str:
     """Return how a block is named in paths: its label, or its kind without one."""
     label: str = vars(block)["label"]
     return label or block_type(type(block)).kind
+
+
+def _spelled(block: object) -> str:
+    """Return a block as attrs would spell it, which takes a while to compile for each class."""
+    values = (f"{name}={value!r}" for name, value in vars(block).items())
+    return f"{type(block).__qualname__}({', '.join(values)})"
 
 
 def _field(default: Any, field: Field) -> Any:

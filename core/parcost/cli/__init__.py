@@ -13,6 +13,7 @@ message and an exit code, and never in a traceback:
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
 from parcost.cli.output import ClosedPipeError, forget_stdout, tell
 
+#: Objects made between two collections: what a command imports stays, and is most of them.
+_BETWEEN_COLLECTIONS = 50_000
 _INTERRUPTED = 130  # as a shell says it: 128 and the number of the signal
 _PIPE_CLOSED = 141
 
@@ -41,6 +44,7 @@ def parcost() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
+    gc.set_threshold(_BETWEEN_COLLECTIONS)
     if sys.stderr is None:  # the shell closed it
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
     if sys.stdout is None:

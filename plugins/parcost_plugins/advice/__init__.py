@@ -9,19 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Section, Study, hookimpl
-from parcost_plugins.advice import evidence, levels, reach, sensitivity
 
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Return the levels, what reaches the targets, what helps most, and what it rests on."""
+    from parcost_plugins.advice import evidence, levels, reach, sensitivity
+    from parcost_plugins.advice.vary import effects
+
     yield from levels.section(study, outcome)
     yield from reach.section(study, outcome)
-    yield sensitivity.section(study, outcome)
-    yield evidence.section(study, outcome)
+    tried, values = sensitivity.improvements(study), evidence.vouched(study)
+    changes = [*(change for _, change in tried), *(value.less for value in values)]
+    found = effects(study, outcome, changes)  # all at once: one evaluation for the numbers
+    yield sensitivity.section(tried, found[: len(tried)])
+    yield evidence.section(values, found[len(tried) :])
 
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return ridge, ratio and needed bandwidth of every level."""
+    from parcost_plugins.advice import levels
+
     yield from levels.figures(study, outcome)

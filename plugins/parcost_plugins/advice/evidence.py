@@ -9,11 +9,11 @@ of all; elsewhere what nobody vouches for is a choice of the job, and no evidenc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from parcost import ONE, Outcome, Section, Study, block_type, called
-from parcost_plugins.advice.vary import Change, Effect, effects
+from parcost import ONE, Section, Study, block_type, called
+from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import (
     Cluster,
     Device,
@@ -30,7 +30,7 @@ _LEAST = 0.001  # of the step or the memory; what moves them less does not matte
 _MOST = 8  # lines
 
 
-class _Value(NamedTuple):
+class Value(NamedTuple):
     """A number of the spec that somebody vouches for."""
 
     name: str
@@ -39,10 +39,8 @@ class _Value(NamedTuple):
     less: Change
 
 
-def section(study: Study, outcome: Outcome) -> Section:
+def section(values: Sequence[Value], found: Sequence[Effect]) -> Section:
     """Return the values of the weakest provenance that matter, those that most do first."""
-    values = list(_vouched(study))
-    found = effects(study, outcome, [value.less for value in values])
     matter = [
         (value, effect)
         for value, effect in zip(values, found, strict=True)
@@ -75,15 +73,19 @@ def _weight(effect: Effect) -> float:
     return max(abs(effect.time), abs(effect.memory))
 
 
-def _counted(values: list[_Value]) -> str:
+def _counted(values: list[Value]) -> str:
     """Return how many values matter, by provenance."""
     number = Counter(value.kind for value in values)
     listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
     return f"values with a provenance that matter: {listed or 'none'}"
 
 
-def _vouched(study: Study) -> Iterator[_Value]:
-    """Yield the numbers with a provenance in the blocks that the study is evaluated by."""
+def vouched(study: Study) -> list[Value]:
+    """Return the numbers with a provenance in the blocks that the study is evaluated by."""
+    return list(_vouched(study))
+
+
+def _vouched(study: Study) -> Iterator[Value]:
     seen: set[int] = set()
     for schema in (Cluster, Training, KernelChoice, Overlap, MemoryBudget):
         for block in _blocks(study[schema], seen):
@@ -95,7 +97,7 @@ def _vouched(study: Study) -> Iterator[_Value]:
                 measured = isinstance(block, (Device, Level)) and origin.how != "default"
                 kind = origin.kind or (_UNSAID if measured else "")
                 if kind in _WEAKEST_FIRST and isinstance(value, float) and value:
-                    yield _Value(
+                    yield Value(
                         name=f"{called(block)}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
                         kind=kind,

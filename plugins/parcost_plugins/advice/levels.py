@@ -98,7 +98,9 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield ridge and ratio of each level, and the bandwidth that would do."""
     compute = study[Training].precision.compute
     peak = getattr(study[Cluster].device, compute)
-    for at in crossed(study, outcome):
+    levels = crossed(study, outcome)
+    wanted = {} if study.axes else needed_bandwidths(study, levels)
+    for at in levels:
         if peak is not None:
             yield Figure(
                 name=f"ridge.{at.name}",
@@ -121,7 +123,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             ),
             note="seconds of a step that each is busy, hidden or not",
         )
-        if not study.axes and (needed := needed_bandwidth(study, at)) is not None:
+        if (needed := wanted.get(at.name)) is not None:
             yield Figure(
                 name=f"needed_bandwidth.{at.name}",
                 title=f"bandwidth of {at.name} that would do",
@@ -135,30 +137,44 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             )
 
 
-def needed_bandwidth(study: Study, at: Crossed) -> float | None:
-    """Return the least bandwidth of a level that leaves no bottleneck there.
+def needed_bandwidths(study: Study, levels: Sequence[Crossed]) -> dict[str, float]:
+    """Return the least bandwidth of each level that leaves no bottleneck there, by name.
 
-    None where its times are measured, or where no bandwidth searched does.
+    A level is left out where its times are measured, and where no bandwidth searched does.
+    All are searched at once, each in points of its own, the others as they are.
     """
     import numpy as np
 
-    now = at.level.bandwidth
-    if isinstance(now, Curve):
-        return None
-    low, high = (now * factor for factor in _SEARCHED)
+    sought = [at for at in levels if not isinstance(at.level.bandwidth, Curve)]
+    least, most = _SEARCHED
+    ends = {at.name: (at.level.bandwidth * least, at.level.bandwidth * most) for at in sought}
     for _ in range(2):
-        tried = np.geomspace(low, high, _GRID)
-        tried[-1] = high
-        outcome = vary.along(study, {(at.level, "bandwidth"): np.append(tried, now * 1e9)})
+        sought = [at for at in sought if at.name in ends]
+        if not sought:
+            return {}
+        count = _GRID + 1
+        values = {}
+        for i, at in enumerate(sought):
+            now = at.level.bandwidth
+            tried = np.geomspace(*ends[at.name], _GRID)
+            tried[-1] = ends[at.name][1]
+            whole = np.full(count * len(sought), now)
+            whole[i * count : (i + 1) * count] = np.append(tried, now * 1e9)
+            values[at.level, "bandwidth"] = whole
+        outcome = vary.along(study, values)
         if outcome is None:
-            return None
-        steps = vary.points(outcome, _GRID + 1)
-        does = steps[:-1] <= steps[-1] * (1.0 + study[Targets].slack)
-        if not does.any():
-            return None
-        first = int(np.argmax(does))
-        low, high = tried[max(first - 1, 0)], tried[first]
-    return float(high)
+            return {}
+        steps = vary.points(outcome, count * len(sought))
+        for i, at in enumerate(sought):
+            here = slice(i * count, (i + 1) * count)
+            tried, own = values[at.level, "bandwidth"][here][:-1], steps[here]
+            does = own[:-1] <= own[-1] * (1.0 + study[Targets].slack)
+            first = int(np.argmax(does))
+            if does.any():
+                ends[at.name] = (tried[max(first - 1, 0)], tried[first])
+            else:
+                del ends[at.name]
+    return {name: float(high) for name, (_, high) in ends.items()}
 
 
 def regime(ratio: float) -> str:
@@ -176,8 +192,9 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     if not levels:
         return
     rows = []
+    wanted = needed_bandwidths(study, levels)
     for at in levels:
-        needed = needed_bandwidth(study, at)
+        needed = wanted.get(at.name)
         rows.append(
             (
                 at.name,

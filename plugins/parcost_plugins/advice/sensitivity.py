@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from parcost import Curve, Outcome, Section, Study, called
-from parcost_plugins.advice.vary import Change, effects
+from parcost import Curve, Section, Study, called
+from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 
 _LEAST = 0.001  # of the step; what changes it less is not listed
 
 
-def section(study: Study, outcome: Outcome) -> Section:
+def section(tried: Sequence[tuple[str, Change]], found: Sequence[Effect]) -> Section:
     """Return what would help, the most helpful first."""
-    tried = list(_improvements(study))
-    found = effects(study, outcome, [change for _, change in tried])
     rows = [
         (title, (effect.seconds, "s"), (effect.time, "%"))
         for (title, _), effect in zip(tried, found, strict=True)
@@ -34,8 +32,12 @@ def _others(small: int) -> str:
     return f"{changes} the step by less than 0.1 %"
 
 
+def improvements(study: Study) -> list[tuple[str, Change]]:
+    """Return what may be improved, in words and as a change."""
+    return list(_improvements(study))
+
+
 def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
-    """Yield what may be improved, in words and as a change."""
     device, overlap, kernels = study[Cluster].device, study[Overlap], study[KernelChoice]
     compute = study[Training].precision.compute
     peak = getattr(device, compute)

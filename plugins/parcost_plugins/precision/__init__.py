@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Memory, Once, Outcome, Section, Study, Work, hookimpl
-from parcost_plugins.precision import casts, classes, rules, utilisation
+from parcost_plugins.precision import rules
 from parcost_plugins.vocabulary import Training
 
 
@@ -20,6 +20,8 @@ def terms(study: Study) -> Iterator[Work | Once]:
     """Price casts and the agreement on greatest values."""
     if study[Training].precision.narrow == "none":
         return
+    from parcost_plugins.precision import casts
+
     yield from casts.operands(study)
     yield from casts.weights(study)
     yield from casts.greatest(study)
@@ -30,6 +32,8 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return the narrow copies of the weights."""
     if study[Training].precision.narrow == "none":
         return
+    from parcost_plugins.precision import casts
+
     yield from casts.copies(study)
 
 
@@ -42,6 +46,8 @@ def checks(study: Study) -> Iterator[Check]:
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return bits per element, and the utilisation of the narrow peak."""
+    from parcost_plugins.precision import classes, utilisation
+
     yield from classes.figures(study)
     yield from utilisation.figures(study, outcome)
 
@@ -49,4 +55,8 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 @hookimpl
 def sections(study: Study) -> list[Section]:
     """Return which bytes shrink, where any can."""
-    return [] if study[Training].precision.narrow == "none" else [classes.section(study)]
+    if study[Training].precision.narrow == "none":
+        return []
+    from parcost_plugins.precision import classes
+
+    return [classes.section(study)]

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Outcome, Section, Study, hookimpl
-from parcost_plugins.strategy import plan, traffic, used
 from parcost_plugins.vocabulary import Plan
 
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Return the strategies in use and their traffic; with a ``plan`` block, the others too."""
+    from parcost_plugins.strategy import traffic, used
+
     yield from used.section(study)
     yield from traffic.section(study, outcome)
     if study.get(Plan) is not None:
+        from parcost_plugins.strategy import plan
+
         yield from plan.section(study)

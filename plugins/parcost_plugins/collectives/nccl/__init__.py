@@ -9,13 +9,16 @@ host's launch, nor of ranks that arrive late.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import frozen
 
 from parcost import Group, Mask, Real, Study, hookimpl
 from parcost.numeric import INFINITY, minimum
-from parcost_plugins.collectives.nccl.machine import Machine, machine
-from parcost_plugins.collectives.nccl.pairs import pairs
 from parcost_plugins.vocabulary import CollectiveChoice
+
+if TYPE_CHECKING:
+    from parcost_plugins.collectives.nccl.machine import Machine
 
 _FORMULA = "latency + n / bandwidth of the pair of algorithm and protocol that takes least"
 
@@ -35,7 +38,11 @@ class Nccl:
     def for_study(self, study: Study) -> Nccl:
         """Return the library with the table and the machine of *study*."""
         choice = study.get(CollectiveChoice)
-        return Nccl(machine(choice)) if choice is not None and choice.tuning is not None else self
+        if choice is None or choice.tuning is None:
+            return self
+        from parcost_plugins.collectives.nccl.machine import machine
+
+        return Nccl(machine(choice))
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Say whether the study says what the library needs to know."""
@@ -50,7 +57,11 @@ class Nccl:
 
     def choices(self, operation: str, n: Real, group: Group) -> dict[str, Real]:
         """Return the time of each pair, infinite where it is not offered."""
-        return {} if self.machine is None else pairs(self.machine, operation, n, group)
+        if self.machine is None:
+            return {}
+        from parcost_plugins.collectives.nccl.pairs import pairs
+
+        return pairs(self.machine, operation, n, group)
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of the fastest pair."""

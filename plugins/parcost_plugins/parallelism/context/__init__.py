@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Memory, Outcome, Section, Study, Work, hookimpl
-from parcost_plugins.parallelism.context import buffers, figures, gather, ring, rules, trade
 from parcost_plugins.parallelism.context.exchange import alone, exchange
 from parcost_plugins.vocabulary import Context
 
@@ -28,6 +27,8 @@ def terms(study: Study) -> Iterator[Work]:
     """Price what brings queries and keys together, and uneven causal attention."""
     if alone(study):
         return
+    from parcost_plugins.parallelism.context import gather, ring, trade
+
     found = exchange(study)
     if study[Context].algorithm == "all_gather":
         yield from gather.collected(found)
@@ -41,12 +42,16 @@ def terms(study: Study) -> Iterator[Work]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the buffers of keys and values that are under way."""
     if not alone(study):
+        from parcost_plugins.parallelism.context import buffers
+
         yield from buffers.held(exchange(study))
 
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
     """Require that the degree divides what it splits, and that the algorithm can run."""
+    from parcost_plugins.parallelism.context import rules
+
     yield from rules.words(study)
     if not alone(study):
         yield from rules.splits(study)
@@ -56,6 +61,8 @@ def checks(study: Study) -> Iterator[Check]:
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return blocks, volumes, times, and when a ring is free."""
+    from parcost_plugins.parallelism.context import figures
+
     yield figures.ranks(study)
     if not alone(study):
         yield from figures.traffic(exchange(study), outcome)
@@ -64,4 +71,8 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> list[Section]:
     """Return in which regime the exchange is, and what would make it free."""
-    return [] if alone(study) else [figures.regime(exchange(study), outcome)]
+    if alone(study):
+        return []
+    from parcost_plugins.parallelism.context import figures
+
+    return [figures.regime(exchange(study), outcome)]

@@ -16,15 +16,12 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Once, Outcome, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
-    advice,
     copies,
     legal,
     local,
     replicated,
-    sharded,
     squeeze,
     tied,
-    volumes,
 )
 from parcost_plugins.vocabulary import Layout
 
@@ -33,6 +30,8 @@ from parcost_plugins.vocabulary import Layout
 def terms(study: Study) -> Iterator[Work | Once]:
     """Price the traffic of the ZeRO stage that the layout asks for."""
     if study[Layout].zero == 3:
+        from parcost_plugins.parallelism.data import sharded
+
         yield from sharded.passes(study)
     else:
         yield from replicated.reduction(study)
@@ -52,10 +51,14 @@ def checks(study: Study) -> Iterator[Check]:
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield volumes, and how well they hide."""
+    from parcost_plugins.parallelism.data import volumes
+
     yield from volumes.figures(study, outcome)
 
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield the ZeRO stages side by side, and a checklist."""
+    from parcost_plugins.parallelism.data import advice
+
     yield from advice.sections(study, outcome)
