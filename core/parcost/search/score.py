@@ -149,20 +149,21 @@ class _Timed:
             hop=self.hop,
             timeline=timeline,
         )
-        groups = {when: Grouped([t for t in self.onces if t.when == when], run) for when in WHENS}
+        terms = {when: [t for t in self.onces if t.when == when] for when in WHENS}
         seconds = timeline.seconds
         if timeline.starts:
-            later, in_time = groups["fill"].released()
+            fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
+            later, in_time = fill.released()
             exact = exact & in_time
             moved = Timeline(
                 seconds=timeline.seconds + later,
                 starts=(),
                 ends=[end + later for end in timeline.ends],
             )
-            seconds = moved.seconds + groups["drain"].outlasts(groups["fill"], moved)
+            seconds = moved.seconds + drain.outlasts(fill, moved)
         else:
-            exact = exact & (not groups["fill"].terms and not groups["drain"].terms)
-        seconds = seconds + groups["end"].longest()
+            exact = exact & (not terms["fill"] and not terms["drain"])
+        seconds = seconds + Grouped(terms["end"], run).longest()
         return seconds, exact
 
     def _timeline(self) -> tuple[Timeline, Mask]:
