@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 10_000_000
 MOST_ERRORS = 100
+MOST_BROKEN = 3  # plugins that a hint names
 
 
 @frozen(eq=False, slots=False)
@@ -171,7 +172,8 @@ class Scenario:
     @property
     def _missing_hint(self) -> str:
         broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.plugins.broken]
-        return "; ".join(broken)
+        more = len(broken) - MOST_BROKEN
+        return "; ".join(broken[:MOST_BROKEN]) + (f"; {more} more are broken" if more > 0 else "")
 
     def _groups(self) -> Iterator[tuple[Mapping[str, Any], Study, Mapping[int, Any]]]:
         """Yield structural values, the study there, and the index of every axis."""
