@@ -118,6 +118,16 @@ def test_the_collective_of_the_guide_can_be_asked_for() -> None:
     assert call.seconds == pytest.approx(3 * (link.latency + 8e6 / link.bandwidth))
 
 
+def test_the_calculation_of_the_guide_needs_no_step() -> None:
+    plugins = load(("mine", plugin_in(guide()[3], "mine")))
+    text = "shipment west { size = 5 TB, bandwidth = 10 Gbps }\n"
+    (scenario,) = parcost.load_text(text, plugins=plugins)
+    report = scenario.evaluate()
+    assert report.exit_code == 0
+    assert report.result.outcome is None
+    assert report.result.figure("west.seconds") == pytest.approx(5e12 * 8 / 10e9)
+
+
 def test_the_reference_is_current(request: pytest.FixtureRequest) -> None:
     path = ROOT / "docs" / "language.md"
     if request.config.getoption("update"):
