@@ -58,6 +58,11 @@ def test_the_ratio_is_of_busy_seconds_of_the_ledger() -> None:
     assert found.figure("communication_to_computation.network") == pytest.approx(busy / compute)
 
 
+def test_waiting_for_the_slowest_rank_is_no_computation() -> None:
+    name = "communication_to_computation.network"
+    assert result(more="jitter { deviation = 1 s }").figure(name) == result().figure(name)
+
+
 def test_more_work_for_the_same_gradients_asks_less_of_the_network() -> None:
     few, many = (result(batch=b).figure("communication_to_computation.network") for b in (16, 64))
     assert many == pytest.approx(few / 4, rel=0.02)

@@ -19,6 +19,7 @@ from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study
 from parcost_plugins.advice import vary
 from parcost_plugins.vocabulary import Cluster, Targets, Training
 
+_COMPUTE = ("compute", "hbm")  # a wait, or a transfer to the host, is neither
 _SEARCHED = (1e-3, 1e3)  # times the present bandwidth
 _GRID = 61  # points of each of two passes
 
@@ -61,7 +62,7 @@ def crossed(study: Study, outcome: Outcome) -> list[Crossed]:
     """Return the levels that the step keeps busy, from the fastest outwards."""
     lines = [line for line in outcome.ledger if line.kind in ("work", "hop", "once")]
     names = {level.label: level for level in _levels(study)}
-    compute = _sum(x.exposed + x.hidden for x in lines if x.resource not in names)
+    compute = _sum(x.exposed + x.hidden for x in lines if x.resource in _COMPUTE)
     found = []
     for link in study.group("job").links:
         busy = _sum(x.exposed + x.hidden for x in lines if x.resource == link.name)
