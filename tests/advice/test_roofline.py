@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
+from parcost_plugins.vocabulary import Cluster
 
 DEVICE = "use catalog.devices.{device}\n"
 FABRIC = """
@@ -43,6 +44,24 @@ def test_devices_that_share_a_port_have_a_higher_ridge() -> None:
     assert ridges(ports=", ports = 4").figure("r.network") == pytest.approx(
         2 * ridges().figure("r.network")
     )
+
+
+def test_a_mesh_has_a_link_to_each_other_device() -> None:
+    """1307.4 TFLOP/s over 7 links of 64 GB/s in one direction, as the step sees it too."""
+    text = """
+    use catalog.devices.mi300x
+    use catalog.fabrics.mi300x_node
+    use catalog.models.llama3_8b
+    use catalog.precisions.bf16
+    cluster { devices = 8 }
+    layout { tp = 8 }
+    training { sequence = 1024, global_batch = 8 sequences }
+    roofline r {}
+    """
+    found = parcost.load_text(text)[0].evaluate().result
+    level, *_ = found.study[Cluster].fabric.levels
+    assert found.figure("r.node") * level.efficiency == pytest.approx(1307.4e3 / (7 * 64), rel=1e-4)
+    assert found.figure("r.node") == pytest.approx(found.figure("ridge.node"), rel=1e-12)
 
 
 def test_another_precision_has_another_ridge() -> None:

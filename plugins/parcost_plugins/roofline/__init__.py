@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Curve, Figure, Formula, Real, Section, Study, hookimpl
+from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Level, Roofline
 
 _NOTE = (
@@ -76,6 +77,8 @@ def _rates(asked: Roofline) -> Iterator[tuple[str, Real]]:
     below: Real = 1.0
     for level in asked.fabric.levels:
         ports = 1.0 if level.ports is None else level.ports / below
+        if level.kind == "mesh" and level.size is not None:
+            ports = ports * maximum(level.size - 1.0, 1.0)  # a link to each of the others
         yield vars(level)["label"], _bandwidth(level) * ports
         if level.size is not None:
             below = below * level.size
