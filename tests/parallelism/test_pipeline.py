@@ -170,6 +170,28 @@ def test_what_crosses_a_boundary_in_a_step() -> None:
     assert result.figure("pp_volume") == result.figure("pp_volume_per_boundary")
 
 
+def test_the_turn_of_a_v_sends_nothing() -> None:
+    # four virtual stages on devices 0, 1, 1 and 0: two messages each way, and three in a loop
+    def volume(kind: str) -> float:
+        (scenario,) = load_text(
+            f"""
+            use catalog.devices.h100_sxm
+            use catalog.fabrics.hgx_h100
+            use catalog.models.llama3_8b
+            use catalog.precisions.bf16
+            cluster {{ devices = 2 }}
+            layout {{ pp = 2 }}
+            schedule {{ kind = {kind}, chunks = 2 }}
+            training {{ sequence = 1024, global_batch = 8 sequences }}
+            """
+        )
+        return scenario.evaluate().results[0].figure("pp_volume")
+
+    message = 1024 * 4096 * 2
+    assert volume("zb_v") == 2 * 2 * 8 * message
+    assert volume("interleaved") == 3 * 2 * 8 * message
+
+
 def test_a_context_parallel_rank_hands_on_its_share() -> None:
     def hop(layout: str) -> float:
         (scenario,) = load_text(

@@ -29,6 +29,7 @@ from parcost_plugins.vocabulary import (
     Training,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.partition import stages_of_devices
 
 
 @hookimpl
@@ -171,9 +172,9 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         (
             "pp_volume",
             "bytes over all boundaries of a replica",
-            (cut.stages * v - 1.0) * 2.0 * m * bytes_,
+            _crossings(study) * 2.0 * m * bytes_,
             "GB",
-            "2 m (p v - 1) n",
+            "2 m k n, k boundaries of virtual stages on two devices",
             "per step and rank of the other degrees",
         ),
     ):
@@ -187,6 +188,17 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
             ),
             note=note,
         )
+
+
+def _crossings(study: Study) -> float:
+    """Return how often a micro-batch changes devices on its way through all virtual stages.
+
+    A schedule in the shape of a V turns it round on the last device without a message.
+    """
+    if getattr(study.schedule, "copies", 1) > 1:  # each copy of a stage hands on to another's
+        return virtual_stages(study) - 1.0
+    at = {s: d for d, held in enumerate(stages_of_devices(study)) for s in held}
+    return float(sum(at[s] != at[s + 1] for s in range(len(at) - 1)))
 
 
 @hookimpl
