@@ -8,16 +8,21 @@ engine is an entry point of the group ``parcost.executors``: a function from wha
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from multiprocessing import active_children, get_context
+from typing import ParamSpec, TypeVar
 
 from attrs import field, frozen
 
 from parcost.diagnostics import ParcostError, did_you_mean
 
 GROUP = "parcost.executors"
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class UnknownExecutorError(ParcostError):
@@ -41,14 +46,22 @@ class Engine:
     stop: Callable[[], None] = field(default=lambda: None)
 
 
+class Processes(ProcessPoolExecutor):
+    """Processes that leave Ctrl-C to whoever waits for the results."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Hand a call to a process, which may be started for it."""
+        with _without_interrupts():
+            return super().submit(fn, *args, **kwargs)
+
+
 def processes(jobs: int) -> Engine:
     """Return an engine of *jobs* processes of this machine."""
     others = set(active_children())
 
     def start() -> Executor:
         # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
-        context = get_context("spawn")
-        return ProcessPoolExecutor(jobs, mp_context=context, initializer=_uninterrupted)
+        return Processes(jobs, mp_context=get_context("spawn"))
 
     def stop() -> None:
         for process in set(active_children()) - others:
@@ -88,6 +101,14 @@ def named(address: str) -> Engine:
     return Engine(start)
 
 
-def _uninterrupted() -> None:
-    """Leave Ctrl-C to whoever waits for the results."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Let processes that are started now never see Ctrl-C; what comes meanwhile comes later."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from parcost.batch.rejected import Rejected, attempt, reject
 from parcost.batch.specs import Spec, specs
 from parcost.diagnostics import SpecError, did_you_mean
@@ -91,6 +93,7 @@ def only_defines(scenario: Scenario) -> bool:
     if not all(k in given or (k in types and types[k].label == "required") for k in kinds):
         return False
     try:
-        return not any(study.contributions("calculations") for study in scenario.studies())
+        plain = evolve(scenario, overrides={})  # which are meant for studies
+        return not any(study.contributions("calculations") for study in plain.studies())
     except SpecError:
         return False  # evaluating it says what is wrong

@@ -1,0 +1,128 @@
+"""A batch on a real cluster: a scheduler and two workers, each a process, on loopback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parcost.batch import Spec
+from parcost.batch.executors import Engine, ExecutorError, named
+from parcost.batch.keys import Environment, Question
+from parcost.batch.run import Run
+from parcost.cli import main
+from parcost.diagnostics import PluginError
+
+pytest.importorskip("distributed")
+
+SPEC = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  {{ devices = 16 }}
+layout   {{ tp = [1, 2, 4], zero = 1, sequence_parallel = on }}
+training {{ sequence = 2048, global_batch = {batch} sequences }}
+"""
+COUNT = 240
+QUESTION = Question({}, None, "data")
+
+
+class Cluster:
+    """A scheduler and two workers."""
+
+    def __init__(self, folder: Path) -> None:
+        file = folder / "scheduler.json"
+        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        self.processes = [self._process("scheduler", *options, "--scheduler-file", str(file))]
+        until = time.monotonic() + 90
+        while not file.exists():
+            assert time.monotonic() < until, "no scheduler"
+            time.sleep(0.05)
+        options = ["--scheduler-file", str(file), "--host", "127.0.0.1", "--no-dashboard"]
+        options += ["--no-nanny", "--nthreads", "1", "--local-directory", str(folder)]
+        self.workers = [self._process("worker", *options) for _ in range(2)]
+        self.processes += self.workers
+        from distributed import Client
+
+        with Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=90)
+            self.address = client.scheduler.address.removeprefix("tcp://")
+
+    def _process(self, kind: str, *options: str) -> subprocess.Popen[bytes]:
+        code = f"from distributed.cli.dask_{kind} import main; main()"
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([sys.executable, "-c", code, *options], **silent)  # type: ignore[call-overload,no-any-return]
+
+    def close(self) -> None:
+        for process in reversed(self.processes):
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("batch")
+    for i in range(COUNT):
+        (place / f"s{i:03}.par").write_text(SPEC.format(batch=32 * (i + 1)), encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_batch_is_the_same_to_the_bit_though_a_worker_dies(
+    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    specs = [Spec(path.name) for path in sorted(folder.glob("*.par"))]
+    environment = Environment()
+    local = [entry.text for entry in Run(QUESTION, environment).entries(specs)]
+    engine = Engine(named(f"dask://{cluster.address}").start, workers=2)
+    found = []
+    for entry in Run(QUESTION, environment, engine=engine).entries(specs):
+        found.append(entry.text)
+        if len(found) == COUNT // 4:
+            cluster.workers[0].kill()
+    assert cluster.workers[0].wait(30) != 0
+    assert found == local
+
+
+def test_the_command_line_finds_the_cluster(
+    cluster: Cluster,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    arguments = ["eval", "s00*.par", "--format", "csv"]
+    outs: list[Any] = []
+    for extra in ([], ["--executor", f"dask://{cluster.address}"]):
+        assert main([*arguments, *extra]) == 0
+        outs.append(capsys.readouterr())
+    assert outs[0] == outs[1]
+
+
+def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost_plugins.executors import dask
+
+    monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)
+    with pytest.raises((PluginError, ExecutorError), match="no Dask scheduler answers at"):
+        named("dask://127.0.0.1:1").start()
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(PluginError, match=r"pip install 'parcost\[dask\]'"):
+        named("dask://127.0.0.1:1").start()

@@ -1,0 +1,67 @@
+"""Rows whose columns are known at the end, and pages and entries as plain data."""
+
+from __future__ import annotations
+
+from parcost.batch.cache import packed, unpacked
+from parcost.batch.entry import Entry, Problem, encoded, page_data
+from parcost.batch.keys import Import
+from parcost.batch.spool import Spool
+from parcost.render.page import Column, Heading, Item, Line, Row, Table
+
+
+def test_a_row_has_every_column_in_the_order_of_first_occurrence() -> None:
+    with Spool() as spool:
+        spool.add({"a": 1, "b": 0.1})
+        spool.add({"c": "x", "a": 2})
+        assert list(spool.columns) == ["a", "b", "c"]
+        assert list(spool) == [[1, 0.1, None], [2, None, "x"]]
+        assert spool.rows == 2
+
+
+def test_many_rows_are_kept_on_disk() -> None:
+    with Spool() as spool:
+        for i in range(3000):
+            spool.add({"text": "x" * 4000, "i": i})
+        assert spool._file._rolled
+        assert [i for _, i in spool] == list(range(3000))
+
+
+def test_a_page_that_was_told_is_read_back() -> None:
+    page: list[Item] = [
+        Heading("one", 1, aside="a.par"),
+        Line("fine", "good", 2),
+        Table(
+            (Column("term", flexible=True), Column("%", "right", optional=True)),
+            [Row(("a", "1"), "strong", 1, rule=True), Row(("b", "2"))],
+        ),
+    ]
+    entry = Entry(path="a.par", name="one", part="page", text=encoded(page_data(page)))
+    assert page_data(entry.page()) == page_data(page)
+    assert entry.page()[:2] == page[:2]
+
+
+def test_what_is_packed_is_unpacked_and_nothing_else_is() -> None:
+    needed = [Import("lib.par", "", "lib.par", "0" * 64)]
+    entries = [
+        Entry(
+            path=f"{name}.par",
+            name=None if name == "ü" else name,
+            exit_code=1,
+            reasons=("why",),
+            problems=(Problem(text="\x1b[1mlong", line="short"),),
+            part="data",
+            text=encoded({"say": text}),
+        )
+        for name, text in (("a", "ünï\udcff"), ("ü", ""))
+    ]
+    data = packed(needed, entries)
+    read = unpacked(data)
+    assert read is not None
+    assert read[0] == needed
+    for entry, again in zip(entries, read[1], strict=True):
+        for name in ("path", "name", "exit_code", "reasons", "problems", "part", "text"):
+            assert getattr(entry, name) == getattr(again, name)
+        assert again.remembered
+    for i in range(0, len(data), 7):
+        assert unpacked(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :]) is None
+        assert unpacked(data[:i]) is None

@@ -1,0 +1,228 @@
+"""Workers that die, that are others than expected, or that are engines of elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from importlib.metadata import EntryPoint
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parcost.batch import Spec, executors
+from parcost.batch.cache import Cache
+from parcost.batch.entry import Entry
+from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
+from parcost.batch.keys import Environment, Question
+from parcost.batch.run import Run
+from parcost.batch.work import StrangerError, Task, answers
+
+SPEC = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  {{ devices = 16 }}
+layout   {{ tp = 2, zero = 1, sequence_parallel = on }}
+training {{ sequence = 2048, global_batch = {batch} sequences }}
+"""
+ENVIRONMENT = Environment()
+QUESTION = Question({}, None, "data")
+
+# What a worker does first: evaluating some files is the end of it, once or each time.
+DEADLY = """
+import os, signal
+from parcost.scenario import Scenario
+real = Scenario.evaluate
+def evaluate(scenario):
+    if scenario.path in {deadly!r} and not os.path.exists({once!r}):
+        {mark}
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(scenario)
+Scenario.evaluate = evaluate
+"""
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+@pytest.fixture
+def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    monkeypatch.chdir(tmp_path)
+    for i in range(24):
+        Path(f"s{i:02}.par").write_text(SPEC.format(batch=32 * (i + 1)), encoding="utf-8")
+    return [Spec(f"s{i:02}.par") for i in range(24)]
+
+
+@pytest.fixture
+def expected(specs: list[Spec]) -> list[str]:
+    return [entry.text for entry in Run(QUESTION, ENVIRONMENT).entries(specs)]
+
+
+def deadly(paths: list[str], once: str = "") -> Engine:
+    """Return an engine whose workers die of *paths*; where the file *once* is not there yet."""
+    mark = f"open({once!r}, 'w').close()" if once else "pass"
+    code = DEADLY.format(deadly=set(paths), once=once, mark=mark)
+    return Engine(
+        lambda: ProcessPoolExecutor(2, get_context("spawn"), initializer=exec, initargs=(code, {})),
+        workers=2,
+    )
+
+
+def run(specs: list[Spec], engine: Engine, **options: Any) -> list[Entry]:
+    return list(Run(QUESTION, ENVIRONMENT, engine=engine, **options).entries(specs))
+
+
+@posix
+def test_a_worker_that_dies_once_costs_nothing(specs: list[Spec], expected: list[str]) -> None:
+    found = run(specs, deadly(["s05.par", "s17.par"], once="died"))
+    assert Path("died").exists()
+    assert [entry.text for entry in found] == expected
+
+
+@posix
+def test_a_spec_that_ends_its_worker_is_rejected_and_no_other_is_lost(
+    specs: list[Spec], expected: list[str]
+) -> None:
+    found = run(specs, deadly(["s05.par", "s17.par"]))
+    assert [entry.path for entry in found] == [spec.path for spec in specs]
+    lost = {entry.path: entry for entry in found if entry.rejected}
+    assert lost.keys() == {"s05.par", "s17.par"}
+    entry = lost["s05.par"]
+    assert entry.exit_code == 3
+    assert entry.reasons[0].startswith("the worker that evaluated `s05.par` died: ")
+    assert "error[worker-died]" in entry.problems[0].line
+    kept = [entry.text for entry in found if not entry.rejected]
+    assert kept == [text for i, text in enumerate(expected) if i not in (5, 17)]
+
+
+@posix
+def test_workers_that_only_die_end_the_run(specs: list[Spec]) -> None:
+    with pytest.raises(ExecutorError, match="workers keep dying"):
+        run(specs, deadly([spec.path for spec in specs]))
+
+
+def test_what_was_done_before_the_end_is_kept(specs: list[Spec], tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", ENVIRONMENT, pytest.fail)
+    entries = Run(QUESTION, ENVIRONMENT, cache, executors.processes(2)).entries(specs)
+    first = next(entries)
+    assert isinstance(entries, Iterator)
+    entries.close()  # type: ignore[attr-defined]
+    again = cache.find(specs[0], QUESTION)
+    assert again is not None
+    assert [entry.text for entry in again] == [first.text]
+
+
+def threads() -> Engine:
+    return Engine(lambda: ThreadPoolExecutor(4), workers=4)
+
+
+def test_an_engine_of_threads_gives_the_same(specs: list[Spec], expected: list[str]) -> None:
+    assert [entry.text for entry in run(specs, threads())] == expected
+
+
+def test_only_a_window_of_the_files_is_under_way(specs: list[Spec]) -> None:
+    handed_over: list[int] = []
+
+    class Counting(ThreadPoolExecutor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            handed_over.append(len(args[1]))
+            return super().submit(fn, *args, **kwargs)
+
+    files = [Spec(f"{folder}/{spec.path}") for folder in (".",) * 40 for spec in specs]
+    entries = Run(QUESTION, ENVIRONMENT, engine=Engine(lambda: Counting(1), workers=1)).entries(
+        files
+    )
+    next(entries)
+    assert sum(handed_over) <= 5 * 16
+    entries.close()  # type: ignore[attr-defined]
+
+
+def test_workers_of_another_version_are_refused(specs: list[Spec], tmp_path: Path) -> None:
+    task = Task(
+        question=QUESTION, without=(), expected="another", folder=str(tmp_path), keep=False
+    )
+    with pytest.raises(StrangerError, match="another version"):
+        answers(task, specs)
+
+
+def test_a_worker_works_where_the_names_of_files_start(
+    specs: list[Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    task = Task(
+        question=QUESTION,
+        without=(),
+        expected=ENVIRONMENT.digest,
+        folder=str(tmp_path),
+        keep=False,
+    )
+    (answer,) = answers(task, specs[:1])
+    assert not answer.entries[0].rejected
+    assert Path.cwd() == tmp_path / "elsewhere"
+
+
+def test_an_engine_that_takes_no_more_work_ends_the_run(specs: list[Spec]) -> None:
+    class Closed(ThreadPoolExecutor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            raise ConnectionError("gone home")
+
+    with pytest.raises(ExecutorError, match="takes no more work: ConnectionError: gone home"):
+        run(specs, Engine(lambda: Closed(1)))
+
+
+def offered(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
+    class Point(EntryPoint):
+        def load(self) -> Any:
+            return make
+
+    point = Point("mine", "some.module:make", executors.GROUP)
+    monkeypatch.setattr(executors, "entry_points", lambda **_: [point])
+
+
+def test_a_plugin_offers_an_engine_by_name(
+    specs: list[Spec], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses: list[str] = []
+
+    def make(address: str) -> Executor:
+        addresses.append(address)
+        return ThreadPoolExecutor(2)
+
+    offered(monkeypatch, make)
+    found = run(specs, executors.named("mine://here:1"))
+    assert [entry.text for entry in found] == expected
+    assert addresses == ["here:1"]
+
+
+def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> Executor:
+        raise OSError("nobody there")
+
+    offered(monkeypatch, refuse)
+    with pytest.raises(ExecutorError, match="`mine://x` cannot be used: OSError: nobody there"):
+        executors.named("mine://x").start()
+    offered(monkeypatch, lambda _: "an engine")
+    with pytest.raises(ExecutorError, match="returned str, which is no executor"):
+        executors.named("mine://x").start()
+    with pytest.raises(UnknownExecutorError, match="did you mean `mine`"):
+        executors.named("mina://x")
+
+
+def test_specs_are_forgotten_as_a_batch_goes_on(
+    specs: list[Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost.batch import work
+
+    monkeypatch.setattr(work, "_MOST_FILES", 10)
+    worker = work.Worker(ENVIRONMENT)
+    first = worker.session
+    for spec in specs:
+        worker.answer(spec, QUESTION, keep=False)
+    assert worker.session is not first
+    assert len(worker.session.loader._modules) < 24
+    assert os.getpid()

@@ -1,0 +1,595 @@
+"""Batches on the command line: what is remembered, spread, cut into shards, and written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from errno import ENOSPC
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parcost.cli import main
+
+GOOD = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 16 }
+layout   { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 32 sequences, recompute = full }
+"""
+BIGGER = GOOD.replace("32 sequences", "64 sequences")
+DISAPPOINTED = GOOD + "expect { mfu >= 99 % }\n"
+UNDIVIDED = GOOD.replace("tp = 2", "tp = 3")
+MISTAKEN = GOOD.replace("tp = 2", "tpp = 2")
+SWEPT = GOOD.replace("tp = 2", "tp = [1, 2, 3, 4]")
+STUDIES = GOOD + "study narrow { layout { tp = 1 } }\nstudy wide { layout { tp = 4 } }\n"
+DEFINITIONS = "use catalog.devices.h100_sxm\ndevice mine extends h100_sxm { memory = 96 GB }\n"
+USING = GOOD.replace("use catalog.devices.h100_sxm", 'use "lib/site.par"').replace(
+    "devices = 16", "devices = 16, device = mine"
+)
+ALL = {
+    "a.par": GOOD,
+    "b.par": MISTAKEN,
+    "c.par": SWEPT,
+    "d.par": DISAPPOINTED,
+    "e.par": STUDIES,
+    "f.par": UNDIVIDED,
+    "g.par": USING,
+    "lib/site.par": DEFINITIONS,
+}
+FORMATS = ["table", "md", "json", "jsonl", "csv"]
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in a directory of its own, with a cache of its own."""
+    place = tmp_path / "work"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "PARCOST_DEBUG", "PARCOST_NO_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def do(*arguments: str) -> Any:
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return do
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which the path of every evaluation in this process is added."""
+    from parcost.scenario import Scenario
+
+    paths: list[str] = []
+    real = Scenario.evaluate
+
+    def spy(scenario: Scenario) -> Any:
+        paths.append(scenario.path)
+        return real(scenario)
+
+    monkeypatch.setattr(Scenario, "evaluate", spy)
+    return paths
+
+
+def files(texts: dict[str, str], folder: str = "specs") -> None:
+    for name, text in texts.items():
+        path = Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def many(count: int) -> dict[str, str]:
+    return {f"s{i:03}.par": GOOD.replace("32 seq", f"{32 * (i + 1)} seq") for i in range(count)}
+
+
+def cached(tmp_path: Path) -> list[Path]:
+    return [p for p in (tmp_path / "caches").glob("parcost/??/*") if p.is_file()]
+
+
+def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], **streams)
+
+
+# --- which files --------------------------------------------------------------------------
+
+
+def test_a_pattern_stands_for_the_specs_that_match_it(run: Run) -> None:
+    files({"a.par": GOOD, "deep/er/b.par": GOOD, "deep/er/notes.txt": "", "c.par": GOOD})
+    done = run("eval", "specs/**/[ab].par", "--format", "jsonl")
+    assert [json.loads(line)["path"] for line in done.out.splitlines()] == [
+        "specs/a.par",
+        "specs/deep/er/b.par",
+    ]
+    assert done.err == "2 good\n"
+    missed = run("eval", "specs/*.spec")
+    assert missed.code == 2
+    assert "no `.par` file matches `specs/*.spec`" in missed.err
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(run: Run) -> None:
+    files({"a[1].par": GOOD})
+    assert run("eval", "specs/a[1].par").code == 0
+
+
+def test_what_is_set_for_studies_does_not_make_definitions_one(run: Run) -> None:
+    files({"g.par": USING, "lib/site.par": DEFINITIONS})
+    assert run("eval", "specs", "--set", "layout.zero=0").err == "1 good\n"
+
+
+def test_a_file_that_is_named_twice_is_evaluated_once(run: Run) -> None:
+    files({"a.par": GOOD, "b.par": GOOD})
+    done = run("eval", "specs", "specs/a.par", "./specs/b.par", "--format", "jsonl")
+    assert len(done.out.splitlines()) == 2
+
+
+# --- formats ------------------------------------------------------------------------------
+
+
+def test_lines_of_json_say_what_the_document_says_but_for_advice(run: Run) -> None:
+    files(ALL)
+    document = json.loads(run("eval", "specs", "--format", "json").out)
+    lines = [
+        json.loads(line) for line in run("eval", "specs", "--format", "jsonl").out.splitlines()
+    ]
+    header = {name: document[name] for name in ("schema_version", "parcost_version")}
+    for report in document["reports"]:
+        for result in report["results"]:
+            result.pop("sections", None)
+    found = [*document["reports"], *document["rejected"]]
+    assert sorted(lines, key=str) == sorted([{**header, **told} for told in found], key=str)
+    assert [line["path"] for line in lines] == sorted(line["path"] for line in lines)
+
+
+def test_each_line_is_written_as_soon_as_it_is_known(tmp_path: Path) -> None:
+    files({"a.par": GOOD}, str(tmp_path))
+    os.mkfifo(tmp_path / "b.par")
+    files({"c.par": GOOD}, str(tmp_path))
+    with process("eval", str(tmp_path), "--format", "jsonl", bufsize=0) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        child.communicate()
+    assert json.loads(line)["name"] == "a"
+
+
+def test_points_have_all_columns_however_many_there_are(run: Run) -> None:
+    files({**many(3), "z.par": SWEPT})
+    rows = list(csv.DictReader(io.StringIO(run("eval", "specs", "--format", "csv").out)))
+    assert rows[0]["layout.tp"] == ""
+    assert [row["layout.tp"] for row in rows[3:]] == ["1.0", "2.0", "3.0", "4.0"]
+    assert list(rows[0])[:2] == ["path", "name"]
+    assert list(rows[0])[-2:] == ["feasible", "reason"]
+
+
+def test_parquet_has_the_rows_of_the_table_with_their_types(run: Run) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    files(ALL)
+    done = run("eval", "specs", "--format", "parquet", "--out", "all.parquet")
+    assert done.code == 2
+    table = duckdb.sql("select * from 'all.parquet'")
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.fetchall()]
+    lines = list(csv.DictReader(io.StringIO(run("eval", "specs", "--format", "csv").out)))
+    assert set(rows[0]) == set(lines[0])
+    for row, line in zip(rows, lines, strict=True):
+        assert row["path"] == line["path"]
+        assert row["feasible"] is (line["feasible"] == "yes")
+        seconds = line["step_time_seconds"]
+        assert row["step_time_seconds"] == (float(seconds) if seconds else None)
+
+
+def test_parquet_without_its_library_says_what_to_install(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files({"a.par": GOOD})
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    done = run("eval", "specs", "--format", "parquet", "--out", "all.parquet")
+    assert done.code == 3
+    assert "pip install 'parcost[parquet]'" in done.err
+    assert os.listdir() == ["specs"]
+    assert "add --out FILE" in run("eval", "specs", "--format", "parquet").err
+
+
+# --- what is remembered -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_what_is_remembered_is_told_in_the_same_bytes(
+    run: Run, evaluated: list[str], format_: str
+) -> None:
+    files(ALL)
+    fresh = run("eval", "specs", "--format", format_, "--no-cache")
+    first = run("eval", "specs", "--format", format_)
+    evaluated.clear()
+    again = run("eval", "specs", "--format", format_)
+    assert evaluated == []
+    assert fresh.out == first.out == again.out
+    assert fresh.code == first.code == again.code == 2
+    assert fresh.err == first.err
+    summary, _, note = again.err.rstrip("\n").rpartition("; ")
+    assert summary + "\n" == fresh.err
+    assert note == "8 of them unchanged, from the cache"
+
+
+def test_nothing_is_imported_for_what_is_known(run: Run, tmp_path: Path) -> None:
+    files(many(2))
+    first = run("eval", "specs", "--format", "jsonl").out
+    code = (
+        "import sys; from parcost.cli import main; main(sys.argv[1:]);"
+        "print([m for m in sys.modules if m.startswith(('parcost_plugins.', 'numpy', 'lark',"
+        "'parcost.binding', 'parcost.evaluation', 'parcost.api'))], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "eval", "specs", "--format", "jsonl"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout == first
+    imported = eval(done.stderr.splitlines()[-1])
+    assert set(imported) == {"parcost_plugins.exporters", "parcost_plugins.exporters.jsonl"}
+
+
+def test_only_what_changed_is_evaluated_again(run: Run, evaluated: list[str]) -> None:
+    files({"a.par": GOOD, "b.par": GOOD, "g.par": USING, "lib/site.par": DEFINITIONS})
+    run("eval", "specs", "--format", "csv")
+
+    def again(*options: str) -> list[str]:
+        evaluated.clear()
+        run("eval", "specs", "--format", "csv", *options)
+        return [Path(path).name for path in evaluated]
+
+    assert again() == []
+    files({"b.par": BIGGER})
+    assert again() == ["b.par"]
+    files({"b.par": GOOD})
+    assert again() == []  # known from before
+    files({"lib/site.par": DEFINITIONS.replace("96 GB", "94 GB")})
+    assert again() == ["g.par"]
+    os.utime("specs/a.par", (1, 1))
+    assert again() == []
+    everything = ["a.par", "b.par", "g.par"]
+    assert again("--set", "layout.zero=0") == everything
+    assert again("--set", "layout.zero=0") == []
+    assert again("--without", "advice") == everything
+    assert again("--no-cache") == everything
+    assert again("--cache", "elsewhere") == everything
+    assert again("--cache", "elsewhere") == []
+
+
+def test_a_copy_of_a_tree_knows_its_own_imports(
+    run: Run, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files({"g.par": USING, "lib/site.par": DEFINITIONS}, "one/specs")
+    files({"g.par": USING, "lib/site.par": DEFINITIONS}, "two/specs")
+    files({"lib/site.par": DEFINITIONS.replace("96 GB", "94 GB")}, "three/specs")
+    files({"g.par": USING}, "three/specs")
+    for folder, known in (("one", False), ("two", True), ("three", False)):
+        evaluated.clear()
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            run("eval", "specs")
+        assert (evaluated == []) is known, folder
+
+
+def test_a_missing_import_is_looked_for_again(run: Run) -> None:
+    files({"g.par": USING, "a.par": GOOD})
+    assert run("eval", "specs").code == 2
+    files({"lib/site.par": DEFINITIONS})
+    assert run("eval", "specs").code == 0
+
+
+def test_a_plugin_that_failed_is_asked_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost import hookimpl, plugins
+
+    def terms() -> Any:
+        raise RuntimeError("out of coffee")
+
+    files({"a.par": GOOD, "b.par": GOOD})
+    load = plugins.load
+    broken = SimpleNamespace(terms=hookimpl(terms))
+    with monkeypatch.context() as patch:
+        patch.setattr(plugins, "load", lambda **given: load(("mine", broken), **given))
+        assert run("eval", "specs").code == 3
+    assert run("eval", "specs").code == 0
+
+
+def damage_cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def damage_flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+
+
+def damage_empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [damage_cut, damage_flip, damage_empty])
+def test_what_is_damaged_is_evaluated_again(
+    run: Run, evaluated: list[str], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    files(many(3))
+    first = run("eval", "specs", "--format", "jsonl")
+    assert len(cached(tmp_path)) == 3
+    for path in cached(tmp_path):
+        damage(path)
+    evaluated.clear()
+    again = run("eval", "specs", "--format", "jsonl")
+    assert (again.out, again.err, len(evaluated)) == (first.out, first.err, 3)
+    evaluated.clear()
+    run("eval", "specs", "--format", "jsonl")
+    assert evaluated == []
+
+
+def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path: Path) -> None:
+    files(many(3))
+    (tmp_path / "caches").write_text("in the way")
+    done = run("eval", "specs", "--format", "jsonl")
+    assert done.code == 0
+    assert len(done.out.splitlines()) == 3
+    assert done.err.count("note: the cache in") == 1
+    assert "; results are not remembered" in done.err
+
+
+def test_a_cache_on_a_full_disk_is_said_once_and_ignored(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(many(3))
+    replace = Path.replace
+
+    def full(path: Path, target: Any) -> Path:
+        if "caches" in path.parts:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        done = run("eval", "specs", "--format", "jsonl", "--out", "all.jsonl")
+    assert done.code == 0
+    assert done.err.count("cannot be written: No space left on device; results are") == 1
+    assert len(Path("all.jsonl").read_text().splitlines()) == 3
+    assert cached(tmp_path) == []
+
+
+def test_what_nobody_asks_for_is_removed_after_a_month(run: Run, tmp_path: Path) -> None:
+    files(many(3))
+    run("eval", "specs")
+    old = time.time() - 40 * 86400
+    for path in [*cached(tmp_path), tmp_path / "caches" / "parcost" / "pruned"]:
+        os.utime(path, (old, old))
+    Path("specs/s002.par").unlink()
+    run("eval", "specs")
+    assert len(cached(tmp_path)) == 2
+
+
+def test_one_spec_is_evaluated_and_not_remembered(run: Run, tmp_path: Path) -> None:
+    files({"a.par": GOOD})
+    run("eval", "specs/a.par")
+    assert cached(tmp_path) == []
+    run("eval", "specs/a.par", "--cache", "here")
+    assert len(list(Path("here").glob("??/*"))) == 1
+
+
+def test_runs_at_the_same_time_share_a_cache(run: Run, tmp_path: Path) -> None:
+    files(many(6))
+    runs = [process("eval", "specs", "--format", "jsonl", "--cache", "here") for _ in range(3)]
+    outs = [one.communicate() for one in runs]
+    assert [one.returncode for one in runs] == [0, 0, 0]
+    assert len({out for out, _ in outs}) == 1
+    assert len(outs[0][0].splitlines()) == 6
+    left = [path.name for path in Path("here").rglob(".*")]
+    assert left == []
+
+
+# --- interrupted ----------------------------------------------------------------------------
+
+
+def test_an_interrupted_batch_goes_on_where_it_stopped(
+    run: Run, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost.scenario import Scenario
+
+    files(many(6))
+    Path("all.jsonl").write_text("of before")
+    spied = Scenario.evaluate
+
+    def interrupted(scenario: Scenario) -> Any:
+        if scenario.path.endswith("s003.par"):
+            raise KeyboardInterrupt
+        return spied(scenario)
+
+    arguments = ["eval", "specs", "--format", "jsonl", "--out", "all.jsonl"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Scenario, "evaluate", interrupted)
+        done = run(*arguments)
+    assert done.code == 130
+    assert done.err == (
+        "3 of 6 files were done; the same command goes on from there\n\ninterrupted\n"
+    )
+    assert Path("all.jsonl").read_text() == "of before"
+    assert sorted(os.listdir()) == ["all.jsonl", "specs"]
+    evaluated.clear()
+    assert run(*arguments).code == 0
+    assert [Path(path).name for path in evaluated] == ["s003.par", "s004.par", "s005.par"]
+    resumed = Path("all.jsonl").read_text()
+    run(*arguments, "--no-cache")
+    assert resumed == Path("all.jsonl").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path, jobs: str) -> None:
+    files(many(200))
+    arguments = ["eval", "specs", "--format", "jsonl", "--jobs", jobs]
+    child = process(*arguments, "--out", "all.jsonl", start_new_session=True)
+    until = time.monotonic() + 90
+    while not cached(tmp_path) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+    _, said = child.communicate(timeout=60)
+    assert b"Traceback" not in said
+    if child.returncode == 0:
+        pytest.skip("it was faster than the signal")
+    assert child.returncode == 130
+    assert b"the same command goes on from there" in said
+    assert sorted(os.listdir()) == ["specs"]
+    assert cached(tmp_path)
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < until:
+            os.killpg(child.pid, 0)
+            time.sleep(0.05)
+    resumed = run(*arguments[:-2])
+    assert "of them unchanged, from the cache" in resumed.err
+    assert len(resumed.out.splitlines()) == 200
+
+
+# --- processes and engines ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_several_processes_give_the_same_to_the_bit(run: Run, format_: str) -> None:
+    files({**ALL, **many(20)})
+    alone = run("eval", "specs", "--format", format_, "--no-cache")
+    spread = run("eval", "specs", "--format", format_, "--no-cache", "--jobs", "2")
+    assert (spread.code, spread.out, spread.err) == (alone.code, alone.out, alone.err)
+
+
+def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> None:
+    files({**ALL, **many(20)})
+    spread = run("eval", "specs", "--format", "jsonl", "--jobs", "2")
+    again = run("eval", "specs", "--format", "jsonl")
+    assert evaluated == []
+    assert again.out == spread.out
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--executor", "dusk://host:1"], "did you mean `dask`?"),
+        (["--executor", "dask"], "`dask` names no executor; write dask://HOST:PORT"),
+        (["--executor", "dask://h:1", "--jobs", "2"], "both say where work is done"),
+        (["--jobs", "0"], "0 is not in the range x>=1"),
+        (["--shard", "3/2"], "`3/2` is no shard; write 1/8, 2/8, ... 8/8"),
+        (["--shard", "1/2", "--format", "md"], "shards of `--format md` cannot be joined"),
+        (["--cache", "x", "--no-cache"], "contradict each other"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_a_usage_error(
+    run: Run, arguments: list[str], said: str
+) -> None:
+    files({"a.par": GOOD})
+    done = run("eval", "specs", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+# --- where results go -----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "table"])
+def test_a_full_disk_is_said_and_loses_nothing(
+    run: Run, evaluated: list[str], format_: str
+) -> None:
+    files(many(3))
+    done = run("eval", "specs", "--format", format_, "--out", "/dev/full")
+    assert done.code == 2
+    assert "`/dev/full` cannot be written: No space left on device" in done.err
+    evaluated.clear()
+    assert run("eval", "specs", "--format", format_).code == 0
+    assert len(evaluated) <= 2
+
+
+def test_a_file_that_cannot_be_written_is_said(run: Run) -> None:
+    files({"a.par": GOOD})
+    done = run("eval", "specs", "--out", "no/such/folder.txt")
+    assert (done.code, done.out) == (2, "")
+    assert "`no/such/folder.txt` cannot be written: No such file or directory" in done.err
+    assert "`specs` cannot be written: Is a directory" in run("eval", "specs", "--out", "specs").err
+
+
+def test_a_file_has_the_rights_of_any_other(run: Run) -> None:
+    files({"a.par": GOOD})
+    Path("other").touch()
+    run("eval", "specs", "--out", "a.txt")
+    assert Path("a.txt").stat().st_mode == Path("other").stat().st_mode
+
+
+def test_a_summary_is_no_place_for_thousands_of_lines(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost.cli import writing
+
+    monkeypatch.setattr(writing, "_MOST_LINES", 2)
+    files({f"{name}.par": MISTAKEN for name in "abcd"})
+    summary = run("eval", "specs").err.splitlines()[-4:]
+    assert summary[0].startswith("specs/a.par:6:")
+    assert summary[1].startswith("specs/b.par:6:")
+    assert summary[2:] == ["and 2 more", "4 bad input"]
+
+
+# --- shards ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
+def test_shards_joined_are_what_one_run_writes(run: Run, format_: str) -> None:
+    files(ALL)
+    whole = run("eval", "specs", "--format", format_).out
+    names = [f"{number}.{format_}" for number in range(1, 11)]  # of eight files: two are empty
+    for number, name in enumerate(names, start=1):
+        run("eval", "specs", "--format", format_, "--shard", f"{number}/10", "--out", name)
+    done = run("merge", *reversed(names), "--out", f"all.{format_}")
+    assert (done.code, done.err) == (0, "10 shards joined\n")
+    assert Path(f"all.{format_}").read_text() == whole
+    assert run("merge", *names).out == whole
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
+def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, format_: str) -> None:
+    files(many(4))
+    for number in range(1, 5):
+        shard = ["--format", format_, "--shard", f"{number}/4", "--out", f"{number}.{format_}"]
+        run("eval", "specs", *shard)
+    one, two, three, four = (f"{number}.{format_}" for number in range(1, 5))
+
+    def refused(*paths: str) -> str:
+        done = run("merge", *paths, "--out", "all")
+        assert (done.code, done.out) == (2, "")
+        assert not Path("all").exists()
+        return str(done.err)
+
+    assert "shards 2, 4 of 4 are missing" in refused(one, three)
+    assert "shard 4 of 4 is missing" in refused(one, two, three)
+    Path(f"again.{format_}").write_bytes(Path(two).read_bytes())
+    assert "are both shard 2/4" in refused(one, two, f"again.{format_}", three, four)
+    run(
+        "eval", "specs", "--format", format_, "--shard", "2/4", "--out", two, "--set", "layout.pp=1"
+    )
+    assert f"`{two}` is of another run than `{one}`" in refused(one, two, three, four)
+    Path(three).write_text(Path(three).read_text()[:-30])
+    assert f"`{three}`" in refused(three)
+    run("eval", "specs", "--format", format_, "--out", four)
+    assert f"`{four}` does not end in a seal" in refused(four)
+    assert "cannot be read: No such file" in refused(f"none.{format_}")
