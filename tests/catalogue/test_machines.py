@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 import parcost_specs
-from parcost_plugins.vocabulary import Cluster, Device
+from parcost_plugins.vocabulary import Cluster, Device, slowdown
 
 ROOT = Path(parcost_specs.__file__).parent
 DEVICES = sorted(p.stem for p in (ROOT / "devices").glob("*.par"))
@@ -49,7 +49,6 @@ use catalog.precisions.{precision}
 cluster {{ devices = 144 }}
 layout {{ tp = {tp}, zero = 1, vocabulary_multiple = 128 }}
 training {{ sequence = 2048, micro_batch = 1, global_batch = 2304 sequences, recompute = {again} }}
-{own_engines}
 """
 
 
@@ -64,10 +63,31 @@ def result(name: str, tp: int) -> parcost.Result:
         fabric=f"use catalog.fabrics.{HOMES[name]}" if name in HOMES else CARDS,
         precision="fp16" if device.bf16 is None else "bf16",
         tp=tp,
-        own_engines="overlap { multiprocessors = 0 }" if device.multiprocessors < 16 else "",
         again="full" if device.memory < 30 * 2**30 else "none",
     )
     return parcost.load_text(text)[0].evaluate().result
+
+
+def test_collectives_take_multiprocessors_of_graphics_processors_alone() -> None:
+    taken = {name: device_called(name).collective_multiprocessors for name in DEVICES}
+    engines = [name for name in DEVICES if name.startswith(("tpu", "gaudi", "train", "inferentia"))]
+    assert {taken[name] for name in engines} == {0}
+    assert {taken[name] for name in DEVICES if name not in engines} == {16}
+
+
+def test_a_study_may_say_itself_what_collectives_take() -> None:
+    text = STUDY.format(
+        device="h100_sxm",
+        fabric="use catalog.fabrics.hgx_h100",
+        precision="bf16",
+        tp=8,
+        again="none",
+    )
+    (scenario,) = parcost.load_text(text)
+    (study,) = scenario.studies()
+    (own,) = scenario.replace({"overlap.multiprocessors": 33}).studies()
+    assert slowdown(study) == 16 / (132 - 16)
+    assert slowdown(own) == 33 / (132 - 33)
 
 
 def test_the_catalogue_has_more_than_forty_devices_and_a_dozen_systems() -> None:

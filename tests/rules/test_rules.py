@@ -92,7 +92,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             (
                 "multiprocessors-taken",
                 "collectives take 100 multiprocessors, and the device has 100",
-                None,
+                "take fewer than 100; a device whose collectives have engines of their own takes 0",
             ),
         ),
         (

@@ -24,13 +24,12 @@ from attrs import frozen
 from parcost import Formula, Group, Pass, Real, Study, Work, hookimpl
 from parcost.numeric import maximum, minimum, sqrt, where
 from parcost_plugins.vocabulary import (
-    Cluster,
     CollectiveChoice,
     Layout,
-    Overlap,
     Recompute,
     Routing,
     Training,
+    slowdown,
 )
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
 from parcost_plugins.vocabulary.partition import Counts, having, kinds
@@ -251,7 +250,6 @@ def _work(
     group: Group,
 ) -> Work:
     seconds, bytes_, formula = priced
-    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
     return Work(
         name=name,
         seconds=seconds,
@@ -260,6 +258,6 @@ def _work(
         count=count,
         resource=group.flat.name,
         window=_WINDOWS[study[Routing].hide],
-        slowdown=taken / (of - taken),
+        slowdown=slowdown(study),
         bytes_=bytes_,
     )

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Study
-from parcost_plugins.vocabulary import Cluster, Overlap
+from parcost_plugins.vocabulary import Cluster, Overlap, multiprocessors_taken
 
 
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules of the overlap: what it leaves of the device, and of the buckets."""
-    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
+    taken, of = multiprocessors_taken(study), study[Cluster].device.multiprocessors
+    overlap = study[Overlap]
     yield Check(
         id="multiprocessors-taken",
         holds=taken < of,
-        subject="overlap.multiprocessors",
+        subject="device.collective_multiprocessors"
+        if overlap.multiprocessors is None
+        else "overlap.multiprocessors",
         message="collectives take {taken} multiprocessors, and the device has {of}",
         inputs={"taken": taken, "of": of},
+        help="take fewer than {of}; a device whose collectives have engines of their own takes 0",
     )
-    overlap = study[Overlap]
     yield Check(
         id="first-bucket-large",
         holds=overlap.first_bucket <= overlap.bucket,

@@ -11,6 +11,7 @@ from parcost_plugins.vocabulary.custom import CustomTerm
 from parcost_plugins.vocabulary.estimates import Estimate, Grid, PipelineSketch
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
 from parcost_plugins.vocabulary.inference import Serving
+from parcost_plugins.vocabulary.interference import multiprocessors_taken, slowdown
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.networks import Flow, Network, RailExchange, Resource, Sharing
@@ -126,8 +127,10 @@ __all__ = [
     "Tuning",
     "ZeroSketch",
     "layers",
+    "multiprocessors_taken",
     "on_first",
     "on_last",
+    "slowdown",
     "virtual_stages",
 ]
 

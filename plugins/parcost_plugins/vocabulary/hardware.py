@@ -76,6 +76,11 @@ class Device:
         doc="matrix peak in fp4",
     )
     multiprocessors: Real = integer(doc="units that tiles of a matrix product are spread over")
+    collective_multiprocessors: Real = integer(
+        default=0,
+        minimum=0,
+        doc="of them, those that a collective runs on; none where it has engines of its own",
+    )
     matmul_efficiency: Real = fraction(
         positive=True, doc="best matrix product measured, of the 16-bit peak"
     )

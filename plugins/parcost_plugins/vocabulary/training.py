@@ -284,8 +284,11 @@ class Overlap:
         default="bucket",
         doc="gradients of the bucket that leaves first; PyTorch makes it small",
     )
-    multiprocessors: Real = integer(
-        minimum=0, doc="multiprocessors that a collective takes from compute while it hides"
+    multiprocessors: Real | None = integer(
+        default=None,
+        minimum=0,
+        doc="multiprocessors that a collective takes from compute while it hides; what the "
+        "device says where it is left out",
     )
 
 

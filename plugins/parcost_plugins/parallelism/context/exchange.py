@@ -9,14 +9,13 @@ from attrs import evolve, frozen
 from parcost import Formula, Group, Pass, Real, Study
 from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.vocabulary import (
-    Cluster,
     CollectiveChoice,
     Context,
     FusedAttention,
     Layout,
     Model,
-    Overlap,
     Training,
+    slowdown,
     virtual_stages,
 )
 
@@ -158,8 +157,7 @@ def exchange(study: Study) -> Exchange:
     """Return what a rank of *study* exchanges."""
     context, cp = study[Context], study[Layout].cp
     trading = context.trading(cp)
-    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
-    return Exchange(study, context, cp, trading, cp / trading, taken / (of - taken))
+    return Exchange(study, context, cp, trading, cp / trading, slowdown(study))
 
 
 def _first(group: Group, ranks: Real) -> Group:

@@ -10,12 +10,12 @@ from parcost import Call, Formula, Pass, Real, Study, Work
 from parcost.numeric import ceil_div, is_array, maximum
 from parcost_plugins.parallelism.data.compressed import Exchange, exchange
 from parcost_plugins.vocabulary import (
-    Cluster,
     CollectiveChoice,
     Layout,
     LocalUpdates,
     Overlap,
     Training,
+    slowdown,
 )
 from parcost_plugins.vocabulary.held import Alike, alike
 
@@ -89,7 +89,6 @@ class Wire:
 def wires(study: Study) -> Iterator[Wire]:
     """Yield the wire of every kind of stage of *study*."""
     overlap = study[Overlap]
-    taken, of = overlap.multiprocessors, study[Cluster].device.multiprocessors
     for kind in alike(study):
         inside, across = _groups(study, kind)
         yield Wire(
@@ -99,7 +98,7 @@ def wires(study: Study) -> Iterator[Wire]:
             across=across,
             algorithm=study[CollectiveChoice].data,
             bucket=overlap.bucket,
-            slowdown=taken / (of - taken),
+            slowdown=slowdown(study),
             resource=study.group(inside).flat.name,
             resource_across=study.group(across).flat.name if across else "",
         )

@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 
 from parcost import Formula, Pass, Real, Study, Work
 from parcost_plugins.parallelism.tensor.rows import Row
-from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Overlap, Training
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 
 FP32 = 4.0  # bytes: the loss is reduced in full precision
 
@@ -115,12 +115,11 @@ class Wire:
 def wire(study: Study) -> Wire:
     """Return the tensor-parallel group of *study*."""
     training, precision = study[Training], study[Training].precision
-    taken, of = study[Overlap].multiprocessors, study[Cluster].device.multiprocessors
     return Wire(
         study=study,
         algorithm=study[CollectiveChoice].tensor,
         resource=study.group("tp").flat.name,
-        slowdown=taken / (of - taken),
+        slowdown=slowdown(study),
         gathered=precision.tensor_gather,
         sizes={
             "s": (training.sequence / study[Layout].cp, ""),
