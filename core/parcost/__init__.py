@@ -99,8 +99,10 @@ if TYPE_CHECKING:
     from parcost.terms import Exporter as Exporter
     from parcost.terms import Figure as Figure
     from parcost.terms import Formula as Formula
+    from parcost.terms import Goal as Goal
     from parcost.terms import Group as Group
     from parcost.terms import Kernels as Kernels
+    from parcost.terms import Limit as Limit
     from parcost.terms import Link as Link
     from parcost.terms import Memory as Memory
     from parcost.terms import Moment as Moment
@@ -151,8 +153,10 @@ _HOMES = {
         "Exporter",
         "Figure",
         "Formula",
+        "Goal",
         "Group",
         "Kernels",
+        "Limit",
         "Link",
         "Memory",
         "Moment",

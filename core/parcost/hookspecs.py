@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Edge,
         Exporter,
         Figure,
+        Goal,
         Group,
         Kernels,
         Memory,
@@ -146,6 +147,11 @@ def rooms(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
 @hookspec
 def objectives(study: Study) -> Iterable[Objective]:  # type: ignore[empty-body]
     """What a search may look for, by name."""
+
+
+@hookspec
+def goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
+    """What a search of this study is for: its objective, its axes, and what must hold."""
 
 
 # --- What it means: asked once the step is known -------------------------------------

@@ -38,6 +38,7 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
     "sections": (terms.Section,),
     "axes": (terms.Axis,),
     "objectives": (terms.Objective,),
+    "goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
     "views": (terms.Section,),

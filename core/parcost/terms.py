@@ -234,6 +234,33 @@ class Objective:
 
 
 @frozen(kw_only=True, eq=False)
+class Limit:
+    """What a layout must meet to be found: ``holds(step_seconds, memory_bytes)``.
+
+    A longer step, or more memory, never makes it hold: a layout that breaks it by a bound
+    from below breaks it. *says* is the limit in words: ``memory <= 70 GiB``.
+    """
+
+    name: str
+    says: str
+    holds: Callable[[Real, Real], Mask]
+
+
+@frozen(kw_only=True, eq=False)
+class Goal:
+    """What a search of the study is for, where the command line does not say otherwise.
+
+    *axes* are names of axes, all that there are where it is empty. None is not said.
+    """
+
+    objective: str | None = None
+    axes: Sequence[str] = ()
+    limits: Sequence[Limit] = ()
+    keep: int | None = None
+    budget_seconds: float | None = None
+
+
+@frozen(kw_only=True, eq=False)
 class Pipeline:
     """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Progress, Reporter, put, show
+from parcost.cli.output import Progress, Reporter, Target, put, show, tell
 
 if TYPE_CHECKING:
     from parcost.api import Session
     from parcost.scenario import Scenario
+    from parcost.search.found import Found
+    from parcost.search.run import Wish
+    from parcost.search.space import Space
+    from parcost.terms import Goal
+
+_INTERRUPTED = 130
+_NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits"}
 
 
 @click.command("search")
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
     "--over",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Values that an axis may have: --over tp=1,2,4 or --over overlap.bucket='25 MB,50 MB'. "
+    help="Values that an axis may have: --over tp=1,2,4 or --over cluster.device=h100_sxm,b200. "
     "May be repeated; the other axes stay open.",
 )
 @click.option(
@@ -31,21 +40,30 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--objective",
-    default="step_time",
-    show_default=True,
     metavar="NAME",
-    help="What to look for: step_time, mfu, tokens_per_second_per_device, cost_per_million_tokens.",
+    help="What to look for: step_time (the default), mfu, tokens_per_second_per_device, "
+    "cost_per_million_tokens, fewest_devices.",
 )
-@click.option("--top", default=10, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--top", type=click.IntRange(1, 1000), help="Layouts to list; 10 by default.")
 @click.option(
     "--budget",
-    default=60.0,
-    show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(min=0.0),
-    help="When to stop proving; the gap that is left is told.",
+    help="When to stop proving, 60 by default; the gap that is left is told.",
 )
+@click.option(
+    "--sample",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Evaluate N layouts drawn at random, which proves nothing, however large the space.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of what --sample draws.")
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="Write every legal layout into FILE.csv, FILE.jsonl or FILE.parquet.",
+)
 @options.study
 @options.overrides
 @options.without
@@ -53,10 +71,13 @@ def command(
     path: str,
     over: tuple[str, ...],
     axes: str | None,
-    objective: str,
-    top: int,
-    budget: float,
+    objective: str | None,
+    top: int | None,
+    budget: float | None,
+    sample: int | None,
+    seed: int,
     format_: str,
+    out: str | None,
     study: str | None,
     overrides: tuple[str, ...],
     without: tuple[str, ...],
@@ -65,41 +86,108 @@ def command(
 
     Every attribute that a plugin offers as an axis is chosen anew, whatever the spec says:
     degrees, micro-batch, recomputation, ZeRO stage, schedule, overlap. Attributes that the
-    spec sweeps have the values that it lists. All legal layouts are scored, and replayed
-    exactly from the best bound on until no other can be better.
+    spec sweeps have the values that it lists. What to look for and what must hold may stand
+    in the spec, as `search { most_memory = 70 GiB }`, or come with --set
+    'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
+    the best bound on until no other can be better.
     """
     from parcost.diagnostics import SpecError
     from parcost.search import told
-    from parcost.search.run import search
-    from parcost.search.space import space
+    from parcost.search.neighbours import neighbours
+    from parcost.search.sample import sample as drawn
+    from parcost.search.space import LARGEST, space
 
+    if sample is not None and out is not None:
+        raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
+    if out is not None:
+        _check_name(out)
     session = options.session(without)
     values = options.parse_overrides(overrides)
     progress = Progress()
     try:
         scenario = _scenario(session, path, study, values)
+        goal = _goal(scenario)
         given = {name: list(v) for name, v in scenario.axes}
         given |= _over(over)
-        names = [name.strip() for name in axes.split(",")] if axes else []
-        found = search(
-            space(scenario, given, names),
-            objective,
-            keep=top,
-            budget_seconds=budget,
-            told=progress.show,
-        )
+        names = [name.strip() for name in axes.split(",")] if axes else list(goal.axes)
+        most = float("inf") if sample is not None else LARGEST
+        whole = space(scenario, given, names, most=most)
+        wish = _wish(goal, objective, top, budget)
+        if sample is not None:
+            found = drawn(whole, wish, sample, seed=seed, told=progress.show)
+        else:
+            found = _searched(whole, wish, out, progress)
         best = told.ranked(scenario, found)
+        at = told.settings(scenario, found.best[0])
+        near = list(neighbours(scenario, whole.axes, at, found.best[0].seconds))
     except SpecError as error:
         progress.clear()
         Reporter()(error.diagnostics)
-        empty = {"empty-space", "nothing-fits"}
-        return 1 if {d.id for d in error.diagnostics} & empty else 2
+        return 1 if {d.id for d in error.diagnostics} & _NOTHING else 2
     progress.clear()
     if format_ == "json":
-        put(json.dumps(told.data(scenario, found, best), indent=2) + "\n")
+        put(json.dumps(told.data(scenario, found, best, near), indent=2) + "\n")
     else:
-        show(told.tell(scenario, found, best))
-    return 0
+        show(told.tell(scenario, found, best, near))
+    return _INTERRUPTED if found.interrupted else 0
+
+
+def _wish(goal: Goal, objective: str | None, top: int | None, budget: float | None) -> Wish:
+    from parcost.search.run import Wish
+
+    standard = Wish()
+    if budget is None:
+        budget = goal.budget_seconds
+    return Wish(
+        objective=objective or goal.objective or standard.objective,
+        keep=top or goal.keep or standard.keep,
+        budget_seconds=standard.budget_seconds if budget is None else budget,
+    )
+
+
+def _goal(scenario: Scenario) -> Goal:
+    """Return what the spec says of the search."""
+    from parcost.terms import Goal
+
+    first = {name: values[0] for name, values in scenario.axes}
+    study = scenario.replace(first).studies()[0] if first else scenario.studies()[0]
+    found = [goal for _, goal in study.contributions("goals")]
+    return found[0] if found else Goal()
+
+
+def _searched(whole: Space, wish: Wish, out: str | None, progress: Progress) -> Found:
+    from parcost.search.run import search
+
+    if out is None:
+        return search(whole, wish, told=progress.show)
+    from parcost.search.points import Parquet, Points
+
+    kind = Path(out).suffix.removeprefix(".")
+    parquet = Parquet(whole) if kind == "parquet" else None
+    target = Target(out)
+    try:
+        points = parquet.points if parquet is not None else Points(whole, kind, target.put)
+        found = search(whole, wish, told=progress.show, points=points)
+        if found.looked < found.structures:
+            progress.clear()
+            tell(f"warning: `{out}` was not written: not every layout was looked at")
+            return found
+        if parquet is not None:
+            target.saved(parquet.save)
+        target.finish()
+    finally:
+        target.abandon()
+        if parquet is not None:
+            parquet.close()
+    return found
+
+
+def _check_name(out: str) -> None:
+    from parcost.search.points import FORMATS
+
+    if Path(out).suffix.removeprefix(".") not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise click.UsageError(f"`--out {out}` says no format: its name ends in one of {known}")
 
 
 def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:
@@ -123,11 +211,16 @@ def _over(given: tuple[str, ...]) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {}
     for text in given:
         name, equals, listed = (part.strip() for part in text.partition("="))
-        items = [item.strip() for item in listed.strip("[]").split(",") if item.strip()]
+        items = [item.strip() for item in _ITEM.findall(listed.strip("[]")) if item.strip()]
         if not (name and equals and items):
             raise click.UsageError(f"`--over {text}` gives no values; write `--over tp=1,2,4`")
-        values[name] = [_value(item) for item in items]
+        if name in values:
+            raise click.UsageError(f"`--over {name}` is given twice")
+        values[name] = list(dict.fromkeys(_value(item) for item in items))
     return values
+
+
+_ITEM = re.compile(r'(?:"[^"]*"|[^,])+')
 
 
 def _value(text: str) -> Any:

@@ -189,8 +189,10 @@ def _held(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
     kind = block_type(type(block)).fields[attribute].kind
     if kind == "switch":
         return value in ("on", True)
-    if kind in ("word", "text"):
+    if kind == "word":
         return value
+    if kind == "text":
+        return value.strip('"')
     if kind == "reference":
         bound = scenario.replace({path: value}).studies()[0]
         return getattr(find(bound, path)[0], attribute)
@@ -241,10 +243,17 @@ def _all(checks: Sequence[Check], id_: str, count: int) -> NDArray[np.bool_]:
 # --- which axes there are ---------------------------------------------------------------
 
 
-def space(scenario: Scenario, given: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Space:
+def space(
+    scenario: Scenario,
+    given: Mapping[str, Sequence[Any]],
+    names: Sequence[str],
+    *,
+    most: float = LARGEST,
+) -> Space:
     """Return the space of *scenario*: the axes called *names*, or all that plugins offer.
 
-    *given* are the values of axes that the user restricts, by the attribute's path.
+    *given* are the values of axes that the user restricts, by the attribute's path. There
+    may be *most* points.
 
     Raises:
         SpecError: There is no such axis, or the space is too large.
@@ -263,13 +272,22 @@ def space(scenario: Scenario, given: Mapping[str, Sequence[Any]], names: Sequenc
     if empty:
         message = f"there is no value of {' or '.join(f'`{e}`' for e in empty)} to choose"
         raise SpecError([Diagnostic("empty-space", message, place=scenario.path)])
-    cut = _cut(scenario, study, axes)
-    if cut.size > LARGEST:
-        sizes = " x ".join(f"{a.attribute.rpartition('.')[2]} {len(a.values)}" for a in cut.axes)
-        message = f"the space has {cut.size:.3g} points ({sizes}), and {LARGEST:.0e} are the most"
-        help = "name fewer axes, or give them fewer values: `--over layout.tp=1,2,4,8`"
+    size = prod(len(axis.values) for axis in axes)
+    if size > most:
+        sizes = " x ".join(f"{a.attribute.rpartition('.')[2]} {len(a.values)}" for a in axes)
+        message = f"the space has {size:.3g} points ({sizes}), and {most:.0e} are the most"
+        help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
+        help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
-    return cut
+    return _cut(scenario, study, [_quoted(study, axis) for axis in axes])
+
+
+def _quoted(study: Study, axis: Axis) -> Axis:
+    """Return *axis* with its strings as the language spells them."""
+    block, attribute = find(study, axis.attribute)
+    if block_type(type(block)).fields[attribute].kind != "text":
+        return axis
+    return Axis(attribute=axis.attribute, values=[f'"{v.strip(chr(34))}"' for v in axis.values])
 
 
 def _named(name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:
@@ -299,6 +317,8 @@ def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:
         field = block_type(type(block)).fields[attribute]
         if field.kind == "quantity" and not field.structural:
             degrees.append(axis)
+        elif field.kind == "reference":  # to a block that others may refer to as well
+            structural.append(axis)
         else:
             others, stages = _decides(scenario, study, axis)
             (structural if others else cuts if stages else choices).append(axis)

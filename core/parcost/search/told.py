@@ -14,7 +14,10 @@ from attrs import frozen
 
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
-from parcost.search.run import Found, Layout
+from parcost.schema import block_type
+from parcost.search.found import Found, Layout
+from parcost.search.neighbours import Neighbour
+from parcost.search.space import find
 
 if TYPE_CHECKING:
     from parcost.report import Result
@@ -42,14 +45,21 @@ def spelled(value: Any) -> Any:
     return label if isinstance(label, str) else value
 
 
-def settings(layout: Layout) -> dict[str, Any]:
-    """Return what sets a scenario to *layout*."""
-    return {path: spelled(value) for path, value in layout.values.items()}
+def settings(scenario: Scenario, layout: Layout) -> dict[str, Any]:
+    """Return what sets *scenario* to *layout*: strings stand in quotes."""
+    first = {name: values[0] for name, values in scenario.axes}
+    study = scenario.replace(first).studies()[0] if first else scenario.studies()[0]
+    said = {path: spelled(value) for path, value in layout.values.items()}
+    for path, value in said.items():
+        block, attribute = find(study, path)
+        if block_type(type(block)).fields[attribute].kind == "text":
+            said[path] = f'"{value.strip(chr(34))}"'
+    return said
 
 
 def ranked(scenario: Scenario, found: Found) -> list[Ranked]:
     """Return the best layouts, evaluated."""
-    results = [scenario.replace(settings(x)).evaluate().result for x in found.best]
+    results = [scenario.replace(settings(scenario, x)).evaluate().result for x in found.best]
     first = _seconds(results[0])
     return [
         Ranked(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
@@ -59,11 +69,11 @@ def ranked(scenario: Scenario, found: Found) -> list[Ranked]:
 
 def _seconds(result: Result) -> Mapping[str, float]:
     """Return the exposed seconds of a step by term; copies of one on other stages together."""
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
     for line in result.outcome.ledger if result.outcome is not None else ():
         name = line.name.partition(", stage")[0]
         where = f" ({_PASSES[line.pass_]})" if line.pass_ in _PASSES else ""
-        found[name + where] += float(line.exposed)
+        found[name + where] = found.get(name + where, 0.0) + float(line.exposed)
     return found
 
 
@@ -74,34 +84,58 @@ def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[s
     return [(name, seconds) for name, seconds in longer if seconds > 0][:_TERMS]
 
 
-def tell(scenario: Scenario, found: Found, best: Sequence[Ranked]) -> Iterator[Item]:
+def tell(
+    scenario: Scenario, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+) -> Iterator[Item]:
     """Yield the page of a search."""
     yield Heading(scenario.name, 1, aside=scenario.path)
-    rate = found.legal / max(found.seconds, 1e-9)
-    counted = (
-        f"{found.legal:,} of {found.size:,} layouts are legal, {found.legal - found.large:,} fit; "
-        f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate:,.0f} a second)."
-    )
-    yield Line(counted)
-    if found.gap > 0:
-        gap = f"Time ran out: a layout up to {found.gap:.2%} better may be among the others."
-        yield Line(gap, "warning")
-    else:
-        yield Line(f"No other layout has a lower {found.objective.title}.", "good")
+    yield from _counted(found)
     yield Heading("The best layouts")
     yield _best(found, best)
+    free = found.best[0].same
+    if free:
+        said = [f"{_short(n)} may be {' or '.join(_text(v) for v in vs)}" for n, vs in free.items()]
+        yield Line("No difference to the first makes: " + "; ".join(said) + ".", "faint")
     if len(best) > 1:
         yield Heading("Why the others lost")
         yield _why(best)
+    if near:
+        yield Heading("What one change to the best makes of it")
+        yield _near(near)
     yield from _left_out(found)
     if len(found.front) > 1:
-        yield Heading("Time against memory, of what was replayed")
+        yield Heading("Time against memory")
         yield _front(found)
     sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
     for section in sections:
         from parcost.render.narrative import section_page
 
         yield from section_page(section)
+
+
+def _counted(found: Found) -> Iterator[Line]:
+    rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
+    if found.sampled:
+        yield Line(
+            f"{found.sampled:,} of {found.size:.6g} layouts were drawn at random; {found.legal:,} "
+            f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
+        )
+        yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
+        return
+    yield Line(
+        f"{found.legal:,} of {found.size:,} layouts are legal, {found.legal - found.large:,} fit; "
+        f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate})."
+    )
+    ended = "It was interrupted" if found.interrupted else "Time ran out"
+    if found.gap is None:
+        seen = f"after {found.looked:,} of {found.structures:,} ways to cut the model"
+        yield Line(f"{ended} {seen}: of the others nothing is known.", "warning")
+    elif found.gap > 0:
+        gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."
+        yield Line(gap, "warning")
+    else:
+        better = "higher" if found.objective.largest else "lower"
+        yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
 
 
 def varying(found: Found) -> list[str]:
@@ -121,7 +155,7 @@ def _best(found: Found, best: Sequence[Ranked]) -> Table:
     rows = []
     for place, entry in enumerate(best, start=1):
         layout = entry.layout
-        value = numbers.quantity(found.objective.value(layout.cost), found.objective.unit)
+        value = numbers.quantity(layout.value, found.objective.unit)
         rows.append(
             Row(
                 (
@@ -140,10 +174,24 @@ def _best(found: Found, best: Sequence[Ranked]) -> Table:
 def _written(layout: Layout, names: Sequence[str]) -> str:
     said = []
     for name in names:
-        value = spelled(layout.values[name])
-        text = f"{value:g}" if isinstance(value, (int, float)) else str(value)
-        said.append(f"{_short(name)} {text}")
+        said.append(f"{_short(name)} {_text(layout.values[name])}")
     return ", ".join(said)
+
+
+def _text(value: Any) -> str:
+    value = spelled(value)
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _near(near: Sequence[Neighbour]) -> Table:
+    rows = [
+        Row(
+            (_short(other.path), _text(other.value), other.says), "plain" if other.runs else "faint"
+        )
+        for other in near
+        if other.seconds is not None
+    ]
+    return Table((Column("axis"), Column("value"), Column("step", flexible=True)), rows)
 
 
 def _why(best: Sequence[Ranked]) -> Table:
@@ -160,6 +208,7 @@ def _left_out(found: Found) -> Iterator[Item]:
     refused = [(rule, n) for rule, n in Counter(found.refused).most_common() if n]
     if found.large:
         refused.insert(0, ("does-not-fit", found.large))
+    refused += [(says, n) for says, n in found.limits.items() if n]
     if refused:
         yield Heading("What was left out")
         rows = [Row((rule, f"{n:,}")) for rule, n in refused]
@@ -184,17 +233,22 @@ def _front(found: Found) -> Table:
     )
 
 
-def data(scenario: Scenario, found: Found, best: Sequence[Ranked]) -> dict[str, Any]:
+def data(
+    scenario: Scenario, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+) -> dict[str, Any]:
     """Return the search as plain data."""
     from parcost.render.data import header
 
     def plain(layout: Layout) -> dict[str, Any]:
         return {
             "values": {path: spelled(value) for path, value in layout.values.items()},
-            "objective": found.objective.value(layout.cost),
+            "objective": layout.value,
             "step_seconds": layout.seconds,
             "memory_bytes": layout.bytes_,
         }
+
+    def free(layout: Layout) -> dict[str, Any]:
+        return {path: [spelled(v) for v in values] for path, values in layout.same.items()}
 
     return {
         **header(),
@@ -202,13 +256,33 @@ def data(scenario: Scenario, found: Found, best: Sequence[Ranked]) -> dict[str, 
         "path": scenario.path,
         "objective": found.objective.name,
         "points": found.size,
+        "sampled": found.sampled,
         "legal": found.legal,
         "too_large": found.large,
         "refused": dict(found.refused),
+        "limits": dict(found.limits),
         "replayed": found.replayed,
         "proven": found.gap == 0,
         "gap_fraction": found.gap,
+        "interrupted": found.interrupted,
         "seconds": found.seconds,
-        "best": [{**plain(entry.layout), "lost_by_seconds": dict(entry.lost_by)} for entry in best],
+        "best": [
+            {
+                **plain(entry.layout),
+                "makes_no_difference": free(entry.layout),
+                "lost_by_seconds": dict(entry.lost_by),
+            }
+            for entry in best
+        ],
+        "neighbours": [
+            {
+                "attribute": other.path,
+                "value": spelled(other.value),
+                "step_seconds": other.seconds,
+                "runs": other.runs,
+                "says": other.says,
+            }
+            for other in near
+        ],
         "front": [plain(layout) for layout in found.front],
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Axis, Objective, Study, hookimpl
-from parcost_plugins.choices import objective
-from parcost_plugins.vocabulary import Cluster, Training
+from parcost import Axis, Check, Goal, Objective, Study, hookimpl
+from parcost_plugins.choices import goal, objective
+from parcost_plugins.vocabulary import Cluster, Search, Training
 
 
 @hookimpl
@@ -36,6 +36,19 @@ def axes(study: Study) -> Iterator[Axis]:
 def objectives(study: Study) -> Iterator[Objective]:
     """Return the time of a step, and what follows from it."""
     yield from objective.all_of(study)
+
+
+@hookimpl
+def goals(study: Study) -> Iterator[Goal]:
+    """Return what the block ``search`` says."""
+    yield goal.goal(study)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules of the block ``search``."""
+    if study.get(Search) is not None:
+        yield from goal.rules(study)
 
 
 def _dividing(whole: int, also: int, ends: int | None = None) -> list[int]:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Objective, Real, Study
+from parcost.numeric import floor
 from parcost_plugins.vocabulary import Cluster, Price, Training
+
+
+def flops_per_token(study: Study) -> Real:
+    """Return the FLOPs of the model for a token, forward and backward."""
+    return 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+
+
+def peak_of(study: Study) -> Real | None:
+    """Return the peak of a device in the type that computes, or None where none is known."""
+    peak: Real | None = getattr(study[Cluster].device, study[Training].precision.compute)
+    return peak
 
 
 def all_of(study: Study) -> Iterator[Objective]:
@@ -27,9 +39,9 @@ def all_of(study: Study) -> Iterator[Objective]:
         value=lambda cost: 1.0 / cost,
         largest=True,
     )
-    peak = getattr(cluster.device, training.precision.compute)
+    peak = peak_of(study)
     if peak is not None:
-        flops = 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+        flops = flops_per_token(study)
         yield Objective(
             name="mfu",
             title="model FLOPs utilisation (MFU)",
@@ -44,6 +56,14 @@ def all_of(study: Study) -> Iterator[Objective]:
             name="cost_per_million_tokens",
             title="price of a million tokens",
             unit="USD",
-            cost=per_token,
-            value=lambda cost: cost * price.device_hour * 1e6,
+            cost=lambda s: per_token(s) * price.device_hour * 1e6,
+            value=lambda cost: cost,
         )
+    yield Objective(
+        name="fewest_devices",
+        title="number of devices",
+        unit="",
+        # The fastest of equally many: less than one device is added for its step.
+        cost=lambda s: devices + s / (1.0 + s),
+        value=floor,
+    )

@@ -35,6 +35,7 @@ from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virt
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
 from parcost_plugins.vocabulary.scaling import BatchScaling, Equivalent, Jitter, ScalingLaw
+from parcost_plugins.vocabulary.searching import Search
 from parcost_plugins.vocabulary.sharding import (
     FsdpSketch,
     LocalUpdates,
@@ -115,6 +116,7 @@ __all__ = [
     "Run",
     "ScalingLaw",
     "ScheduleChoice",
+    "Search",
     "Serving",
     "Sharding",
     "Sharing",
@@ -186,6 +188,7 @@ def blocks() -> list[type]:
         Run,
         ScalingLaw,
         ScheduleChoice,
+        Search,
         Serving,
         Sharding,
         Sharing,

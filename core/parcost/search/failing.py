@@ -1,0 +1,114 @@
+"""Why a search finds nothing, and what would help."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from parcost.diagnostics import Diagnostic, Severity, SpecError, did_you_mean
+from parcost.render.numbers import quantity
+
+if TYPE_CHECKING:
+    from parcost.search.space import Space
+    from parcost.study import Study
+    from parcost.terms import Axis, Objective
+
+_MOST_TRIED = 16  # values of an axis, when a way out is looked for
+_MOST_HINTS = 3
+
+
+def objective_of(study: Study, name: str) -> Objective:
+    """Return the objective of that name.
+
+    Raises:
+        SpecError: There is none, or the study lacks what it takes.
+    """
+    offered = {o.name: o for _, o in study.contributions("objectives")}
+    if name not in offered:
+        said = "objectives of this study are " + ", ".join(offered)
+        hint = did_you_mean(name, offered)
+        message = f"nothing called `{name}` can be looked for in this study"
+        help = f"{hint}; {said}" if hint else said
+        raise SpecError([Diagnostic("unknown-objective", message, help=help, place=study.path)])
+    found: Objective = offered[name]
+    return found
+
+
+def empty(space: Space, refused: Mapping[str, int]) -> Diagnostic:
+    """Return what to say where no layout is legal."""
+    worst = Counter(refused).most_common(3)
+    total = [rule for rule, n in worst if n >= space.size]
+    if total:
+        rules = " and ".join(f"`{rule}`" for rule in total)
+        said = f"{rules} refuse{'s' if len(total) == 1 else ''} every one"
+    else:
+        said = "rules refuse " + ", ".join(f"`{rule}` {n:,}" for rule, n in worst)
+    message = f"none of {space.size:,} layouts is legal: {said}"
+    hints = list(_ways_out(space))
+    help = "; ".join(hints) or "no other value of a single axis helps: change several"
+    notes = tuple(_example(space))
+    return Diagnostic("empty-space", message, (), notes, help, place=space.scenario.path)
+
+
+def nothing_found(
+    space: Space, legal: int, large: int, limits: Mapping[str, int], needed: float
+) -> Diagnostic:
+    """Return what to say where layouts are legal, but none fits and is within the limits."""
+    place = space.scenario.path
+    broken = {says: n for says, n in limits.items() if n}
+    if not broken:
+        message = f"none of {legal:,} legal layouts fits: {large:,} need more memory than there is"
+        least = f"the least that one needs is {quantity(needed, 'GiB')}; " if needed < 1e18 else ""
+        help = f"{least}take more devices, or let more be sharded or recomputed"
+        return Diagnostic("nothing-fits", message, place=place, help=help)
+    said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
+    fitting = legal - large
+    message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
+    if len(broken) == 1:
+        message = f"none of {fitting:,} layouts that fit has {next(iter(broken))}"
+    help = "a layout is counted under the first limit that it breaks: loosen one of them"
+    return Diagnostic("nothing-within-limits", message, place=place, help=help)
+
+
+def _example(space: Space) -> Iterator[str]:
+    """Yield what the rules say of the first layout."""
+    first = {axis.attribute: axis.values[0] for axis in space.axes}
+    try:
+        result = space.scenario.replace(first).evaluate().result
+    except SpecError as error:
+        yield from (d.message for d in error.diagnostics[:1])
+        return
+    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in first.items())
+    yield from (f"at {at}: {d.message}" for d in errors[:1])
+
+
+def _ways_out(space: Space) -> Iterator[str]:
+    """Yield axes of which another value alone would make some layout legal."""
+    scenario = space.scenario
+    here = {axis.attribute: list(axis.values) for axis in space.axes}
+    first = {name: values[0] for name, values in here.items()}
+    study = scenario.replace(first).studies()[0]
+    offered: dict[str, Axis] = {a.attribute: a for _, a in study.plugins.ask("axes", study=study)}
+    hints = 0
+    for path, axis in offered.items():
+        others = [v for v in axis.values if v not in here.get(path, ())][:_MOST_TRIED]
+        if not others or hints == _MOST_HINTS:
+            continue
+        good = [v for v in others if _legal(space, path, v)]
+        if good:
+            hints += 1
+            yield f"`{path}` = {' or '.join(map(str, good[:4]))} would do"
+
+
+def _legal(space: Space, path: str, value: object) -> bool:
+    """Say whether any layout is legal where one axis has another value."""
+    from parcost.search.space import space as space_of
+
+    given = {axis.attribute: list(axis.values) for axis in space.axes} | {path: [value]}
+    try:
+        other = space_of(space.scenario, given, list(given))
+        return any(structure.points for structure in other.structures())
+    except SpecError:
+        return False

@@ -1,0 +1,104 @@
+"""What a search has found."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from parcost.search.score import Scored
+    from parcost.terms import Objective
+
+
+@frozen(eq=False)
+class Place:
+    """Where a layout stands among those that were scored together."""
+
+    scored: Scored
+    index: tuple[int, ...]
+
+
+@frozen(kw_only=True, eq=False)
+class Layout:
+    """One layout: its values by attribute, what it costs and what it holds.
+
+    *value* is its cost as people know it, such as an MFU. *same* has, for choices that make
+    no difference to it, the other values that they may as well have.
+    """
+
+    values: Mapping[str, Any]
+    cost: float
+    value: float
+    seconds: float
+    bytes_: float
+    same: Mapping[str, Sequence[Any]] = {}
+    place: Place | None = field(default=None, repr=False)
+
+
+@frozen(kw_only=True, eq=False)
+class Found:
+    """What a search came to.
+
+    *gap* is how much lower than the best any layout that was not replayed might be, as a
+    share; 0 where the ranking is proven, and None where not every layout was looked at.
+    *refused* counts layouts by the rule that does not let them through, *large* those that
+    do not fit, and *limits* those that a limit leaves out. *looked* at were so many
+    *structures*. *sampled* layouts were drawn at random, where any were.
+    """
+
+    objective: Objective
+    best: Sequence[Layout]
+    front: Sequence[Layout]
+    size: int
+    legal: int
+    large: int
+    refused: Mapping[str, int]
+    limits: Mapping[str, int]
+    replayed: int
+    gap: float | None
+    looked: int
+    structures: int
+    interrupted: bool
+    seconds: float
+    sampled: int = 0
+
+
+@frozen(eq=False)
+class Best:
+    """The best layouts so far, one for each set of degrees."""
+
+    keep: int
+    _by_degrees: dict[Any, Layout] = field(factory=dict)
+
+    def offer(self, degrees: Any, layout: Layout) -> None:
+        """Take *layout* if none with its degrees is better."""
+        known = self._by_degrees.get(degrees)
+        if known is None or (layout.cost, layout.bytes_) < (known.cost, known.bytes_):
+            self._by_degrees[degrees] = layout
+
+    @property
+    def worst(self) -> float:
+        """The cost above which nothing needs to be looked at."""
+        costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
+        return costs[-1] if len(costs) == self.keep else float("inf")
+
+    def ranked(self) -> list[Layout]:
+        """Return the best, first; of equally good ones that with less memory."""
+        found = sorted(
+            self._by_degrees.items(), key=lambda kept: (kept[1].cost, kept[1].bytes_, kept[0])
+        )
+        return [layout for _, layout in found[: self.keep]]
+
+
+def pareto(layouts: Sequence[Layout]) -> list[Layout]:
+    """Return the layouts that no other beats in both time and memory, fastest first."""
+    found: list[Layout] = []
+    least = float("inf")
+    for layout in sorted(layouts, key=lambda x: (x.seconds, x.bytes_)):
+        if layout.bytes_ < least:
+            found.append(layout)
+            least = layout.bytes_
+    return found

@@ -1,0 +1,69 @@
+"""What becomes of a layout when one axis alone has another value: how sensitive it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost.diagnostics import Severity, SpecError
+from parcost.numeric import all_of
+from parcost.render.numbers import quantity
+
+if TYPE_CHECKING:
+    from parcost.scenario import Scenario
+    from parcost.terms import Axis
+
+
+@frozen(kw_only=True, eq=False)
+class Neighbour:
+    """A layout with one other value; *says* what it comes to, or why it does not run."""
+
+    path: str
+    value: Any
+    seconds: float | None
+    runs: bool
+    says: str
+
+
+def neighbours(
+    scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], seconds: float
+) -> Iterator[Neighbour]:
+    """Yield the neighbours of the layout *at* some values, whose step takes *seconds*.
+
+    Of an axis of numbers they are the values next to its own, of one of words all others.
+    """
+    for axis in axes:
+        for value in _others(axis, at[axis.attribute]):
+            yield _neighbour(scenario, {**at, axis.attribute: value}, axis.attribute, seconds)
+
+
+def _others(axis: Axis, own: Any) -> Sequence[Any]:
+    values = axis.values
+    if not all(isinstance(value, (int, float)) for value in values):
+        return [value for value in values if value != own]
+    below = [value for value in values if value < own]
+    above = [value for value in values if value > own]
+    return [*([max(below)] if below else []), *([min(above)] if above else [])]
+
+
+def _neighbour(
+    scenario: Scenario, values: Mapping[str, Any], path: str, seconds: float
+) -> Neighbour:
+    def made(says: str, step: float | None = None, *, runs: bool = False) -> Neighbour:
+        return Neighbour(path=path, value=values[path], seconds=step, runs=runs, says=says)
+
+    try:
+        result = scenario.replace(values).evaluate().result
+    except SpecError as error:
+        return made(error.diagnostics[0].message)
+    errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
+    if result.outcome is None:
+        return made(errors[0] if errors else "not legal")
+    step = float(result.outcome.step_seconds)
+    change = f"{step / seconds - 1.0:+.2%}"
+    if not all_of(result.feasible):
+        needs = quantity(float(result.outcome.memory_bytes), "GiB")
+        return made(f"{change}, but needs {needs}", step)
+    return made("the same" if step == seconds else change, step, runs=True)

@@ -1,0 +1,121 @@
+"""Layouts drawn at random, for spaces that are too large to be looked at as a whole.
+
+Each is evaluated by itself. Nothing is proven of the others.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parcost.diagnostics import Diagnostic, Severity, SpecError
+from parcost.numeric import all_of
+from parcost.search.failing import objective_of
+from parcost.search.found import Best, Found, Layout, pareto
+from parcost.search.run import Wish
+
+if TYPE_CHECKING:
+    from parcost.search.space import Space
+    from parcost.terms import Objective
+
+
+def sample(
+    space: Space,
+    wish: Wish,
+    count: int,
+    *,
+    seed: int = 0,
+    told: Callable[[str], None] = lambda _: None,
+) -> Found:
+    """Return the best of *count* layouts that are drawn at random; a *seed* draws the same.
+
+    Raises:
+        SpecError: There is no such objective, or no layout of those is legal, fits and is
+            within the limits.
+    """
+    start, rng = time.monotonic(), random.Random(seed)  # noqa: S311  nothing is secret
+    best, layouts = Best(wish.keep), []
+    refused: Counter[str] = Counter()
+    limits: Counter[str] = Counter()
+    legal = large = drawn = 0
+    objective: Objective | None = None
+    interrupted = False
+    try:
+        while drawn < count and time.monotonic() - start < wish.budget_seconds:
+            drawn += 1
+            values = {axis.attribute: rng.choice(axis.values) for axis in space.axes}
+            told(f"{drawn:,} of {count:,} layouts drawn, {legal:,} are legal")
+            with np.errstate(all="ignore"):
+                result = space.scenario.replace(values).evaluate().result
+            study, outcome = result.study, result.outcome
+            objective = objective or objective_of(study, wish.objective)
+            if outcome is None:
+                found = [d.id for d in result.diagnostics if d.severity is Severity.ERROR]
+                refused.update(set(found))
+                continue
+            legal += 1
+            if not all_of(result.feasible):
+                large += 1
+                continue
+            seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
+            broken = [
+                limit.says
+                for _, goal in study.contributions("goals")
+                for limit in goal.limits
+                if not all_of(limit.holds(seconds, bytes_))
+            ]
+            limits.update(broken[:1])
+            if not broken:
+                layout = _layout(values, objective_of(study, wish.objective), seconds, bytes_)
+                degrees = tuple(float(v) for v in values.values() if isinstance(v, (int, float)))
+                best.offer(degrees, layout)
+                layouts.append(layout)
+    except KeyboardInterrupt:
+        interrupted = True
+    ranked = best.ranked()
+    if not ranked or objective is None:
+        if interrupted:
+            raise KeyboardInterrupt
+        raise SpecError([_nothing(space, drawn, legal, large, refused)])
+    return Found(
+        objective=objective,
+        best=ranked,
+        front=pareto(layouts),
+        size=space.size,
+        legal=legal,
+        large=large,
+        refused=dict(refused),
+        limits=dict(limits),
+        replayed=legal,
+        gap=None,
+        looked=0,
+        structures=0,
+        interrupted=interrupted,
+        seconds=time.monotonic() - start,
+        sampled=drawn,
+    )
+
+
+def _layout(values: dict[str, Any], objective: Objective, seconds: float, bytes_: float) -> Layout:
+    cost = float(objective.cost(seconds))
+    return Layout(
+        values=values,
+        cost=cost,
+        value=float(objective.value(cost)),
+        seconds=seconds,
+        bytes_=bytes_,
+    )
+
+
+def _nothing(space: Space, drawn: int, legal: int, large: int, refused: Counter[str]) -> Diagnostic:
+    worst = ", ".join(f"`{rule}` {n:,}" for rule, n in refused.most_common(3))
+    message = f"of {drawn:,} layouts drawn at random {legal:,} are legal, and none is good"
+    notes = [f"{large:,} do not fit"] if large else []
+    notes += [f"rules refuse {worst}"] if worst else []
+    help = "draw more of them, or give axes fewer values"
+    return Diagnostic("empty-space", message, (), tuple(notes), help, place=space.scenario.path)

@@ -1,0 +1,58 @@
+"""What a search of layouts is for: ``search { objective = mfu, most_memory = 70 GiB }``."""
+
+from __future__ import annotations
+
+from parcost import BYTES, ONE, SECONDS, Real, block, fraction, integer, quantity, string, word
+
+
+@block("search", label="none")
+class Search:
+    """What `parcost search` looks for among layouts, and what they must meet.
+
+    Its axes are what the study sweeps, with the values of the sweep, and beside them all
+    that `parcost search` may choose for the model and the machine, or those named here.
+    """
+
+    objective: str = word(
+        "step_time",
+        "tokens_per_second_per_device",
+        "mfu",
+        "cost_per_million_tokens",
+        "fewest_devices",
+        default="step_time",
+        doc="what the best layout has the least or the most of; of equal numbers of devices the "
+        "fastest step counts",
+    )
+    axes: str = string(
+        default="",
+        doc="what may be chosen, as in `tp, pp, schedule`; everything where it is left out",
+    )
+    most_memory: Real | None = quantity(
+        BYTES, default=None, positive=True, doc="that the fullest device may need"
+    )
+    longest_step: Real | None = quantity(
+        SECONDS, default=None, positive=True, doc="that a step may take"
+    )
+    least_mfu: Real | None = fraction(
+        default=None, positive=True, doc="model FLOPs utilisation that a layout must reach"
+    )
+    least_rate: Real | None = quantity(
+        ONE / SECONDS,
+        default=None,
+        positive=True,
+        qualifiers={"tokens": 1.0},
+        doc="tokens per second that the job must reach",
+    )
+    most_devices: Real | None = integer(
+        default=None, doc="that may be used, where devices are an axis"
+    )
+    deadline: Real | None = quantity(
+        SECONDS, default=None, positive=True, doc="by which all `tokens` have to be trained"
+    )
+    tokens: Real | None = quantity(
+        ONE, default=None, positive=True, doc="to train in all, of which the deadline speaks"
+    )
+    top: int = integer(default=10, structural=True, doc="layouts that are listed")
+    budget: float = quantity(
+        SECONDS, default=60.0, doc="after which proving stops, and the gap is told"
+    )
