@@ -12,9 +12,9 @@ from typing import Any
 from attrs import evolve
 
 from parcost import Formula, Real, Study, Work
-from parcost.numeric import maximum
+from parcost.numeric import maximum, where
 from parcost_plugins.parallelism.tensor.rows import HOSTS
-from parcost_plugins.vocabulary import Gemm, KernelChoice, Overlap
+from parcost_plugins.vocabulary import Gemm, KernelChoice, Layout, Overlap
 
 _COLUMNS = frozenset(columns for columns, _ in HOSTS.values())
 _ROWS = frozenset(rows for _, rows in HOSTS.values())
@@ -65,9 +65,10 @@ def _loss(
 ) -> Work:
     _, model = study.plugins.named("kernels")[study[KernelChoice].model]
     whole, part = _seconds(model, gemm, study), _seconds(model, cut(gemm, parts), study)
+    lost = maximum(parts * part - whole, 0.0) + parts * overhead
     return Work(
         name=name,
-        seconds=maximum(parts * part - whole, 0.0) + parts * overhead,
+        seconds=where(study[Layout].tp > 1, lost, 0.0),  # one rank has nobody to wait for
         pass_=gemm.pass_,
         count=gemm.count,
         host=gemm.host,
