@@ -38,12 +38,12 @@ def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequenc
     """Return the seconds that each device is at work.
 
     With more *micro_batches* than the plan's it is at least that long: every forward pass
-    that is added runs in a pair, if any does.
+    that is added runs in a pair, if any does. With fewer, no pair is taken to be lost.
     """
     m, found = plan.pipeline.micro_batches, []
     more: Real = 0.0
     if micro_batches is not None:
-        m, more = micro_batches, micro_batches - m
+        m, more = micro_batches, maximum(micro_batches - m, 0.0)
     for d, held in enumerate(plan.held):
         own: Real = 0.0
         forwards = sum(plan.shares[k] for k in held)

@@ -172,10 +172,7 @@ def _best(found: Found, best: Sequence[Ranked]) -> Table:
 
 
 def _written(layout: Layout, names: Sequence[str]) -> str:
-    said = []
-    for name in names:
-        said.append(f"{_short(name)} {_text(layout.values[name])}")
-    return ", ".join(said)
+    return ", ".join(f"{_short(name)} {_text(layout.values[name])}" for name in names)
 
 
 def _text(value: Any) -> str:
