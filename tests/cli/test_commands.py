@@ -917,6 +917,15 @@ def test_calculations_are_swept(run: Run) -> None:
     assert [round(point["r.node"]) for point in points] == [4396, 2198]
 
 
+@pytest.mark.parametrize("names", [[], ["step_time"]])
+def test_figures_of_what_a_rule_refuses_are_its_reasons(run: Run, names: list[str]) -> None:
+    told = run("figures", "a.par", *names, a=UNDIVIDED)
+    assert (told.code, told.out) == (1, "")
+    assert "error[" in told.err
+    assert "tp = 3" in told.err
+    assert "no figure is called" not in told.err
+
+
 def test_figures_lists_what_a_report_leaves_out(run: Run) -> None:
     told = run("figures", "a.par", "r.*", a=RIDGES)
     assert told.code == 0

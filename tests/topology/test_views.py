@@ -85,12 +85,47 @@ def test_uneven_stages_and_chunks_are_shown_as_they_are_dealt(tmp_path: Path, sh
 
 
 def test_a_rank_that_is_not_there_is_a_mistake(spec: Path, show: Show) -> None:
-    assert "there is no rank 64: they are 0 to 63" in show(spec, "--ranks=64", code=2)
+    said = show(spec, "--ranks=64", code=2)
+    assert "there is no rank 64: they are 0 to 63" in said
+    assert str(spec) in said
 
 
-def test_a_list_that_is_none_is_a_usage_error(spec: Path, show: Show) -> None:
-    said = show(spec, "--ranks=1..5", code=2)
-    assert "`--ranks=1..5` is no list of numbers; write --ranks=0,5,8-15" in said
+@pytest.mark.parametrize("text", ["1..5", ",", "", "3,", "4-", "-4"])
+def test_a_list_that_is_none_is_a_usage_error(spec: Path, show: Show, text: str) -> None:
+    said = show(spec, f"--ranks={text}", code=2)
+    assert f"`--ranks={text}` is no list of numbers; write --ranks=0,5,8-15" in said
+
+
+def test_a_range_that_counts_down_is_a_usage_error(spec: Path, show: Show) -> None:
+    assert "`5-2` of `--ranks=0,5-2` counts down: 2-5" in show(spec, "--ranks=0,5-2", code=2)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--ranks", "FILE"], ["FILE", "--ranks"], ["--ranks=all", "FILE"]]
+)
+def test_options_that_stand_alone_may_stand_before_the_file(
+    spec: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(["show", *(str(spec) if a == "FILE" else a for a in arguments)]) == 0
+    assert "Process groups of the ranks" in capsys.readouterr().out
+
+
+def test_a_list_may_follow_its_option_after_a_space(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "--stages", "1-2", str(spec), "--format", "json"]) == 0
+    stages, _ = json.loads(capsys.readouterr().out)["studies"][0]["sections"]
+    assert [row[0] for row in stages["rows"]] == [1, 2]
+
+
+def test_what_a_rule_refuses_has_no_stages(tmp_path: Path, show: Show) -> None:
+    """DualPipe mirrors its devices: three of them have no order that could be looked at."""
+    path = tmp_path / "odd.par"
+    odd = SPEC.replace("devices = 64", "devices = 48").replace("pp = 4", "pp = 3")
+    path.write_text(odd + "schedule { kind = dualpipe }", encoding="utf-8")
+    said = show(path, "--stages", code=1)
+    assert "dualpipe" in said
+    assert "plugin" not in said
 
 
 def test_a_sweep_has_no_single_placement(tmp_path: Path, show: Show) -> None:

@@ -44,6 +44,10 @@ def command(
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
             continue
+        if not any(result.legal for result in entry.results):
+            Reporter()(entry.diagnostics)
+            worst = max(worst, 1)
+            continue
         page = list(_listed(entry, names))
         found = found or len(page) > 1
         show(page)

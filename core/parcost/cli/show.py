@@ -7,6 +7,7 @@ where each value is from. Evaluating it gives the same report. With ``--ranks`` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,28 +18,42 @@ from parcost.cli import options
 from parcost.cli.output import Reporter, paper, put
 
 if TYPE_CHECKING:
+    from parcost.batch import Rejected
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
     from parcost.study import Study
     from parcost.terms import Section
 
 
-@click.command("show")
+_ALL = "all"
+_LIST = re.compile(r"\d[\d, -]*")
+
+
+class _WithLists(click.Command):
+    """A command whose options --ranks and --stages may stand alone, also before FILE."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give each such option a value of its own, unless a list follows it."""
+        spelled = []
+        for i, arg in enumerate(args):
+            after = args[i + 1] if i + 1 < len(args) else ""
+            alone = arg in ("--ranks", "--stages") and not _LIST.fullmatch(after)
+            spelled.append(f"{arg}={_ALL}" if alone else arg)
+        return super().parse_args(ctx, spelled)
+
+
+@click.command("show", cls=_WithLists)
 @options.path
 @options.study
 @options.overrides
 @options.without
 @click.option(
     "--ranks",
-    is_flag=False,
-    flag_value="",
     metavar="[LIST]",
     help="The process groups of every rank, or of those named: --ranks=0,5,96-103.",
 )
 @click.option(
     "--stages",
-    is_flag=False,
-    flag_value="",
     metavar="[LIST]",
     help="Which layers stand on which stage, and where the stages are.",
 )
@@ -73,7 +88,7 @@ def command(
         pages = (
             scenario
             if isinstance(scenario, batch.Rejected)
-            else batch.attempt(path, lambda s=scenario: list(_pages(s, wanted, format_)))  # type: ignore[misc]
+            else batch.attempt(path, lambda s=scenario: _made(s, wanted, format_))  # type: ignore[misc]
         )
         if isinstance(pages, batch.Rejected):
             Reporter()(pages.diagnostics)
@@ -90,20 +105,43 @@ def command(
 
 
 def _numbers(name: str, text: str) -> list[int]:
-    """Return the numbers of a list such as ``0,5,96-103``.
+    """Return the numbers of a list such as ``0,5,96-103``; none are all.
 
-    >>> _numbers("ranks", "0,5,8-10"), _numbers("ranks", "")
+    >>> _numbers("ranks", "0,5,8-10"), _numbers("ranks", "all")
     ([0, 5, 8, 9, 10], [])
     """
+    if text == _ALL:
+        return []
     found: list[int] = []
-    for part in filter(None, text.replace(" ", "").split(",")):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
+    for part in text.replace(" ", "").split(","):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() if dash else True)):
             raise click.UsageError(
                 f"`--{name}={text}` is no list of numbers; write --{name}=0,5,8-15"
             )
+        if dash and int(last) < int(first):
+            raise click.UsageError(f"`{part}` of `--{name}={text}` counts down: {last}-{first}")
         found += range(int(first), int(last or first) + 1)
     return found
+
+
+def _made(
+    scenario: Scenario, wanted: dict[str, list[int]], format_: str
+) -> list[str | dict[str, Any]] | Rejected:
+    """Return the pages of *scenario*; what rules refuse stands nowhere."""
+    from parcost.batch import Rejected
+    from parcost.evaluation.rules import diagnose, rules
+
+    found = [
+        diagnose(check, study)
+        for study in (scenario.studies() if wanted else ())
+        if not study.axes
+        for check in rules(study).failed
+        if check.severity == "error"
+    ]
+    if found:
+        return Rejected(path=scenario.path, diagnostics=found, exit_code=1)
+    return list(_pages(scenario, wanted, format_))
 
 
 def _pages(

@@ -25,7 +25,7 @@ def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:
 
 def _ranks(study: Study, only: Sequence[int]) -> Section:
     ranks = _looked_at(study)
-    wanted = _chosen(only, ranks.count, "rank")
+    wanted = _chosen(study, only, ranks.count, "rank")
     degrees = [name for name in DEGREES if name in ranks.groups]
     several = [name for name in _distinct(ranks) if ranks.groups[name].shape[1] > 1]
     rows = [
@@ -69,7 +69,7 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
     ends = list(accumulate(dealt))
     group = study.group("pp")
     rows = []
-    for stage in _chosen(only, layout.pp, "stage"):
+    for stage in _chosen(study, only, layout.pp, "stage"):
         on = [rank for rank in range(ranks.count) if ranks.coordinate("pp", rank) == stage]
         replica = [rank for rank in on if ranks.coordinate("dp", rank) == 0]
         numbers = [n for v in held[stage] for n in range(ends[v] - dealt[v], ends[v])]
@@ -180,9 +180,10 @@ def _looked_at(study: Study) -> Ranks:
     return Ranks.of(study)
 
 
-def _chosen(only: Sequence[int], count: int, what: str) -> Sequence[int]:
+def _chosen(study: Study, only: Sequence[int], count: int, what: str) -> Sequence[int]:
     wrong = [number for number in only if not 0 <= number < count]
     if wrong:
         message = f"there is no {what} {wrong[0]}: they are 0 to {count - 1}"
-        raise SpecError([Diagnostic("show-selection", message)])
+        place = study.path or study.name
+        raise SpecError([Diagnostic("show-selection", message, place=place)])
     return only or range(count)
