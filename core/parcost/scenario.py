@@ -80,6 +80,11 @@ class Scenario:
         return [(axis.name, axis.values) for axis in self._probe[1]]
 
     @property
+    def first(self) -> Study:
+        """The study with every sweep at its first value."""
+        return self._probe[0].fresh()
+
+    @property
     def warnings(self) -> Sequence[Diagnostic]:
         """What binding the scenario warns of."""
         return self._probe[2].found

@@ -149,9 +149,7 @@ def _goal(scenario: Scenario) -> Goal:
     """Return what the spec says of the search."""
     from parcost.terms import Goal
 
-    first = {name: values[0] for name, values in scenario.axes}
-    study = scenario.replace(first).studies()[0] if first else scenario.studies()[0]
-    found = [goal for _, goal in study.contributions("goals")]
+    found = [goal for _, goal in scenario.first.contributions("goals")]
     return found[0] if found else Goal()
 
 

@@ -88,8 +88,7 @@ def _ways_out(space: Space) -> Iterator[str]:
     """Yield axes of which another value alone would make some layout legal."""
     scenario = space.scenario
     here = {axis.attribute: list(axis.values) for axis in space.axes}
-    first = {name: values[0] for name, values in here.items()}
-    study = scenario.replace(first).studies()[0]
+    study = scenario.first
     offered: dict[str, Axis] = {a.attribute: a for _, a in study.plugins.ask("axes", study=study)}
     hints = 0
     for path, axis in offered.items():

@@ -66,4 +66,8 @@ def _neighbour(
     if not all_of(result.feasible):
         needs = quantity(float(result.outcome.memory_bytes), "GiB")
         return made(f"{change}, but needs {needs}", step)
+    limits = [limit for _, goal in result.study.contributions("goals") for limit in goal.limits]
+    for limit in limits:
+        if not all_of(limit.holds(step, float(result.outcome.memory_bytes))):
+            return made(f"{change}, but breaks {limit.says}", step)
     return made("the same" if step == seconds else change, step, runs=True)

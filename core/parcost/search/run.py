@@ -46,13 +46,13 @@ def search(
     wish: Wish,
     *,
     told: Callable[[str], None] = lambda _: None,
-    points: Callable[[Scored], None] = lambda _: None,
+    points: Callable[[Scored], None] | None = None,
     part: tuple[int, int] = (0, 1),
 ) -> Found:
     """Return the best layouts of *space*.
 
-    *points* is called with all layouts, some at a time, as they are scored. Of the
-    structures, only each n-th is looked at where *part* is (i, n).
+    *points* is called with all layouts, some at a time, as they are scored, however long
+    that takes. Of the structures, only each n-th is looked at where *part* is (i, n).
 
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
@@ -88,7 +88,7 @@ class _Search:
         space: Space,
         wish: Wish,
         told: Callable[[str], None],
-        points: Callable[[Scored], None],
+        points: Callable[[Scored], None] | None,
         part: tuple[int, int],
     ) -> None:
         self.space, self.wish, self.told, self.points, self.part = space, wish, told, points, part
@@ -129,14 +129,15 @@ class _Search:
             self.looked += 1
             if self.crowd > self.crowded:
                 self._thin()
-            if self.late and self.looked < self.structures and self.waiting:
+            if self.late and self.points is None and self.waiting:
                 return
 
     def _score(self, structure: Structure) -> None:
         for scored in score(structure):
             objective, limits = self._judged_by(scored)
             self.objective = self.objective or objective
-            self.points(scored)
+            if self.points is not None:
+                self.points(scored)
             entry = Waiting(scored, objective, limits, self._costs(scored, objective, limits))
             if entry.lowest < self.best.worst:
                 self.crowd += entry.left

@@ -258,16 +258,14 @@ def space(
     Raises:
         SpecError: There is no such axis, or the space is too large.
     """
-    study = _base(scenario)
+    study = scenario.first
     offered = {axis.attribute: axis for _, axis in study.plugins.ask("axes", study=study)}
     given = {_named(name, offered, anything=True): values for name, values in given.items()}
-    wanted = [_named(name, offered) for name in names] if names else list(offered)
+    wanted = [n if n in given else _named(n, offered) for n in names] if names else list(offered)
     axes = [
-        Axis(attribute=path, values=list(given.get(path, offered[path].values)))
-        for path in dict.fromkeys((*wanted, *(p for p in given if p in offered)))
+        Axis(attribute=path, values=list(given[path] if path in given else offered[path].values))
+        for path in dict.fromkeys((*wanted, *given))
     ]
-    extra = [p for p in given if p not in offered]
-    axes += [Axis(attribute=path, values=list(given[path])) for path in extra]
     empty = [axis.attribute for axis in axes if not axis.values]
     if empty:
         message = f"there is no value of {' or '.join(f'`{e}`' for e in empty)} to choose"
@@ -279,15 +277,20 @@ def space(
         help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
-    return _cut(scenario, study, [_quoted(study, axis) for axis in axes])
+    return _cut(scenario, study, [_spelled(scenario, study, axis) for axis in axes])
 
 
-def _quoted(study: Study, axis: Axis) -> Axis:
-    """Return *axis* with its strings as the language spells them."""
+def _spelled(scenario: Scenario, study: Study, axis: Axis) -> Axis:
+    """Return *axis* with strings in quotes, and quantities such as `25 MB` as numbers."""
     block, attribute = find(study, axis.attribute)
-    if block_type(type(block)).fields[attribute].kind != "text":
-        return axis
-    return Axis(attribute=axis.attribute, values=[f'"{v.strip(chr(34))}"' for v in axis.values])
+    kind = block_type(type(block)).fields[attribute].kind
+    values: Sequence[Any] = axis.values
+    if kind == "text":
+        values = [f'"{value.strip(chr(34))}"' for value in values]
+    elif kind == "quantity" and any(isinstance(value, str) for value in values):
+        bound = [scenario.replace({axis.attribute: value}).first for value in values]
+        values = [getattr(find(one, axis.attribute)[0], attribute) for one in bound]
+    return Axis(attribute=axis.attribute, values=values)
 
 
 def _named(name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:
@@ -298,12 +301,6 @@ def _named(name: str, offered: Mapping[str, Axis], *, anything: bool = False) ->
     help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
     message = f"nothing that is called `{name}` can be chosen"
     raise SpecError([Diagnostic("unknown-axis", message, help=help)])
-
-
-def _base(scenario: Scenario) -> Study:
-    """Return the first study: every sweep at its first value."""
-    first = {name: values[0] for name, values in scenario.axes}
-    return scenario.replace(first).studies()[0] if first else scenario.studies()[0]
 
 
 def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:

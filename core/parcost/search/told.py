@@ -47,8 +47,7 @@ def spelled(value: Any) -> Any:
 
 def settings(scenario: Scenario, layout: Layout) -> dict[str, Any]:
     """Return what sets *scenario* to *layout*: strings stand in quotes."""
-    first = {name: values[0] for name, values in scenario.axes}
-    study = scenario.replace(first).studies()[0] if first else scenario.studies()[0]
+    study = scenario.first
     said = {path: spelled(value) for path, value in layout.values.items()}
     for path, value in said.items():
         block, attribute = find(study, path)
@@ -128,7 +127,7 @@ def _counted(found: Found) -> Iterator[Line]:
     )
     ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.gap is None:
-        seen = f"after {found.looked:,} of {found.structures:,} ways to cut the model"
+        seen = f"when {found.looked:,} of {found.structures:,} parts of the space had been seen"
         yield Line(f"{ended} {seen}: of the others nothing is known.", "warning")
     elif found.gap > 0:
         gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."

@@ -1,0 +1,70 @@
+"""A search and single evaluations agree on every layout of small random spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Compare = Callable[..., tuple[list[str], int]]
+
+REFERENCES = """
+use catalog.devices.h100_sxm
+use catalog.devices.b200
+use catalog.fabrics.hgx_h100
+use catalog.fabrics.hgx_b200
+use catalog.precisions.bf16
+use catalog.precisions.fp8_blockwise
+use catalog.models.llama3_8b
+cluster { device = h100_sxm, devices = 32, fabric = hgx_h100 }
+training { precision = bf16, sequence = 4096, global_batch = 64 sequences }
+"""
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_layout_and_the_winner_are_those_of_single_evaluations(
+    seed: int, spaces: Callable[[int], Any], compare: Compare
+) -> None:
+    said, _ = compare(*spaces(seed))
+    assert not said
+
+
+def test_devices_fabrics_precisions_and_orders_are_axes_like_any_other(compare: Compare) -> None:
+    axes = {
+        "cluster.device": ["h100_sxm", "b200"],
+        "cluster.fabric": ["hgx_h100", "hgx_b200"],
+        "training.precision": ["bf16", "fp8_blockwise"],
+        "cluster.devices": [16, 32],
+        "layout.tp": [1, 4],
+        "layout.zero": [1, 3],
+    }
+    said, legal = compare(REFERENCES, axes)
+    assert (said, legal) == ([], 64)
+
+
+def test_the_order_of_ranks_is_an_axis(compare: Compare) -> None:
+    orders = ['"tp-cp-dp-pp"', '"tp-pp-cp-dp"', '"dp-tp-cp-pp"']
+    said, legal = compare(REFERENCES, {"layout.order": orders, "layout.pp": [1, 2, 4]})
+    assert (said, legal) == ([], 9)
+
+
+def test_pairs_on_a_device_with_two_stages_are_bounded_from_below(compare: Compare) -> None:
+    """A micro-batch that is added runs in two pairs there, which save something each."""
+    text = REFERENCES + "layout { tp = 8, sequence_parallel = on }\n"
+    axes = {
+        "schedule.kind": ["dualpipe_v"],
+        "schedule.chunks": [2],
+        "layout.pp": [1, 2],
+        "training.micro_batch": [1, 2],
+        "training.recompute": ["none", "full"],
+    }
+    said, legal = compare(text, axes)
+    assert not said
+    assert legal
+
+
+def test_a_range_that_fractions_spell_is_an_axis(compare: Compare) -> None:
+    axes = {"overlap.bucket": ["25 MB", "100 MB"], "layout.tp": [1, 2]}
+    said, legal = compare(REFERENCES, axes)
+    assert (said, legal) == ([], 4)
