@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from parcost import Study
-from parcost_plugins.kernels.tiled import TILES, Tile, Tiled, quantised
-from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
+from parcost_plugins.kernels import tiled
+from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.vocabulary import FusedAttention, Gemm, KernelChoice, Stream, Tile
 
 StudyWith = Callable[..., Study]
 
-ONLY_256_BY_128 = (Tile(256, 128, 1.0),)
+TILES = tuple(
+    Tile(m=float(m), n=float(n), rate=rate)
+    for m, n, rate in [
+        (256, 128, 1.0),
+        (128, 256, 1.0),
+        (128, 128, 0.95),
+        (256, 64, 0.9),
+        (64, 256, 0.9),
+        (64, 64, 0.7),
+    ]
+)
+ONLY_256_BY_128 = TILES[:1]
 PLAIN = "launch = 0 s, tile_fill = 0, wave_weight = 1, shape_efficiency = 1, gemm_efficiency = 80 %"
 
 
 def gemm(m: float, n: float, k: float, *, batch: float = 1.0) -> Gemm:
     return Gemm(name="product", m=m, n=n, k=k, pass_="F", count=(1.0,), batch=batch)
+
+
+def quantised(
+    product: Gemm,
+    multiprocessors: float,
+    wave_weight: float,
+    tiles: Sequence[Tile] = TILES,
+    fill: float = 0.0,
+) -> float:
+    return tiled.quantised(product, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill)
 
 
 def seconds(operator: object, study: Study) -> float:
@@ -74,6 +96,22 @@ def test_the_best_tile_is_taken() -> None:
         assert quantised(product, 132.0, 0.5) == min(alone)
     # nothing that fits in a small tile waits for a large one
     assert quantised(gemm(64, 64, 64), 1.0, 1.0) == 2 * 64**3 / 0.7
+
+
+def test_the_tiles_of_every_study_are_those_of_cublas_and_a_study_may_have_others(
+    study_with: StudyWith,
+) -> None:
+    tiles = study_with().blocks[KernelChoice][0].tiles
+    assert [(t.m, t.n, t.rate) for t in tiles] == [(t.m, t.n, t.rate) for t in TILES]
+    product = gemm(64, 64, 64 * 1024)
+    slow = seconds(product, study_with(PLAIN))
+    # one tile on one of 132 multiprocessors: its rate is all that matters
+    fast = seconds(product, study_with(f"{PLAIN}, tile m64_n64 {{ rate = 100 % }}"))
+    assert slow / fast == pytest.approx(1 / 0.7, rel=1e-12)
+    deep = seconds(gemm(64, 64, 65), study_with(f"{PLAIN}, tile_depth = 128"))
+    assert deep == seconds(gemm(64, 64, 65), study_with(PLAIN))
+    deeper = seconds(gemm(64, 64, 65), study_with(f"{PLAIN}, tile_depth = 256"))
+    assert deeper == pytest.approx(2 * deep, rel=1e-12)
 
 
 def test_no_product_pays_for_less_than_it_multiplies() -> None:

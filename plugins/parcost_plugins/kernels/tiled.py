@@ -1,15 +1,17 @@
 """Kernel time by tile, wave and roofline.
 
-A matrix product is cut into tiles, one per multiprocessor and wave. What does not fill
-a tile, or the last wave, is paid for all the same; libraries that split work along the
-inner dimension soften the last wave, by how much ``kernels.wave_weight`` says. Each tile
-waits for its first operands and writes its result, as long as ``kernels.tile_fill`` inner
-elements take. The kernel ends no sooner than its operands have come from memory.
+A matrix product is cut into tiles, one per multiprocessor and wave, of whichever size under
+``kernels`` takes least. What does not fill a tile, or the last wave, is paid for all the
+same; libraries that split work along the inner dimension soften the last wave, by how much
+``kernels.wave_weight`` says. Each tile waits for its first operands and writes its result,
+as long as ``kernels.tile_fill`` inner elements take. The kernel ends no sooner than its
+operands have come from memory.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from parcost import Formula, Real, Study, hookimpl
 from parcost.numeric import INFINITY, maximum, minimum, where
@@ -21,30 +23,9 @@ from parcost_plugins.vocabulary import (
     Gemm,
     KernelChoice,
     Stream,
+    Tile,
     Training,
 )
-
-
-class Tile(NamedTuple):
-    """*m* x *n* outputs that one multiprocessor makes, and its rate beside the best tile's."""
-
-    m: int
-    n: int
-    rate: float
-
-
-# The tiles that cuBLAS chooses from, and their order of merit: NVIDIA, Matrix Multiplication
-# Background User's Guide, section 2.3. A smaller tile reads its operands more often. The guide
-# gives the order and no figures; how much slower each is, is assumed.
-TILES = (
-    Tile(256, 128, 1.0),
-    Tile(128, 256, 1.0),
-    Tile(128, 128, 0.95),
-    Tile(256, 64, 0.9),
-    Tile(64, 256, 0.9),
-    Tile(64, 64, 0.7),
-)
-DEPTH = 64  # inner elements that a tile takes at a time
 
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
 
@@ -72,17 +53,27 @@ def kernels() -> list[Tiled]:
 
 
 def quantised(
-    gemm: Gemm, multiprocessors: Real, wave_weight: Real, tiles: Any = TILES, fill: Real = 0.0
+    gemm: Gemm,
+    multiprocessors: Real,
+    wave_weight: Real,
+    tiles: Sequence[Tile],
+    *,
+    depth: Real,
+    fill: Real = 0.0,
 ) -> Real:
-    """Return the FLOPs that the best tile pays for, at the rate of the best tile of all."""
+    """Return the FLOPs that the best tile pays for, at the rate of the best tile of all.
+
+    A tile takes *depth* inner elements at a time, and waits as long as *fill* of them take.
+    """
     m, n, batch = gemm.m, gemm.n, gemm.batch
-    depth = -(-gemm.k // DEPTH) * DEPTH + fill
+    inner = -(-gemm.k // depth) * depth + fill
     best: Real = INFINITY
-    for tile_m, tile_n, rate in tiles:
-        waves = batch * -(-m // tile_m) * -(-n // tile_n) / multiprocessors
+    for tile in tiles:
+        rows, columns = tile.m, tile.n
+        waves = batch * -(-m // rows) * -(-n // columns) / multiprocessors
         waves = waves + wave_weight * (-(-waves // 1) - waves)
-        best = minimum(best, waves * (tile_m * tile_n / rate))
-    return 2.0 * depth * multiprocessors * best
+        best = minimum(best, waves * (rows * columns / tile.rate))
+    return 2.0 * inner * multiprocessors * best
 
 
 def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
@@ -91,7 +82,14 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
     m, n, k, sms = gemm.m, gemm.n, gemm.k, device.multiprocessors
     peak, efficiency = matmul(gemm, study)
     efficiency = efficiency * _alignment(gemm, width, result, choice)
-    paid = quantised(gemm, sms, choice.wave_weight, fill=choice.tile_fill)
+    paid = quantised(
+        gemm,
+        sms,
+        choice.wave_weight,
+        choice.tiles,
+        depth=choice.tile_depth,
+        fill=choice.tile_fill,
+    )
     bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, study)
     seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share)) + choice.launch

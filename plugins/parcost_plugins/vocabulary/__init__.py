@@ -51,6 +51,7 @@ from parcost_plugins.vocabulary.training import (
     Overlap,
     Precision,
     Streaming,
+    Tile,
     Training,
 )
 from parcost_plugins.vocabulary.transfer import OPERATIONS, Phase, Transfer
@@ -124,6 +125,7 @@ __all__ = [
     "Stream",
     "Streaming",
     "Targets",
+    "Tile",
     "Training",
     "Transfer",
     "Tuning",
@@ -195,6 +197,7 @@ def blocks() -> list[type]:
         StateSheet,
         Streaming,
         Targets,
+        Tile,
         Training,
         Transfer,
         Tuning,

@@ -190,6 +190,15 @@ class Streaming:
     efficiency: Real = fraction(positive=True, doc="of the memory bandwidth")
 
 
+@block("tile", inside="kernels", label="required")
+class Tile:
+    """A part of a product's result that one multiprocessor makes at a time."""
+
+    m: Real = integer(doc="rows of the result")
+    n: Real = integer(doc="columns of the result")
+    rate: Real = fraction(positive=True, doc="of the rate of the best tile")
+
+
 @block("kernels", label="none")
 class KernelChoice:
     """How long operators take on the device."""
@@ -242,6 +251,10 @@ class KernelChoice:
         doc="a real shape against the best shape that the device's figure was measured on",
     )
     wave_weight: Real = fraction(doc="how much of a partly filled last wave is paid for")
+    tiles: tuple[Tile, ...] = children(
+        "tile", doc="that a library of products chooses from, shape by shape"
+    )
+    tile_depth: Real = integer(default=1, doc="inner elements that a tile multiplies at a time")
     tile_fill: Real = integer(
         default=0,
         minimum=0,
