@@ -22,6 +22,8 @@ Mask: TypeAlias = "bool | NDArray[np.bool_]"
 
 INFINITY = math.inf
 
+_np: Any = None  # NumPy, once an array has been met: a statement takes as long as a small array
+
 
 def is_array(*values: Any) -> bool:
     """Say whether any of *values* is an array rather than a plain number."""
@@ -41,9 +43,8 @@ def maximum(a: Real, b: Real) -> Real:
         return b if b > a else a  # noqa: FURB136  in half the time of a call
     if not is_array(a, b):
         return max(a, b)
-    import numpy as np
-
-    return np.maximum(a, b)
+    found: Real = (_np or _numpy()).maximum(a, b)
+    return found
 
 
 def minimum(a: Real, b: Real) -> Real:
@@ -52,36 +53,32 @@ def minimum(a: Real, b: Real) -> Real:
         return b if b < a else a  # noqa: FURB136  in half the time of a call
     if not is_array(a, b):
         return min(a, b)
-    import numpy as np
-
-    return np.minimum(a, b)
+    found: Real = (_np or _numpy()).minimum(a, b)
+    return found
 
 
 def where(condition: Mask, then: Real, otherwise: Real) -> Real:
     """Return *then* where *condition* holds and *otherwise* elsewhere."""
     if isinstance(condition, int):
         return then if condition else otherwise
-    import numpy as np
-
-    return np.where(condition, then, otherwise)
+    found: Real = (_np or _numpy()).where(condition, then, otherwise)
+    return found
 
 
 def ceil(a: Real) -> Real:
     """Return the smallest integer that is not below *a*, as a float."""
     if isinstance(a, (float, int)):
         return float(math.ceil(a))
-    import numpy as np
-
-    return np.ceil(a)
+    found: Real = (_np or _numpy()).ceil(a)
+    return found
 
 
 def floor(a: Real) -> Real:
     """Return the largest integer that is not above *a*, as a float."""
     if isinstance(a, (float, int)):
         return float(math.floor(a))
-    import numpy as np
-
-    return np.floor(a)
+    found: Real = (_np or _numpy()).floor(a)
+    return found
 
 
 def ceil_div(a: Real, b: Real) -> Real:
@@ -97,9 +94,8 @@ def floor_log2(a: Real) -> Real:
     """Return the exponent of the largest power of two that is not above *a* >= 1."""
     if isinstance(a, (float, int)):
         return float(math.frexp(a)[1] - 1)
-    import numpy as np
-
-    return np.frexp(a)[1] - 1.0
+    found: Real = (_np or _numpy()).frexp(a)[1] - 1.0
+    return found
 
 
 def ceil_log2(a: Real) -> Real:
@@ -116,9 +112,8 @@ def sqrt(a: Real) -> Real:
     """Return the square root of *a*, elementwise."""
     if isinstance(a, (float, int)):
         return math.sqrt(a)
-    import numpy as np
-
-    return np.sqrt(a)
+    found: Real = (_np or _numpy()).sqrt(a)
+    return found
 
 
 def divides(a: Real, b: Real) -> Mask:
@@ -134,18 +129,23 @@ def all_of(mask: Mask) -> bool:
     """Say whether *mask* holds everywhere."""
     if isinstance(mask, int):
         return bool(mask)
-    import numpy as np
-
-    return bool(np.all(mask))
+    return bool(mask.all())
 
 
 def any_of(mask: Mask) -> bool:
     """Say whether *mask* holds anywhere."""
     if isinstance(mask, int):
         return bool(mask)
+    return bool(mask.any())
+
+
+def _numpy() -> Any:
+    """Return NumPy, imported when it is needed first."""
+    global _np  # noqa: PLW0603  a name instead of a statement in every function
     import numpy as np
 
-    return bool(np.any(mask))
+    _np = np
+    return _np
 
 
 def _exp2(exponent: Real) -> Real:

@@ -53,7 +53,7 @@ class Study:
     lacking: Mapping[type, Sequence[Diagnostic]] = field(factory=dict, repr=False)
     faults: list[Fault] = field(factory=list, repr=False)
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
-    _answers: dict[str, Any] = field(factory=dict, repr=False)
+    _answers: dict[Any, Any] = field(factory=dict, repr=False)
 
     def __getitem__(self, schema: type[T]) -> T:
         """Return the only block of this class.
@@ -244,10 +244,9 @@ class Study:
 
         A cache of a plugin's own would hide what an answer depends on.
         """
-        key = f"once {make.__module__}.{make.__qualname__}"
-        if key not in self._answers:
-            self._answers[key] = make(self)
-        found: T = self._answers[key]
+        if make not in self._answers:
+            self._answers[make] = make(self)
+        found: T = self._answers[make]
         return found
 
     def fact(self, make: Callable[[Study], T]) -> T:

@@ -36,25 +36,14 @@ class HalvingDoubling(PowersOfTwo):
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the phases by level, or those on the pair link where levels are odd."""
-        passes = _PASSES[operation]
-        even = where(by_levels(group), 1.0, 0.0)
-        odd = 1.0 - even
-        P = group.ranks
-        q = largest_power(P)
-        merged = where(q == P, 0.0, 1.0) * odd
-        rounds = passes * floor_log2(P) * odd + 2 * merged
-        halved = n * (q - 1) / q * odd
-        back = {"all_reduce": 1.0, "reduce_scatter": 1 / P}.get(operation, 0.0)
-        reduced = halved + n * merged if operation in _REDUCES else 0.0
-        bytes_ = passes * halved + n * (1.0 + back) * merged
-        found = [Phase(group.pair, rounds, bytes_, reduced)]
-        left = n * even
-        for g, link in zip(group.shape, group.pairs, strict=True):
-            once = left * (g - 1) / g
-            added = once if operation in _REDUCES else 0.0
-            found.append(Phase(link, passes * floor_log2(g) * even, passes * once, added))
-            left = left / g
-        return found
+        by_level = by_levels(group)
+        if by_level is True:
+            return _by_level(operation, n, group)
+        even = where(by_level, 1.0, 0.0)
+        off_levels = _on_pair(operation, n, group, 1.0 - even)
+        if by_level is False:
+            return [off_levels]
+        return [off_levels, *_by_level(operation, n * even, group, even)]
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters, for powers of two."""
@@ -65,3 +54,27 @@ class HalvingDoubling(PowersOfTwo):
 def collectives() -> list[HalvingDoubling]:
     """Offer recursive halving and doubling."""
     return [HalvingDoubling()]
+
+
+def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
+    """Return every round at the slowest boundary, where levels are *odd*: 1 or 0."""
+    passes, P = _PASSES[operation], group.ranks
+    q = largest_power(P)
+    merged = where(q == P, 0.0, 1.0) * odd
+    rounds = passes * floor_log2(P) * odd + 2 * merged
+    halved = n * (q - 1) / q * odd
+    back = {"all_reduce": 1.0, "reduce_scatter": 1 / P}.get(operation, 0.0)
+    reduced = halved + n * merged if operation in _REDUCES else 0.0
+    return Phase(group.pair, rounds, passes * halved + n * (1.0 + back) * merged, reduced)
+
+
+def _by_level(operation: str, left: Real, group: Group, even: Real = 1.0) -> list[Phase]:
+    """Return the rounds of each level with what is *left*, where they are *even*: 1 or 0."""
+    passes, adds = _PASSES[operation], operation in _REDUCES
+    found = []
+    for g, link in zip(group.shape, group.pairs, strict=True):
+        once = left * (g - 1) / g
+        added = once if adds else 0.0
+        found.append(Phase(link, passes * floor_log2(g) * even, passes * once, added))
+        left = left / g
+    return found

@@ -44,19 +44,28 @@ class RecursiveDoubling(PowersOfTwo):
         if operation == "reduce_scatter":
             bytes_ = n * (rounds - (P - 1) / P)
             return only(group.pair, rounds, bytes_, bytes_)
-        even = where(by_levels(group), 1.0, 0.0)
+        by_level = by_levels(group)
+        if by_level is True:
+            return _by_level(n, group)
+        even = where(by_level, 1.0, 0.0)
         merged = where(largest_power(P) == P, 0.0, 1.0)
         merging = (rounds + 2 * merged) * (1.0 - even)
         reduced = n * (rounds + merged) * (1.0 - even)
-        found = [Phase(group.pair, merging, merging * n, reduced)]
-        for g, link in zip(group.shape, group.pairs, strict=True):
-            rounds = floor_log2(g) * even
-            found.append(Phase(link, rounds, rounds * n, rounds * n))
-        return found
+        off_levels = Phase(group.pair, merging, merging * n, reduced)
+        return [off_levels] if by_level is False else [off_levels, *_by_level(n, group, even)]
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters, for powers of two."""
         return _FORMULAS[operation]
+
+
+def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:
+    """Return the rounds of each level, where they are *even*: 1 or 0."""
+    found = []
+    for g, link in zip(group.shape, group.pairs, strict=True):
+        rounds = floor_log2(g) * even
+        found.append(Phase(link, rounds, rounds * n, rounds * n))
+    return found
 
 
 @hookimpl

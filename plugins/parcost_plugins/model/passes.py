@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Literal
 
 from attrs import frozen
@@ -15,7 +16,7 @@ COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Span:
     """Some of the layers: how many on each virtual stage, and how many are run *again*.
 
@@ -27,7 +28,7 @@ class Span:
     _again: Counts | Callable[[], Counts]
     _rivals: Counts | Callable[[], Counts] | None = None
 
-    @property
+    @cached_property
     def again(self) -> Counts:
         """Those that are run again; not asked for before it matters."""
         return self._again() if callable(self._again) else self._again
@@ -46,12 +47,12 @@ class Span:
         count, again = (tuple(factor * n for n in c) for c in (self.count, self.again))
         return Span(count, again, self.rivals)
 
-    @property
+    @cached_property
     def kept(self) -> Counts:
         """Those that are not run again."""
         return tuple(n - r for n, r in zip(self.count, self.again, strict=True))
 
-    @property
+    @cached_property
     def held(self) -> Counts:
         """One where a layer is run again whose tensors are held meanwhile."""
         rivals = self.rivals

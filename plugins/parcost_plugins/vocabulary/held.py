@@ -11,6 +11,7 @@ they stand apart on every stage, with their own replicas.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from parcost import Real, Study
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False, slots=False)
 class Alike:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 
@@ -48,7 +49,7 @@ class Alike:
     shard: Real
     expert: bool = False
 
-    @property
+    @cached_property
     def count(self) -> tuple[float, ...]:
         """One on each of these stages and zero on the others."""
         return tuple(float(stage in self.stages) for stage in range(self.of))
