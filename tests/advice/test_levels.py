@@ -77,6 +77,43 @@ def test_the_table_names_levels_from_the_fastest() -> None:
     assert [row[0] for row in table] == ["node", "network"]
 
 
+POD = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.superpod_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 1024 }
+layout { tp = 8, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 128 sequences, recompute = full }
+overlap { gradients = off, parameters = off }
+"""
+
+
+def test_the_level_with_the_time_is_the_level_to_buy() -> None:
+    # 128 replicas on four leaves of 32 nodes: each of a rail's ports carries the gradients
+    # from node to node, and the 32 ports of a leaf share what crosses the spine.
+    found = parcost.load_text(POD)[0].evaluate().result
+    busy = {row[0]: row[1][0] for row in rows(found, "Computation against communication")}
+    helps = {row[0]: row[2][0] for row in rows(found, "What would help")}
+    assert busy["leaf"] > 0.1 > busy.get("spine", 0.0)
+    assert helps["bandwidth of `leaf` x 2"] < -0.1 < helps["bandwidth of `spine` x 2"]
+
+
+def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:
+    ratio = result().figure("communication_to_computation.network")
+
+    def called(lines: str) -> object:
+        table = rows(result(more=f"targets {{ {lines} }}"), "Computation against communication")
+        return next(row[4] for row in table if row[0] == "network")
+
+    assert called(f"compute_bound = {ratio * 1.01}") == "compute-bound"
+    below = f"compute_bound = {ratio * 0.9}"
+    assert called(f"{below}, near_ridge = {ratio * 1.01}") == "near the ridge"
+    below += f", near_ridge = {ratio * 0.95}"
+    assert called(f"{below}, communication_bound = {ratio * 1.01}") == "communication-bound"
+    assert called(f"{below}, communication_bound = {ratio * 0.99}") == "far beyond the ridge"
+
+
 def test_what_is_sent_is_told_with_whether_it_is_hidden() -> None:
     told = {row[0]: row for row in rows(result(overlap="off"), "What a step sends")}
     assert told["parameter all-gather"][-1] == "critical"

@@ -120,6 +120,17 @@ def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
     ]
 
 
+def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
+    study, outcome = studied(targets__as_fast=1, targets__exposed=1)
+    found = sections(study, outcome)
+    # any stage that fits will do then, and any reduction hides
+    fitting = [row[0] for row in found["ZeRO stages"].rows if row[2] == "yes"]
+    (note,) = found["ZeRO stages"].notes
+    assert note == f"take {fitting[0]}: of those that fit, none is more than 100 % faster"
+    rows = {row[0]: row for row in found["Checklist of data parallelism"].rows}
+    assert rows["reduction hides"][2] == "yes"
+
+
 def test_one_replica_has_no_stages_and_no_checklist() -> None:
     study, outcome = studied(cluster__devices=2, layout__zero=0)
     titles = set(sections(study, outcome))

@@ -127,6 +127,14 @@ def test_rules_of_thumb_name_an_efficiency(efficiency: int, word: str) -> None:
     assert note == word
 
 
+def test_a_site_may_draw_the_lines_elsewhere() -> None:
+    job = "equivalent job { devices = 8, efficiency = 60 % }"
+    for lines, word in (("very_good = 0.6", "very good"), ("fair = 0.65", "a problem")):
+        found = result(f"{job}\ntargets {{ {lines} }}")
+        (note,) = [f.note for _, f in found.figures if f.name == "job.devices"]
+        assert note == word
+
+
 # --- ranks that differ by chance ------------------------------------------------------------
 
 

@@ -32,14 +32,6 @@ _WOULD_DO = (
     "on a link without limit, with the overlap that there is"
 )
 
-#: Communication over computation, up to which a level is called so.
-REGIMES = (
-    (0.5, "compute-bound"),
-    (1.0, "near the ridge"),
-    (2.0, "communication-bound"),
-    (float("inf"), "far beyond the ridge"),
-)
-
 
 @frozen(kw_only=True, eq=False)
 class Crossed:
@@ -178,13 +170,15 @@ def needed_bandwidths(study: Study, levels: Sequence[Crossed]) -> dict[str, floa
     return {name: float(high) for name, (_, high) in ends.items()}
 
 
-def regime(ratio: float) -> str:
-    """Return what to call a level by its communication over computation.
-
-    >>> regime(0.2), regime(3.0)
-    ('compute-bound', 'far beyond the ridge')
-    """
-    return next(name for most, name in REGIMES if ratio <= most)
+def regime(ratio: float, targets: Targets) -> str:
+    """Return what to call a level by its communication over computation."""
+    if ratio <= float(targets.compute_bound):
+        return "compute-bound"
+    if ratio <= float(targets.near_ridge):
+        return "near the ridge"
+    if ratio <= float(targets.communication_bound):
+        return "communication-bound"
+    return "far beyond the ridge"
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
@@ -193,6 +187,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     if not levels:
         return
     rows = []
+    targets = study[Targets]
     wanted = needed_bandwidths(study, levels)
     for at in levels:
         needed = wanted.get(at.name)
@@ -202,15 +197,14 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
                 (at.busy, "s"),
                 (at.exposed, "s"),
                 at.ratio,
-                regime(float(at.ratio)),
+                regime(float(at.ratio), targets),
                 (now, "B/s") if not isinstance(now := at.level.bandwidth, Curve) else "measured",
                 (needed, "B/s") if needed is not None else "none does",
             )
         )
-    slack = study[Targets].slack
     yield Section(
         title="Computation against communication",
         columns=("level", "busy", "exposed", "to compute", "regime", "bandwidth", "would do"),
         rows=rows,
-        notes=[_RATIO, _WOULD_DO.format(slack=slack)],
+        notes=[_RATIO, _WOULD_DO.format(slack=targets.slack)],
     )

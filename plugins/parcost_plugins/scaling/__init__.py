@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Once, Study, hookimpl
-from parcost_plugins.vocabulary import BatchScaling, Equivalent, Jitter, ScalingLaw
+from parcost_plugins.vocabulary import BatchScaling, Equivalent, Jitter, ScalingLaw, Targets
 from parcost_plugins.vocabulary.answers import outlined
 
 
@@ -36,7 +36,7 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
         headlines = ("critical_batch", "efficiency", "batch_for_target")
         yield from outlined(batch.figures(scaling), *headlines)
     for job in study.all(Equivalent):
-        yield from devices.figures(job)
+        yield from devices.figures(job, study[Targets])
     if study.all(Jitter):
         yield from jitter.rules(study)
         yield from jitter.figures(study)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Real
+from parcost.numeric import is_array
 from parcost_plugins.scaling.saying import figure, plain
-from parcost_plugins.vocabulary import Equivalent
-
-#: Where practitioners draw the lines, from the best on.
-RATINGS = ((0.8, "excellent"), (0.7, "very good"), (0.5, "fair"), (0.0, "a problem"))
+from parcost_plugins.vocabulary import Equivalent, Targets
 
 
-def figures(job: Equivalent) -> Iterator[Figure]:
+def figures(job: Equivalent, targets: Targets) -> Iterator[Figure]:
     """Yield the devices' worth of work, and of idling."""
     yield figure(
         job,
@@ -21,7 +19,7 @@ def figures(job: Equivalent) -> Iterator[Figure]:
         job.devices * job.efficiency,
         "",
         plain("N e", N=job.devices, e=job.efficiency),
-        rating(job.efficiency),
+        rating(job.efficiency, targets),
     )
     yield figure(
         job,
@@ -33,12 +31,12 @@ def figures(job: Equivalent) -> Iterator[Figure]:
     )
 
 
-def rating(efficiency: Real) -> str:
-    """Return what practitioners call it; nothing for many points at once.
-
-    >>> rating(0.75), rating(0.42)
-    ('very good', 'a problem')
-    """
-    if not isinstance(efficiency, (float, int)):
+def rating(efficiency: Real, targets: Targets) -> str:
+    """Return what practitioners call it; nothing for many points at once."""
+    if is_array(efficiency, targets.excellent, targets.very_good, targets.fair):
         return ""
-    return next(name for least, name in RATINGS if efficiency >= least)
+    if efficiency >= targets.excellent:
+        return "excellent"
+    if efficiency >= targets.very_good:
+        return "very good"
+    return "fair" if efficiency >= targets.fair else "a problem"

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from parcost import SECONDS, Real, block, fraction, integer, quantity, reference, switch, word
+from parcost import (
+    ONE,
+    SECONDS,
+    Real,
+    block,
+    fraction,
+    integer,
+    quantity,
+    reference,
+    switch,
+    word,
+)
 from parcost_plugins.vocabulary.hardware import Device, Fabric
 
 
@@ -35,6 +46,21 @@ class Targets:
         doc="by which a step may be longer than on a link of any bandwidth, for the bandwidth "
         "that removes a bottleneck",
     )
+    # Where words are drawn. None of them decides a number.
+    compute_bound: Real = quantity(
+        ONE, doc="communication over computation, up to which a level is compute-bound"
+    )
+    near_ridge: Real = quantity(ONE, doc="the same, up to which it is near the ridge")
+    communication_bound: Real = quantity(
+        ONE, doc="the same, up to which it is communication-bound; far beyond the ridge above"
+    )
+    exposed: Real = fraction(doc="of a reduction, up to which it counts as hidden")
+    as_fast: Real = fraction(
+        doc="by which a ZeRO stage may take longer than the fastest and count as fast"
+    )
+    excellent: Real = fraction(doc="efficiency of a job from which it is called so")
+    very_good: Real = fraction(doc="efficiency from which it is called so")
+    fair: Real = fraction(doc="efficiency from which it is called so; a problem below")
 
 
 @block("plan", label="optional")

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Outcome, Section, SpecError, Study
+from parcost import Outcome, Real, Section, SpecError, Study
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.data.volumes import sent_by_stage
 from parcost_plugins.parallelism.data.wire import wires
-from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Overlap, Training
-
-_SHOWN = 0.05  # of a reduction: less than that is hidden
-_WORTH = 0.01  # of a step: a slower stage is as good
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Layout,
+    MemoryBudget,
+    Overlap,
+    Targets,
+    Training,
+)
 
 
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
@@ -59,16 +63,16 @@ def _stages(study: Study, outcome: Outcome) -> Section | None:
         title="ZeRO stages",
         columns=("with", "memory", "fits", "sent by a rank", "over replicas", "step"),
         rows=rows,
-        notes=[_recommended(fitting)],
+        notes=[_recommended(fitting, study[Targets].as_fast)],
     )
 
 
-def _recommended(fitting: list[tuple[float, int]]) -> str:
+def _recommended(fitting: list[tuple[float, int]], as_fast: Real) -> str:
     if not fitting:
         return "none of them fits: the model has to be cut as well"
     fastest = min(seconds for seconds, _ in fitting)
-    least = min(zero for seconds, zero in fitting if seconds <= fastest * (1.0 + _WORTH))
-    return f"take ZeRO {least}: of those that fit, none is more than 1 % faster"
+    least = min(zero for seconds, zero in fitting if seconds <= fastest * (1.0 + as_fast))
+    return f"take ZeRO {least}: of those that fit, none is more than {100 * as_fast:g} % faster"
 
 
 def _with(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | None:
@@ -98,7 +102,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     wire_time = exposed + hidden
     share = exposed / wire_time if wire_time else 0.0
     m = study.pipeline.micro_batches
-    half = precision.reduction > 2
+    half, shown = precision.reduction > 2, study[Targets].exposed
     rows = [
         (
             "buckets outweigh their start-up",
@@ -110,8 +114,8 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
         (
             "reduction hides",
             (round(1.0 - share, 6), "%"),
-            _yes(share <= _SHOWN),
-            "larger micro-batches have more to hide it under" if share > _SHOWN else "",
+            _yes(share <= shown),
+            "larger micro-batches have more to hide it under" if share > shown else "",
         ),
         (
             "gradients accumulate before they are reduced",
