@@ -102,6 +102,26 @@ class Outcome:
     pipelined: Pipelined | None = field(default=None, repr=False)
     faults: Sequence[Fault] = ()
 
+    @property
+    def device_seconds(self) -> Sequence[Real]:
+        """What each device is busy with passes; of the reference device, *ideal_seconds*."""
+        from parcost.evaluation.bounds import busy
+
+        run = self._run
+        return busy(run.plan, run.times)
+
+    @property
+    def device_alive(self) -> Sequence[Real]:
+        """Most micro-batches alive at once on each device, in all stages that it holds."""
+        plan = self._run.plan
+
+        def most(d: int) -> Real:
+            return plan.by_order(
+                lambda order: float(max(sum(moment.alive) for moment in order.alive_forward[d]))
+            )
+
+        return [most(d) for d in range(self.pipeline.stages)]
+
     def timeline(self) -> Sequence[Sequence[Activity]]:
         """Return what each device does when, in a pipeline without once-per-step terms.
 
@@ -110,9 +130,13 @@ class Outcome:
         """
         from parcost.evaluation.trace import trace
 
+        return trace(self._run)
+
+    @property
+    def _run(self) -> Pipelined:
         if self.pipelined is None:
-            raise ValueError("an outcome that was put together by hand has no timeline")
-        return trace(self.pipelined)
+            raise ValueError("an outcome that was put together by hand has no pipeline to look at")
+        return self.pipelined
 
     @property
     def complete(self) -> bool:

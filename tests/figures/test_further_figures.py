@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Study, Work
+from parcost.plugins import load
 
 Bind = Callable[..., Study]
 
@@ -39,6 +40,35 @@ def test_a_pipeline_is_counted(bind: Bind) -> None:
     assert found["alive_micro_batches"] == 4
     assert (found["pipeline_stages"], found["layers_dealt"]) == (4, 8)
     assert found["layers_per_stage"] == found["layers_per_virtual_stage"] == 2.0
+
+
+def test_both_directions_of_a_device_are_alive_at_once(bind: Bind) -> None:
+    """DualPipe keeps one micro-batch more than there are stages, on every device."""
+    study = bind(
+        {"layout.pp": 4, "training.global_batch": 16, "schedule.kind": "dualpipe"},
+        schedules=[load().named("schedules")["dualpipe"][1]],
+        terms=[work("F", 1.0), work("B", 1.0), work("W", 1.0)],
+    )
+    assert values(study)["alive_micro_batches"] == 4 + 1
+    outcome = study.evaluate()
+    assert outcome.device_alive == [5] * 4
+    asked = study.plugins.ask("sections", study.faults, study=study, outcome=outcome)
+    (table,) = [section for _, section in asked if section.title == "Memory by stage"]
+    assert [row[-1] for row in table.rows] == [5] * 4
+
+
+def test_the_busiest_device_may_never_idle_while_others_do(bind: Bind) -> None:
+    """Two stages of 6 s and 2 s a micro-batch: the first works all the time, 8 x 6 s."""
+    study = bind(
+        {"layout.pp": 2, "cluster.devices": 2, "training.global_batch": 8, "wire.net.latency": 0},
+        terms=[work("F", 1.0, count=(3.0, 1.0)), work("B", 1.0, count=(3.0, 1.0))],
+    )
+    outcome = study.evaluate()
+    found = {f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    assert outcome.device_seconds == [48.0, 16.0]
+    assert found["bubble"].value == 0.0
+    assert "busiest device" in found["bubble"].note
+    assert found["bubble_average"].value == pytest.approx((0.0 + 32.0) / 48.0 / 2.0)
 
 
 def test_the_layout_says_what_it_takes(bind: Bind) -> None:

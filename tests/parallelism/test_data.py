@@ -14,6 +14,7 @@ import pytest
 
 from parcost import Formula, Once, Outcome, Study, Work
 from parcost.evaluation.reduce import evaluate
+from parcost.plugins import load
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]
@@ -299,6 +300,30 @@ def test_a_shared_embedding_is_added_up_by_both_ends(bind: Bind, zero: int, shar
     assert term.seconds == pytest.approx(2 * 0.5 * 4e9 / shards / 1e9)
     assert list(term.count) == [1.0, 0.0, 0.0, 1.0]  # type: ignore[arg-type]
     assert term.when == "end"
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunks"), [("dualpipe", 1), ("dualpipe_v", 2), ("zb_v", 2), ("interleaved", 2)]
+)
+def test_ends_that_stand_on_one_device_send_no_gradients(
+    bind: Bind, kind: str, chunks: int
+) -> None:
+    """A V ends where it begins, and so do two ways through a pipeline; a ring does not."""
+    inner = (0.0,) * (4 * chunks - 2)
+    parameters = [
+        held(1e6, (2.0,) * 4 * chunks),
+        held(1e9, (1.0, *inner, 0.0), "before"),
+        held(1e9, (0.0, *inner, 1.0), "after", total=0.0),
+    ]
+    values = {"layout.pp": 4, "schedule.kind": kind, "schedule.chunks": chunks}
+    known = [schedule for _, schedule in load().named("schedules").values()]
+    study = bind(
+        {**values, "training.global_batch": 32},
+        schedules=[schedule for schedule in known if schedule.name == kind],
+        parameters=parameters,
+    )
+    names = {name for name, _ in ours(study)}
+    assert ("shared embedding all-reduce" in names) == (kind == "interleaved")
 
 
 def test_without_a_copy_nothing_is_added_up(bind: Bind) -> None:

@@ -23,8 +23,8 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield figure(
         "alive_micro_batches",
-        "most micro-batches alive on the first stage",
-        outcome.alive[0],
+        "most micro-batches alive on the first device",
+        outcome.device_alive[0],
         "",
         f"counted in the order of `{cut.schedule}`",
     )

@@ -53,8 +53,10 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=ratio(bubble, ideal + bubble),
         unit="%",
         formula=Formula(text="bubble / (ideal + bubble)", inputs=inputs),
-        note="idle share of the pipeline's makespan, hops between stages left out",
+        note="idle share of the pipeline's makespan on the busiest device, hops left out",
     )
+    if outcome.pipeline.stages > 1:
+        yield _average_bubble(outcome, ideal + bubble)
     yield Figure(
         name="bubble_overhead",
         title="pipeline bubble over ideal",
@@ -71,6 +73,22 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         unit="%",
         formula=Formula(text="exposed / T", inputs={"exposed": (exposed, "s"), "T": (step, "s")}),
         note="of the step, on the busiest device",
+    )
+
+
+def _average_bubble(outcome: Outcome, makespan: Real) -> Figure:
+    busy = outcome.device_seconds
+    average = _sum(busy) / len(busy)
+    return Figure(
+        name="bubble_average",
+        title="pipeline bubble, average",
+        value=ratio(makespan - average, makespan),
+        unit="%",
+        formula=Formula(
+            text="(makespan - busy) / makespan",
+            inputs={"busy": (average, "s"), "makespan": (makespan, "s")},
+        ),
+        note="the same over all devices: more than the bubble where stages are uneven",
     )
 
 

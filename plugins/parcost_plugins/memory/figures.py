@@ -30,12 +30,14 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     if stages == 1 or study.axes:
         return
     room = study[MemoryBudget].usable * study[Cluster].device.memory
-    alone = outcome.pipeline.chunks == 1 and len(outcome.alive) == stages
+    alone = outcome.pipeline.chunks == 1
     columns = ("device", "at its fullest", "of the usable", "micro-batches alive")
     rows: list[tuple[object, ...]] = []
-    for device, held in enumerate(outcome.device_memory):
+    for device, (held, alive) in enumerate(
+        zip(outcome.device_memory, outcome.device_alive, strict=True)
+    ):
         row = (device, (held, "GiB"), (held / room, "%"))
-        rows.append((*row, outcome.alive[device]) if alone else row)
+        rows.append((*row, alive) if alone else row)
     yield Section(title="Memory by stage", columns=columns[: 3 + alone], rows=rows)
 
 
