@@ -55,7 +55,7 @@ _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits"}
     "--sample",
     metavar="N",
     type=click.IntRange(1),
-    help="Evaluate N layouts drawn at random, which proves nothing, however large the space.",
+    help="Evaluate N legal layouts drawn at random, however large the space; proves nothing.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of what --sample draws.")
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table")

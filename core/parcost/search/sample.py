@@ -32,7 +32,7 @@ def sample(
     seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
 ) -> Found:
-    """Return the best of *count* layouts that are drawn at random; a *seed* draws the same.
+    """Return the best of *count* legal layouts, drawn at random; a *seed* draws the same.
 
     Raises:
         SpecError: There is no such objective, or no layout of those is legal, fits and is
@@ -46,10 +46,10 @@ def sample(
     objective: Objective | None = None
     interrupted = False
     try:
-        while drawn < count and time.monotonic() - start < wish.budget_seconds:
+        while legal < count and time.monotonic() - start < wish.budget_seconds:
             drawn += 1
             values = {axis.attribute: rng.choice(axis.values) for axis in space.axes}
-            told(f"{drawn:,} of {count:,} layouts drawn, {legal:,} are legal")
+            told(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
             with np.errstate(all="ignore"):
                 result = space.scenario.replace(values).evaluate().result
             study, outcome = result.study, result.outcome

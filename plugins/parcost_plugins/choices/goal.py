@@ -33,10 +33,10 @@ def limits(study: Study) -> Iterator[Limit]:
         few = devices <= search.most_devices
         says = f"devices <= {search.most_devices:g}"
         yield Limit(name="most_devices", says=says, holds=lambda _s, _b: few)
-    if search.least_rate is not None:
-        longest = tokens / search.least_rate
-        says = f"tokens per second >= {search.least_rate:g}"
-        yield Limit(name="least_rate", says=says, holds=lambda s, _b: s <= longest)
+    if search.least_tokens_per_second is not None:
+        longest = tokens / search.least_tokens_per_second
+        says = f"tokens per second >= {search.least_tokens_per_second:g}"
+        yield Limit(name="least_tokens_per_second", says=says, holds=lambda s, _b: s <= longest)
     if search.deadline is not None and search.tokens is not None:
         yield _deadline(search.deadline, search.tokens, tokens)
     peak = peak_of(study)
@@ -57,7 +57,7 @@ def rules(study: Study) -> Iterator[Check]:
             subject=f"search.{'deadline' if lacks == 'tokens' else 'tokens'}",
             message="a deadline takes `deadline` and `tokens`, and `search` has no `{lacks}`",
             inputs={"lacks": lacks},
-            help="write `deadline = 30 d, tokens = 15 T`",
+            help="write `deadline = 30 day, tokens = 15 T`",
         )
 
 

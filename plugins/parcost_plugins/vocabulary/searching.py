@@ -36,12 +36,8 @@ class Search:
     least_mfu: Real | None = fraction(
         default=None, positive=True, doc="model FLOPs utilisation that a layout must reach"
     )
-    least_rate: Real | None = quantity(
-        ONE / SECONDS,
-        default=None,
-        positive=True,
-        qualifiers={"tokens": 1.0},
-        doc="tokens per second that the job must reach",
+    least_tokens_per_second: Real | None = quantity(
+        ONE, default=None, positive=True, doc="that the whole job must reach"
     )
     most_devices: Real | None = integer(
         default=None, doc="that may be used, where devices are an axis"

@@ -1,0 +1,316 @@
+"""``parcost search``: what it prints, writes and refuses, and how it exits."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost.cli import main
+from parcost.diagnostics import SpecError
+from parcost.search.run import Wish, search
+from parcost.search.space import space
+
+SPEC = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 64 }
+training { sequence = 8192, global_batch = 128 sequences }
+"""
+NARROW = ("--axes", "tp,zero,recompute", "--over", "tp=1,2,4,8")
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Search a text, and return the exit code, stdout and stderr."""
+
+    def go(text: str, *arguments: str) -> tuple[int, str, str]:
+        spec = tmp_path / "spec.par"
+        spec.write_text(text)
+        code = main(["search", str(spec), *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return go
+
+
+def found(run: Run, text: str, *arguments: str) -> Any:
+    code, out, err = run(text, *arguments, "--format", "json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+# --- what the spec says -------------------------------------------------------------------
+
+
+def test_sweeps_are_axes_and_the_block_names_the_others(run: Run) -> None:
+    text = SPEC + 'layout { tp = [2, 4] }\nsearch { axes = "zero", top = 3 }\n'
+    data = found(run, text)
+    assert data["points"] == 2 * 4
+    assert set(data["best"][0]["values"]) == {"layout.tp", "layout.zero"}
+
+
+def test_flags_go_before_the_block(run: Run) -> None:
+    text = SPEC + 'search { axes = "tp", objective = mfu, top = 1 }\n'
+    data = found(run, text, "--axes", "zero", "--objective", "step_time", "--top", "2")
+    assert (data["objective"], data["points"]) == ("step_time", 4)
+
+
+def test_mfu_finds_what_step_time_finds_at_one_size(run: Run) -> None:
+    by_time = found(run, SPEC, *NARROW)["best"][0]
+    by_mfu = found(run, SPEC, *NARROW, "--objective", "mfu")["best"][0]
+    assert by_time["values"] == by_mfu["values"]
+    assert 0.2 < by_mfu["objective"] < 0.7
+
+
+@pytest.mark.parametrize(
+    ("limit", "meets"),
+    [
+        ("most_memory = 30 GiB", lambda best: best["memory_bytes"] <= 30 * 2**30),
+        ("longest_step = 6 s", lambda best: best["step_seconds"] <= 6),
+        (
+            "least_tokens_per_second = 200_000",
+            lambda best: 128 * 8192 / best["step_seconds"] >= 200_000,
+        ),
+        (
+            "deadline = 30 day, tokens = 500 G",
+            lambda best: 500e9 / (128 * 8192) * best["step_seconds"] <= 30 * 86400,
+        ),
+    ],
+)
+def test_every_layout_that_is_listed_meets_a_limit(
+    run: Run, limit: str, meets: Callable[[Any], bool]
+) -> None:
+    data = found(run, SPEC + f"search {{ {limit} }}\n", *NARROW)
+    assert data["best"]
+    assert all(meets(best) for best in data["best"])
+    assert all(meets(point) for point in data["front"])
+
+
+def test_a_limit_costs_exactly_the_layouts_that_break_it(run: Run) -> None:
+    every = found(run, SPEC, *NARROW, "--top", "100")["best"]
+    roomy = [x for x in every if x["memory_bytes"] <= 40 * 2**30]
+    some = found(run, SPEC + "search { most_memory = 40 GiB }\n", *NARROW, "--top", "100")
+    fastest = {x["values"]["layout.tp"]: x["step_seconds"] for x in some["best"]}
+    assert sum(some["limits"].values()) > 0
+    for kept in roomy:
+        assert fastest[kept["values"]["layout.tp"]] == kept["step_seconds"]
+
+
+def test_the_fewest_devices_that_meet_a_deadline_are_found(run: Run) -> None:
+    text = SPEC.replace("devices = 64", "devices = [16, 32, 64, 128]")
+    steps = {}
+    for devices in (16, 32, 64, 128):
+        one = found(run, text, *NARROW, "--over", f"cluster.devices={devices}")
+        steps[devices] = one["best"][0]["step_seconds"]
+    deadline = (steps[32] + steps[64]) / 2  # 64 devices do, 32 do not
+    text += f"search {{ objective = fewest_devices, longest_step = {deadline} s }}\n"
+    best = found(run, text, *NARROW)["best"][0]
+    assert best["objective"] == best["values"]["cluster.devices"] == 64
+    assert best["step_seconds"] == pytest.approx(steps[64], rel=1e-12)
+
+
+def test_a_deadline_needs_tokens(run: Run) -> None:
+    code, _, err = run(SPEC + "search { deadline = 30 day }\n", *NARROW)
+    assert code == 1
+    assert "`search` has no `tokens`" in err
+
+
+# --- what is printed ----------------------------------------------------------------------
+
+
+def test_a_choice_without_effect_is_told_once(run: Run) -> None:
+    """Fused attention keeps no scores, so recomputing them selectively changes nothing."""
+    code, out, _ = run(SPEC, *NARROW, "--set", "layout.pp=1")
+    assert code == 0
+    assert "may be" in out
+    data = found(run, SPEC, *NARROW)
+    degrees = [best["values"]["layout.tp"] for best in data["best"]]
+    assert len(degrees) == len(set(degrees))
+    first = data["best"][0]
+    for path, values in first["makes_no_difference"].items():
+        for value in values:
+            (scenario,) = parcost.load_text(SPEC)
+            again = scenario.replace({**first["values"], path: value}).evaluate().result
+            assert again.outcome is not None
+            assert float(again.outcome.step_seconds) == first["step_seconds"]
+
+
+def test_neighbours_of_the_winner_are_what_they_cost_alone(run: Run) -> None:
+    data = found(run, SPEC, *NARROW)
+    values = data["best"][0]["values"]
+    for other in data["neighbours"]:
+        if other["runs"]:
+            assert other["step_seconds"] >= data["best"][0]["step_seconds"]
+            (scenario,) = parcost.load_text(SPEC)
+            at = {**values, other["attribute"]: other["value"]}
+            outcome = scenario.replace(at).evaluate().result.outcome
+            assert outcome is not None
+            assert float(outcome.step_seconds) == other["step_seconds"]
+    assert {other["attribute"] for other in data["neighbours"]} == set(values)
+
+
+# --- every point --------------------------------------------------------------------------
+
+
+def test_every_legal_layout_is_written_with_what_it_costs(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    code, out, _ = run(SPEC, *NARROW, "--out", str(path), "--format", "json")
+    assert code == 0
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == json.loads(out)["legal"]
+    assert len({tuple(row.values()) for row in rows}) == len(rows)
+    (scenario,) = parcost.load_text(SPEC)
+    for row in rows[::5]:
+        at = {k: row[k] for k in ("layout.tp", "layout.zero", "training.recompute")}
+        outcome = scenario.replace(at).evaluate().result.outcome
+        assert outcome is not None
+        seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
+        assert float(row["step_seconds"]) <= seconds * (1 + 1e-12)
+        assert float(row["memory_bytes"]) <= bytes_ * (1 + 1e-12)
+        if row["exact"] == "True":
+            assert float(row["step_seconds"]) == pytest.approx(seconds, rel=1e-12)
+
+
+def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    for name in ("csv", "jsonl", "parquet"):
+        assert run(SPEC, *NARROW, "--out", str(tmp_path / f"p.{name}"))[0] == 0
+    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    with duckdb.connect() as base:
+        query = base.execute(f"FROM read_parquet('{tmp_path / 'p.parquet'}')")
+        names = [column[0] for column in query.description]
+        table = [dict(zip(names, row, strict=True)) for row in query.fetchall()]
+    with (tmp_path / "p.csv").open() as file:
+        written = list(csv.DictReader(file))
+    assert len(lines) == len(table) == len(written)
+    for line, row, text in zip(lines, table, written, strict=True):
+        assert line["step_seconds"] == row["step_seconds"] == float(text["step_seconds"])
+        assert line["training.recompute"] == row["training.recompute"] == text["training.recompute"]
+
+
+def test_a_name_without_a_format_is_refused(run: Run, tmp_path: Path) -> None:
+    code, _, err = run(SPEC, *NARROW, "--out", str(tmp_path / "points.txt"))
+    assert code == 2
+    assert ".csv, .jsonl, .parquet" in err
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_searched(run: Run) -> None:
+    code, _, err = run(SPEC, *NARROW, "--out", "/nowhere/points.csv")
+    assert code == 2
+    assert "cannot be written" in err
+
+
+# --- bad input ----------------------------------------------------------------------------
+
+
+def test_a_space_that_is_too_large_is_refused_at_once_with_its_size(run: Run) -> None:
+    numbers = ",".join(map(str, range(1, 301)))
+    many = [f"--over={name}={numbers}" for name in ("layout.tp", "layout.cp", "micro_batch")]
+    start = time.monotonic()
+    code, _, err = run(SPEC, *many, "--over", f"overlap.multiprocessors={numbers}")
+    assert code == 2
+    assert "the space has" in err
+    assert "--sample" in err
+    assert time.monotonic() - start < 20
+
+
+def test_what_is_too_large_can_be_sampled_and_a_seed_draws_the_same(run: Run) -> None:
+    numbers = ",".join(map(str, range(1, 17)))
+    flags = [f"--over=micro_batch={numbers}", "--over=tp=1,2,4", "--over=pp=1,2"]
+    flags += ["--axes", "tp,pp,micro_batch,zero", "--sample", "10"]
+    flags += ["--set", "training.recompute=full"]
+    one, two = found(run, SPEC, *flags), found(run, SPEC, *flags)
+    assert one["best"] == two["best"]
+    assert one["legal"] == 10 <= one["sampled"]
+    assert not one["proven"]
+
+
+def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> None:
+    code, _, err = run(SPEC, "--axes", "tp,zero", "--over", "tp=3,5")
+    assert code == 1
+    assert "none of 8 layouts is legal" in err
+    assert "`layout.tp` = 1 or 2 or 4 or 8 would do" in err
+
+
+def test_limits_that_no_layout_meets_are_named(run: Run) -> None:
+    text = SPEC + "search { most_memory = 1 GiB, least_mfu = 99 % }\n"
+    code, _, err = run(text, *NARROW)
+    assert code == 1
+    assert "memory <= 1 GiB" in err
+    code, _, err = run(SPEC + "search { least_mfu = 99 % }\n", *NARROW)
+    assert code == 1
+    assert "MFU >= 99 %" in err
+
+
+def test_nothing_fits_says_how_much_the_smallest_needs(run: Run) -> None:
+    text = SPEC.replace("llama3_8b", "llama31_405b").replace("devices = 64", "devices = 8")
+    code, _, err = run(text, "--axes", "tp,zero", "--over", "tp=8")
+    assert code == 1
+    assert "the least that one needs is" in err
+
+
+def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
+    code, _, err = run(SPEC, *NARROW, "--objective", "cost_per_million_tokens")
+    assert code == 2
+    assert "objectives of this study are step_time" in err
+    priced = SPEC + "price { device_hour = 2 USD/h }\n"
+    best = found(run, priced, *NARROW, "--objective", "cost_per_million_tokens")["best"][0]
+    hours = best["step_seconds"] * 64 / 3600
+    assert best["objective"] == pytest.approx(2 * hours / (128 * 8192) * 1e6)
+
+
+def test_without_time_the_gap_is_told(run: Run) -> None:
+    code, out, _ = run(SPEC, "--budget", "0", "--top", "3")
+    assert code == 0
+    assert "Time ran out" in out
+
+
+def test_an_interrupt_leaves_the_best_so_far() -> None:
+    (scenario,) = parcost.load_text(SPEC)
+    whole = space(scenario, {"layout.tp": [1, 2, 4, 8]}, ["tp", "pp", "zero"])
+    told = 0
+
+    def tell(_: str) -> None:
+        nonlocal told
+        told += 1
+        if told == 3:
+            raise KeyboardInterrupt
+
+    found = search(whole, Wish(keep=3), told=tell)
+    assert found.interrupted
+    assert found.gap is None
+    assert found.best
+
+
+def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.par"
+    spec.write_text(SPEC.replace("llama3_8b", "deepseek_v3").replace("64", "2048"))
+    program = "import sys; from parcost.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "search", str(spec)]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, cwd=tmp_path) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert b"Traceback" not in err
+
+
+def test_unknown_axes_are_refused() -> None:
+    (scenario,) = parcost.load_text(SPEC)
+    with pytest.raises(SpecError, match="nothing that is called `tpp` can be chosen"):
+        space(scenario, {}, ["tpp"])
