@@ -27,11 +27,15 @@ use catalog.fabrics.hgx_h100
 use catalog.models.llama3_8b
 use catalog.precisions.bf16
 cluster  {{ devices = 16 }}
-layout   {{ tp = [1, 2, 4], zero = 1, sequence_parallel = on }}
+layout   {{ tp = {tp}, zero = 1, sequence_parallel = on }}
 training {{ sequence = 2048, global_batch = {batch} sequences }}
 """
-COUNT = 240
+COUNT = 96
 QUESTION = Question({}, None, "data")
+
+
+def text(i: int) -> str:
+    return SPEC.format(batch=32 * (i + 1), tp="[1, 2, 4]" if i % 12 == 0 else 2)
 
 
 class Cluster:
@@ -71,7 +75,7 @@ class Cluster:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("batch")
     for i in range(COUNT):
-        (place / f"s{i:03}.par").write_text(SPEC.format(batch=32 * (i + 1)), encoding="utf-8")
+        (place / f"s{i:03}.par").write_text(text(i), encoding="utf-8")
     return place
 
 

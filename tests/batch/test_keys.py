@@ -39,7 +39,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Developed:
     return developed
 
 
-def test_another_plugin_is_another_environment(tmp_path: Path) -> None:
+def test_another_plugin_is_another_environment() -> None:
     before = Environment().digest
     assert Environment().digest == before
     assert Environment(("advice",)).digest != before

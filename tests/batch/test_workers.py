@@ -142,9 +142,7 @@ def test_only_a_window_of_the_files_is_under_way(specs: list[Spec]) -> None:
 
 
 def test_workers_of_another_version_are_refused(specs: list[Spec], tmp_path: Path) -> None:
-    task = Task(
-        question=QUESTION, without=(), expected="another", folder=str(tmp_path), keep=False
-    )
+    task = Task(question=QUESTION, without=(), expected="another", folder=str(tmp_path), keep=False)
     with pytest.raises(StrangerError, match="another version"):
         answers(task, specs)
 
@@ -168,7 +166,7 @@ def test_a_worker_works_where_the_names_of_files_start(
 
 def test_an_engine_that_takes_no_more_work_ends_the_run(specs: list[Spec]) -> None:
     class Closed(ThreadPoolExecutor):
-        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        def submit(self, *_: Any, **__: Any) -> Any:
             raise ConnectionError("gone home")
 
     with pytest.raises(ExecutorError, match="takes no more work: ConnectionError: gone home"):

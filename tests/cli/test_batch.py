@@ -100,6 +100,10 @@ def many(count: int) -> dict[str, str]:
     return {f"s{i:03}.par": GOOD.replace("32 seq", f"{32 * (i + 1)} seq") for i in range(count)}
 
 
+def listed() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
 def cached(tmp_path: Path) -> list[Path]:
     return [p for p in (tmp_path / "caches").glob("parcost/??/*") if p.is_file()]
 
@@ -108,6 +112,14 @@ def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     code = "import sys; from parcost.cli import main; sys.exit(main())"
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen([sys.executable, "-c", code, *arguments], **streams)
+
+
+def alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 # --- which files --------------------------------------------------------------------------
@@ -204,7 +216,7 @@ def test_parquet_without_its_library_says_what_to_install(
     done = run("eval", "specs", "--format", "parquet", "--out", "all.parquet")
     assert done.code == 3
     assert "pip install 'parcost[parquet]'" in done.err
-    assert os.listdir() == ["specs"]
+    assert listed() == ["specs"]
     assert "add --out FILE" in run("eval", "specs", "--format", "parquet").err
 
 
@@ -229,7 +241,7 @@ def test_what_is_remembered_is_told_in_the_same_bytes(
     assert note == "8 of them unchanged, from the cache"
 
 
-def test_nothing_is_imported_for_what_is_known(run: Run, tmp_path: Path) -> None:
+def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     files(many(2))
     first = run("eval", "specs", "--format", "jsonl").out
     code = (
@@ -392,7 +404,8 @@ def test_one_spec_is_evaluated_and_not_remembered(run: Run, tmp_path: Path) -> N
     assert len(list(Path("here").glob("??/*"))) == 1
 
 
-def test_runs_at_the_same_time_share_a_cache(run: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("run")
+def test_runs_at_the_same_time_share_a_cache() -> None:
     files(many(6))
     runs = [process("eval", "specs", "--format", "jsonl", "--cache", "here") for _ in range(3)]
     outs = [one.communicate() for one in runs]
@@ -429,7 +442,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
         "3 of 6 files were done; the same command goes on from there\n\ninterrupted\n"
     )
     assert Path("all.jsonl").read_text() == "of before"
-    assert sorted(os.listdir()) == ["all.jsonl", "specs"]
+    assert listed() == ["all.jsonl", "specs"]
     evaluated.clear()
     assert run(*arguments).code == 0
     assert [Path(path).name for path in evaluated] == ["s003.par", "s004.par", "s005.par"]
@@ -454,12 +467,11 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
         pytest.skip("it was faster than the signal")
     assert child.returncode == 130
     assert b"the same command goes on from there" in said
-    assert sorted(os.listdir()) == ["specs"]
+    assert listed() == ["specs"]
     assert cached(tmp_path)
-    with pytest.raises(ProcessLookupError):
-        while time.monotonic() < until:
-            os.killpg(child.pid, 0)
-            time.sleep(0.05)
+    while alive(child.pid):
+        assert time.monotonic() < until
+        time.sleep(0.05)
     resumed = run(*arguments[:-2])
     assert "of them unchanged, from the cache" in resumed.err
     assert len(resumed.out.splitlines()) == 200

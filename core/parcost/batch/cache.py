@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from time import time
 from typing import Any
 
@@ -153,14 +152,13 @@ class Cache:
             return
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as file:
-                try:
-                    file.write(data)
-                    file.close()
-                    Path(file.name).replace(place)
-                except BaseException:
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
+            beside = place.with_name(f".{os.getpid()}-{place.name}")  # of no other run
+            try:
+                beside.write_bytes(data)
+                beside.replace(place)
+            except BaseException:
+                beside.unlink(missing_ok=True)
+                raise
         except OSError as error:
             self._complain("written", error)
 

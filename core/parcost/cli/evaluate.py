@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Target, tell
+from parcost.cli.output import Interrupts, Target, tell
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected, Spec
@@ -102,8 +102,10 @@ def command(
     watch = Watch(run, len(files), elsewhere=out is not None)
     target = Target(out)
     try:
-        format_found.write(watch(run.entries(files)), target, part)
-        target.finish()
+        with Interrupts() as interrupts:
+            format_found.write(watch(run.entries(files), interrupts), target, part)
+            interrupts.check()
+            target.finish()
     except KeyboardInterrupt:
         watch.interrupted()
         raise

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EISDIR
 from pathlib import Path
 from tempfile import mkstemp
+from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 import click
 
@@ -134,6 +136,32 @@ class Progress:
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             self._shown = False
+
+
+class Interrupts:
+    """Ctrl-C, which Python forgets where it comes while an object is being removed."""
+
+    def __init__(self) -> None:
+        self._noted = False
+
+    def __enter__(self) -> Self:
+        self._main = current_thread() is main_thread()
+        if self._main:
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._before)
+
+    def check(self) -> None:
+        """Raise what was forgotten."""
+        if self._noted:
+            raise KeyboardInterrupt
+
+    def _note(self, *_: object) -> None:
+        self._noted = True
+        raise KeyboardInterrupt
 
 
 class Target:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from attrs import frozen
 
-from parcost.cli.output import Progress, Reporter, Target, tell
+from parcost.cli.output import Interrupts, Progress, Reporter, Target, tell
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
@@ -118,9 +118,10 @@ class Watch:
         self._progress = Progress(elsewhere=elsewhere)
         self._report = Reporter()
 
-    def __call__(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def __call__(self, entries: Iterable[Entry], interrupts: Interrupts) -> Iterator[Entry]:
         """Yield *entries* as they are, once their problems have been told."""
         for entry in entries:
+            interrupts.check()
             if entry.problems or entry.faults:
                 self._progress.clear()
                 self._tell(entry)
