@@ -112,6 +112,33 @@ def test_a_boundary_is_crossed_twice_for_each_micro_batch() -> None:
     assert "message_size" not in pipeline("batch = 8 sequences")
 
 
+@pytest.mark.parametrize(
+    ("kind", "chunks", "changes"),
+    [
+        ("one_f_one_b", 1, 3),
+        ("interleaved", 2, 7),  # the ring goes round twice
+        ("zb_v", 2, 6),  # down and up again: the last device turns them without a message
+        ("dualpipe_v", 2, 6),
+        ("dualpipe", 1, 3),  # half of them go the other way
+    ],
+)
+def test_a_message_is_sent_where_the_next_stage_is_on_another_device(
+    kind: str, chunks: int, changes: int
+) -> None:
+    found = pipeline(f"kind = {kind}, chunks = {chunks}, message = 1 MB")
+    assert found["transfers"] == 2 * 8 * changes
+    assert found["traffic"] == 2 * 8 * changes * 1e6
+
+
+def test_the_bubble_of_textbooks_is_that_of_one_schedule() -> None:
+    result = result_of("pipeline p { stages = 4, micro_batches = 8, kind = zb_h2 }")
+    notes = {f.name: (f.value, f.note) for _, f in result.figures}
+    value, note = notes["p.bubble"]
+    assert value < 3 / 11
+    assert note == "with 1F1B, (p - 1) / (m v + p - 1)"
+    assert notes["p.bubble_overhead"][1] == "with 1F1B, (p - 1) / (m v)"
+
+
 def test_a_single_stage_sends_nothing_and_never_idles() -> None:
     found = values("pipeline p { stages = 1, micro_batches = 4 }")
     assert found["idle"] == found["transfers_per_boundary"] == found["boundaries"] == 0.0

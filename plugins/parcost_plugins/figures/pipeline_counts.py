@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from parcost import Figure, Pair, Real, Schedule
+from parcost import Figure, Op, Pair, Real, Schedule
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.vocabulary import PipelineSketch
 
 
-def counts(sketch: PipelineSketch) -> Iterator[Figure]:
+def counts(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     """Yield the passes, the messages and the layers of a stage."""
     say = figures_of(sketch)
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     letters = {"p": (p, ""), "m": (m, ""), "v": (v, "")}
+    changes = _changes(sketch, schedule)
     yield say("operations", "forward passes of stages", p * m * v, "", "p m v", **letters)
     yield say("passes", "passes of stages, both ways", 2 * p * m * v, "", "2 p m v", **letters)
     yield say(
         "transfers_per_boundary",
         "messages over one boundary",
-        2 * m * (p * v > 1),
+        2 * m * (p > 1),
         "",
         "2 m",
         note="both directions",
@@ -27,7 +28,13 @@ def counts(sketch: PipelineSketch) -> Iterator[Figure]:
     )
     yield say("boundaries", "boundaries of stages", p * v - 1, "", "p v - 1", **letters)
     yield say(
-        "transfers", "messages of a replica", 2 * m * (p * v - 1), "", "2 m (p v - 1)", **letters
+        "transfers",
+        "messages of a replica",
+        2 * changes,
+        "",
+        "2 c, c changes of device of all micro-batches, counted in the order",
+        note="both directions",
+        c=(changes, ""),
     )
     if sketch.layers is not None:
         layers = {"L": (sketch.layers, ""), **letters}
@@ -52,7 +59,25 @@ def counts(sketch: PipelineSketch) -> Iterator[Figure]:
         )
 
 
-def sent(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+def _changes(sketch: PipelineSketch, schedule: Schedule) -> int:
+    """Return how often micro-batches change device on their way through the stages.
+
+    Where a device holds stages that follow one another, as at the turn of a V, they do not.
+    """
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    held: dict[tuple[int, int], int] = {}
+    for device, entries in enumerate(schedule.order(p, m, v)):
+        for op in _ops(entries):
+            if op.kind == "F":
+                held[op.micro_batch, op.stage] = device
+    return sum(held[i, stage] != held[i, stage + 1] for i in range(m) for stage in range(p * v - 1))
+
+
+def _ops(entries: Sequence[Op | Pair]) -> list[Op]:
+    return [op for entry in entries for op in (entry if isinstance(entry, Pair) else (entry,))]
+
+
+def sent(sketch: PipelineSketch, schedule: Schedule, makespan: Real) -> Iterator[Figure]:
     """Yield what crosses a boundary, where something says how large it is."""
     say, m = figures_of(sketch), sketch.micro_batches
     message, shape = sketch.message, (sketch.batch, sketch.sequence, sketch.hidden)
@@ -61,15 +86,21 @@ def sent(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         if batch is None or sequence is None or hidden is None:
             return
         message = batch / m * sequence * hidden * sketch.element
-    inputs = {"n": (message, "B"), "m": (m, ""), "p": (sketch.stages, ""), "v": (sketch.chunks, "")}
+    changes = _changes(sketch, schedule)
+    inputs = {"n": (message, "B"), "m": (m, ""), "c": (changes, "")}
     period = makespan if sketch.period is None else sketch.period
     each = 2 * m * message
-    hops = sketch.stages * sketch.chunks - 1
     for name, title, value, unit, text in (
         ("message_size", "activation of one micro-batch", message, "MB", "n"),
         ("round_trip", "sent over a boundary for one micro-batch", 2 * message, "MB", "2 n"),
         ("boundary_traffic", "sent over a boundary in a step", each, "GB", "2 m n"),
-        ("traffic", "sent over all boundaries", each * hops, "GB", "2 m (p v - 1) n"),
+        (
+            "traffic",
+            "sent over all boundaries",
+            2 * changes * message,
+            "GB",
+            "2 c n, c changes of device of all micro-batches",
+        ),
         (
             "boundary_rate",
             "mean rate over a boundary",
@@ -86,7 +117,7 @@ def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     """Yield what the op order says of the device that is asked about."""
     say = figures_of(sketch)
     entries = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
-    ops = [op for entry in entries for op in (entry if isinstance(entry, Pair) else (entry,))]
+    ops = _ops(entries)
     first = next(i for i, op in enumerate(ops) if op.kind != "F")
     held = sorted({op.stage for op in ops})
     alive = most = 0

@@ -31,8 +31,8 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
         else:
             makespan = _makespan(sketch, schedule)
             yield from _bubble(sketch, makespan)
-            yield from counts(sketch)
-            yield from sent(sketch, makespan)
+            yield from counts(sketch, schedule)
+            yield from sent(sketch, schedule, makespan)
             yield from of_device(sketch, schedule)
             if sketch.target is not None:
                 yield from _fewest(sketch, makespan)
@@ -108,7 +108,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         idle / makespan,
         "%",
         "(T - busy) / T",
-        note="(p - 1) / (m v + p - 1)",
+        note="with 1F1B, (p - 1) / (m v + p - 1)",
         **spans,
     )
     yield say(
@@ -117,7 +117,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         idle / busy,
         "%",
         "(T - busy) / busy",
-        note="(p - 1) / (m v)",
+        note="with 1F1B, (p - 1) / (m v)",
         **spans,
     )
     yield say("efficiency", "busy share of the step", busy / makespan, "%", "busy / T", **spans)
