@@ -274,10 +274,10 @@ def found_in(space: Space) -> float:
     try:
         found = search(space, Wish(keep=3, budget_seconds=math.inf))
     except SpecError as error:
-        assert error.diagnostics[0].id in {"empty-space", "nothing-fits"}
+        if error.diagnostics[0].id not in {"empty-space", "nothing-fits"}:
+            raise
         return math.inf
-    assert found.gap == 0
-    return found.best[0].seconds
+    return found.best[0].seconds if found.gap == 0 else math.nan
 
 
 @pytest.fixture
