@@ -331,6 +331,21 @@ def test_what_replicas_send_is_twice_their_gradients_and_sharded_ones_half_as_mu
     assert sharded["traffic_in_parameters"] == 3.0
 
 
+def test_what_is_sharded_is_sent_for_every_micro_batch() -> None:
+    # 7 G parameters over 8 ranks: 28 GB of fp32 gradients once, 14 GB of weights once or twice
+    state = "use catalog.precisions.bf16\nstate s {{ parameters = 7 G, dp = 8, {} }}"
+    sent = {
+        (zero, m): values(state.format(f"zero = {zero}, micro_batches = {m}"))["ring_traffic"]
+        for zero in range(4)
+        for m in (1, 8)
+    }
+    of_one = {0: 56, 1: 42, 2: 42, 3: 56}
+    of_eight = {0: 56, 1: 42, 2: 8 * 28 + 14, 3: 8 * 56}
+    for zero in range(4):
+        assert sent[zero, 1] == pytest.approx(of_one[zero] * 1e9 * 7 / 8)
+        assert sent[zero, 8] == pytest.approx(of_eight[zero] * 1e9 * 7 / 8)
+
+
 def test_tensor_and_pipeline_parallelism_share_gradients_out() -> None:
     found = values(RECIPE + "state s { parameters = 175 G, tp = 8, pp = 8 }")
     assert found["gradients_per_stage"] == 43.75e9

@@ -128,23 +128,28 @@ def _sent(sheet: StateSheet) -> Iterator[Figure]:
     say, recipe = figures_of(sheet), sheet.precision
     rank = sheet.parameters / (sheet.tp * sheet.pp)
     wire, back = rank * recipe.reduction, rank * recipe.gather
-    gathers = 2.0 if sheet.zero == 3 else 1.0
-    # Replicas all-reduce; sharded, they gather what they reduced only in parts.
-    often = wire + gathers * back if sheet.zero else 2.0 * wire
-    inputs = {"g": (wire, "B"), "w": (back, "B")}
-    text = f"g + {gathers:g} w" if sheet.zero else "2 g"
+    m = sheet.micro_batches
+    # Replicas all-reduce; sharded, they gather what they reduced only in parts. What no rank
+    # holds whole cannot wait for the end of the step.
+    text, often = (
+        ("2 g", 2.0 * wire),
+        ("g + w", wire + back),
+        ("m g + w", m * wire + back),
+        ("m (g + 2 w)", m * (wire + 2.0 * back)),
+    )[sheet.zero]
+    inputs = {"g": (wire, "B"), "w": (back, "B"), **({"m": (m, "")} if sheet.zero > 1 else {})}
     yield say(
         "traffic",
-        "sent by a device for its replica, for many replicas",
+        "sent by a device for its replica in a step, for many replicas",
         often,
         "GB",
         text,
-        note="see `ring_traffic`",
+        note="see `ring_traffic`" + ("; m micro-batches" if sheet.zero > 1 else ""),
         **inputs,
     )
     yield say(
         "ring_traffic",
-        "sent by a device for its replica",
+        "sent by a device for its replica in a step",
         often * (sheet.dp - 1.0) / sheet.dp,
         "GB",
         f"({text}) (dp - 1) / dp",

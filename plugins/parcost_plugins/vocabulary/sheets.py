@@ -63,6 +63,10 @@ class StateSheet:
     zero: int = integer(
         default=0, minimum=0, maximum=3, structural=True, doc="ZeRO stage over the replicas"
     )
+    micro_batches: Real = integer(
+        default=1,
+        doc="of a step: from ZeRO 2 on each reduces gradients, at ZeRO 3 each gathers weights",
+    )
     layers: Real | None = integer(default=None, doc="of the model, for what one layer takes")
     capacity: Real | None = quantity(BYTES, default=None, positive=True, doc="memory of one device")
     usable: Real = fraction(default=1.0, positive=True, doc="of the capacity")
