@@ -142,6 +142,10 @@ def test_the_bubble_of_textbooks_is_that_of_one_schedule() -> None:
 def test_a_single_stage_sends_nothing_and_never_idles() -> None:
     found = values("pipeline p { stages = 1, micro_batches = 4 }")
     assert found["idle"] == found["transfers_per_boundary"] == found["boundaries"] == 0.0
+    assert found["transfers"] == 0
+    # there is no bubble that chunks could shorten
+    assert "bubble_reduction" not in found
+    assert "bubble_against_one_chunk" not in found
 
 
 def test_a_pipeline_that_no_schedule_runs_says_why() -> None:

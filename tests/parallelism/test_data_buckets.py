@@ -160,6 +160,18 @@ def test_a_study_says_how_well_its_reduction_hides(bind: Bind) -> None:
     assert found["dp_volume_total"] == pytest.approx(8 * 1.75 * 500e6)
 
 
+def test_one_replica_reduces_nothing_that_could_hide_badly(bind: Bind) -> None:
+    study = bind(
+        {"cluster.devices": 1, "training.global_batch": 1},
+        parameters=[Parameters(name="all", elements=125e6, total=125e6, count=(1.0,))],
+        terms=[Work(name="b", seconds=0.2, pass_="B", formula=Formula(text="given"))],
+    )
+    outcome = evaluate(study)
+    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    assert found["reduction_time"] == 0.0
+    assert "overlap_efficiency" not in found
+
+
 def test_a_first_bucket_that_is_larger_than_the_others_is_an_error(bind: Bind) -> None:
     study = bind({"overlap.bucket": 25e6, "overlap.first_bucket": 30e6})
     checks = {check.id: check for _, check in study.contributions("checks")}

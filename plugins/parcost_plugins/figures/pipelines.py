@@ -121,6 +121,12 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         **spans,
     )
     yield say("efficiency", "busy share of the step", busy / makespan, "%", "busy / T", **spans)
+    if sketch.stages > 1:
+        yield from _against_one_chunk(sketch, idle)
+
+
+def _against_one_chunk(sketch: PipelineSketch, idle: Real) -> Iterator[Figure]:
+    say = figures_of(sketch)
     unchunked = (sketch.stages - 1) * (sketch.forward + sketch.backward)
     yield say(
         "bubble_against_one_chunk",

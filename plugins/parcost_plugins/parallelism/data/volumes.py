@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Figure, Formula, Once, Outcome, Real, Study, Work
-from parcost.numeric import ceil, maximum
+from parcost.numeric import any_of, ceil, maximum
 from parcost_plugins.parallelism.data.compressed import (
     EXCHANGED,
     SUMMED,
@@ -205,15 +205,16 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "s",
         "on the busiest device",
     )
-    yield _figure(
-        "overlap_efficiency",
-        "share of that reduction that hides",
-        hidden / maximum(wire, 1e-300),
-        "%",
-        "hidden / (hidden + exposed)",
-        exposed=(shown, "s"),
-        hidden=(hidden, "s"),
-    )
+    if any_of(wire > 0):  # nothing hides badly where nothing is reduced
+        yield _figure(
+            "overlap_efficiency",
+            "share of that reduction that hides",
+            hidden / maximum(wire, 1e-300),
+            "%",
+            "hidden / (hidden + exposed)",
+            exposed=(shown, "s"),
+            hidden=(hidden, "s"),
+        )
     micro = study[Training].micro_batch
     yield _figure(
         "micro_batch_for_overlap",
