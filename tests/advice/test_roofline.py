@@ -73,7 +73,7 @@ def test_another_precision_has_another_ridge() -> None:
 def test_a_precision_that_the_device_lacks_is_refused() -> None:
     found = ridges("a100_sxm_80g", more="compute = fp8")
     assert not found.legal
-    assert [d.id for d in found.diagnostics] == ["no-peak"]
+    assert [d.id for d in found.diagnostics] == ["roofline-no-peak"]
     assert "bf16" in (found.diagnostics[0].help or "")
 
 

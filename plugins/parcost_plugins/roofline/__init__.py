@@ -49,7 +49,7 @@ def _offered(asked: Roofline, label: str) -> Check:
     device = asked.device
     offered = [n for n in ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4") if getattr(device, n)]
     return Check(
-        id="no-peak",
+        id="roofline-no-peak",
         holds=getattr(device, asked.compute) is not None,
         subject=f"{label}.compute",
         message="the device has no {compute} peak",
