@@ -9,7 +9,6 @@ over the same ranks. Placement depends on the product of the degrees before a gr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from attrs import evolve, frozen
 
@@ -26,7 +25,7 @@ from parcost_plugins.vocabulary import Cluster
 def groups(study: Study) -> Iterator[Group]:
     """Place every group of the job, and those of experts where there are any."""
     cluster = study[Cluster]
-    ground = _ground(cluster)
+    ground = study.once(_ground)
     placed: list[tuple[Axes, Group]] = []
     for name, axes in Decomposition.of(study).axes.items():
         extent = joined(axes)
@@ -53,8 +52,8 @@ class _Ground:
     job: Group
 
 
-@lru_cache(maxsize=64)
-def _ground(cluster: Cluster) -> _Ground:
+def _ground(study: Study) -> _Ground:
+    cluster = study[Cluster]
     levels, devices = tiers(cluster), cluster.devices
     rate = getattr(cluster.device, "reduction_bandwidth", None)
     reduction = 0.0 if rate is None else 1 / rate
