@@ -56,6 +56,11 @@ class Names:
     names: tuple[str, ...]
     at: Any
 
+    def __str__(self) -> str:
+        """Return the names that hold somewhere, as a sentence has them."""
+        held = {int(i) for i in self.at.reshape(-1)}
+        return " or ".join(name for i, name in enumerate(self.names) if i in held)
+
 
 @frozen(kw_only=True, eq=False)
 class Work:
@@ -435,7 +440,8 @@ class Collective(Protocol):
 class Link(Protocol):
     """What carries messages: a level of the fabric, as one rank of a group sees it.
 
-    *name* is the level; a link that spans several levels is named by the outermost. An
+    *name* is the level; a link that spans several is named by the one that limits long
+    messages, the outermost of equals, or has :class:`Names` where candidates differ. An
     optional attribute ``measured`` says that times are read off points, which formulas
     then name in place of alpha and B. An optional attribute ``level`` is the block that
     describes the level, for algorithms that depend on what it can do.

@@ -218,6 +218,26 @@ def test_a_group_with_one_rank_in_each_node_has_a_network_card_to_itself() -> No
     assert group.flat.name == "l1"
 
 
+def test_a_link_over_several_levels_is_named_by_the_one_to_make_faster() -> None:
+    leaf, spine = {**NICS, "size": 4.0}, NICS
+    group = study(NVLINK, leaf, spine, tp=8.0, dp=16.0).group("dp")
+    # One ring: 50 GB/s from node to node, and 4 x 50 GB/s of the four nodes of a leaf.
+    assert (group.shape, group.flat.bandwidth, group.flat.name) == ((1, 4, 4), 50e9, "l1")
+    # A single partner at a time has one port at either level: of equals, the outermost.
+    assert (group.pair.bandwidth, group.pair.name) == (50e9, "l2")
+    slow = study({**NVLINK, "bandwidth": 300e9}, NICS, dp=16.0).group("dp")
+    assert (slow.flat.bandwidth, slow.flat.name) == (300e9, "l0")  # below 8 x 50 GB/s
+    assert (slow.pair.bandwidth, slow.pair.name) == (50e9, "l1")
+
+
+def test_each_candidate_names_the_level_that_limits_it() -> None:
+    bandwidth = np.array([300e9, 400e9, 450e9])
+    flat = study({**NVLINK, "bandwidth": bandwidth}, NICS, dp=16.0).group("dp").flat
+    assert flat.bandwidth.tolist() == [300e9, 400e9, 400e9]
+    assert [flat.name.names[int(at)] for at in flat.name.at] == ["l0", "l1", "l1"]
+    assert str(flat.name) == "l0 or l1"
+
+
 def test_a_group_within_a_node_sees_nothing_of_the_network() -> None:
     group = study(NVLINK, NICS, tp=8.0, dp=4.0).group("tp")
     assert (group.flat.name, group.flat.bandwidth, group.flat.latency) == ("l0", 450e9, 3e-6)

@@ -256,7 +256,7 @@ def _work(
         pass_=pass_,
         formula=formula,
         count=count,
-        resource=group.flat.name,
+        resource=group.pair.name,
         window=_WINDOWS[study[Routing].hide],
         slowdown=slowdown(study),
         bytes_=bytes_,

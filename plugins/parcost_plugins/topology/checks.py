@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from parcost import Check, Mask, Study, hookimpl
-from parcost.numeric import all_of, ceil_div
+from parcost.numeric import all_of, any_of, ceil_div
 from parcost_plugins.topology import kinds
 from parcost_plugins.topology.decomposition import (
     OPTIONAL,
@@ -170,7 +170,11 @@ def _fast_domain(study: Study) -> Iterator[Check]:
             "h": h,
             "e": training.precision.activation,
             "n": bytes_ / 1e6,
-            "outermost": group.flat.name,
+            "outermost": [
+                link.name
+                for link, members in zip(group.links, group.shape, strict=True)
+                if any_of(members > 1)
+            ][-1],
         },
         notes=[
             "the activation is sequence {s} x micro_batch {b} x hidden {h} x {e} B = {n:.4g} MB",

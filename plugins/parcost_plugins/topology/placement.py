@@ -85,7 +85,6 @@ class _Crossing:
     unhindered: tuple[Real, ...]
     latency: Real
     outermost: Tier
-    name: Any  # of the outermost, or of each candidate's
     curved: bool
 
     @classmethod
@@ -102,27 +101,31 @@ class _Crossing:
         """Return the *levels* that are *crossed*."""
         latency: Real = 0.0
         outermost = levels[0]
-        at: Real = 0.0
-        for i, (tier, crosses) in enumerate(zip(levels, crossed, strict=True)):
+        for tier, crosses in zip(levels, crossed, strict=True):
             latency = maximum(latency, where(crosses, tier.latency, 0.0))
             outermost = tier if any_of(crosses) else outermost
-            at = where(crosses, float(i), at)
         return cls(
             levels=levels,
             crossed=crossed,
             unhindered=tuple(where(crosses, 0.0, INFINITY) for crosses in crossed),
             latency=latency,
             outermost=outermost,
-            name=_named(levels, at),
             curved=any(isinstance(tier.level.bandwidth, Curve) for tier in levels),
         )
 
     def slowest(self, ports: Sequence[Real]) -> Link:
-        """Return what the levels that are crossed make together, with *ports* of each."""
+        """Return what the levels that are crossed make together, with *ports* of each.
+
+        It has the name of the level that limits long messages, which is the one to make
+        faster; of equals, of the outermost.
+        """
         bandwidth: Real = INFINITY
-        for tier, own, unhindered in zip(self.levels, ports, self.unhindered, strict=True):
-            bandwidth = minimum(bandwidth, tier.rate * own + unhindered)
-        name, level = self.name, self.outermost.level
+        at: Real = 0.0
+        for i, (tier, own) in enumerate(zip(self.levels, ports, strict=True)):
+            here = tier.rate * own + self.unhindered[i]
+            at = where(here <= bandwidth, float(i), at)
+            bandwidth = minimum(bandwidth, here)
+        name, level = _named(self.levels, at), self.outermost.level
         if not self.curved:
             return AlphaBeta(name=name, latency=self.latency, bandwidth=bandwidth, level=level)
         return Slowest(

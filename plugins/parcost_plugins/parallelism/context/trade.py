@@ -44,7 +44,7 @@ def traded(found: Exchange) -> Iterator[Work]:
             pass_=pass_,
             formula=formula,
             count=count,
-            resource=found.inner.flat.name,
+            resource=found.inner.pair.name,
             bytes_=found.tokens * element * sum(widths.values(), 0.0),
         )
 
