@@ -40,6 +40,13 @@ def test_mixtral_on_eight_ranks(name: str, expected: float) -> None:
     assert figure(name, "ep = 8", "distribution = balanced") == expected
 
 
+@pytest.mark.parametrize(
+    "name", ["dispatch_bytes", "combine_bytes", "exchange_bytes", "dispatch_outer_bytes"]
+)
+def test_experts_on_one_rank_send_nothing(name: str) -> None:
+    assert figure(name, "ep = 1, dp = 64") == 0.0
+
+
 def test_what_exceeds_the_places_is_dropped() -> None:
     routing = "distribution = measured, loads = [2, 1, 1, 1, 1, 1, 1, 1], capacity_factor = 1.25"
     # the busiest has 16/9 of the mean

@@ -92,6 +92,12 @@ def lines(of: Result, name: str) -> tuple[float, float]:
 # --- A ring ---------------------------------------------------------------------------------
 
 
+def test_a_rank_by_itself_exchanges_nothing() -> None:
+    of = result("tp = 8, cp = 1", devices=8)
+    for name in ("volume_per_layer_forward", "volume", "buffer", "send", "seconds", "exposed"):
+        assert of.figure(f"cp_{name}") == 0.0
+
+
 def test_llama_3_1_sends_503_mb_per_layer_round_a_ring_of_16() -> None:
     of = result()
     assert of.figure("cp_block") == pytest.approx(33.55e6, abs=0.005e6)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.experts.exchange import Exchange, exchange_of
+from parcost_plugins.experts.exchange import Exchange, exchanged
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 from parcost_plugins.vocabulary.routing import (
     capacity,
@@ -46,9 +46,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
         {},
     )
     yield from _capacity(study, experts)
-    exchange = exchange_of(study)
-    if exchange is not None:
-        yield from _travel(exchange)
+    yield from _travel(exchanged(study))
 
 
 def _active(study: Study) -> tuple[Real, str, dict[str, Real]]:

@@ -152,11 +152,14 @@ class Exchange:
 
 def exchange_of(study: Study) -> Exchange | None:
     """Return the exchange of *study*, or None where experts do not leave their rank."""
-    training, layout = study[Training], study[Layout]
-    model = training.model
-    alone = isinstance(layout.ep, float) and layout.ep == 1.0
-    if not model.experts or model.nominal or alone:
-        return None
+    model, ep = study[Training].model, study[Layout].ep
+    alone = isinstance(ep, float) and ep == 1.0
+    return None if not model.experts or model.nominal or alone else exchanged(study)
+
+
+def exchanged(study: Study) -> Exchange:
+    """Return the exchange of a study with experts: nothing travels in a group of one rank."""
+    model = study[Training].model
     return Exchange(
         study=study,
         group=study.group("ep"),

@@ -64,8 +64,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     from parcost_plugins.parallelism.context import figures
 
     yield figures.ranks(study)
-    if not alone(study):
-        yield from figures.traffic(exchange(study), outcome)
+    yield from figures.traffic(exchange(study), outcome)
 
 
 @hookimpl

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Section, Study, Work
-from parcost.numeric import maximum, sqrt
+from parcost.numeric import maximum, sqrt, where
 from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
 from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.parallelism.context.trade import ULYSSES, shares
@@ -40,6 +40,7 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
     send, work = _send(found), _work(found)
     device = found.study[Cluster].device
     buffer = 2.0 * found.block if found.context.double_buffer else found.block
+    buffer = where(found.cp > 1, buffer, 0.0)  # a rank by itself waits for none
     kv, heads = found.kv_heads, found.heads
     exposed, spent = _spent(outcome)
     rows: list[tuple[str, str, Real, str, str, str]] = [
