@@ -113,7 +113,7 @@ def test_what_a_study_imports_is_listed_with_the_prelude_and_what_that_imports(
     session = parcost.Session()
     environment = Environment()
     (scenario,) = session.load(spec)
-    found = keys.imports(scenario.module, str(spec), session.loader, environment.packages)
+    found = keys.Imports(session.loader, environment.packages).of(scenario.module, str(spec))
     assert found is not None
     places = {(one.package, one.place) for one in found}
     assert {

@@ -16,6 +16,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from time import time
@@ -151,13 +152,17 @@ class Cache:
         if not self._writes:
             return
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
             beside = place.with_name(f".{os.getpid()}-{place.name}")  # of no other run
             try:
-                beside.write_bytes(data)
+                try:
+                    beside.write_bytes(data)
+                except FileNotFoundError:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    beside.write_bytes(data)
                 beside.replace(place)
             except BaseException:
-                beside.unlink(missing_ok=True)
+                with suppress(OSError):
+                    beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
             self._complain("written", error)

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from parcost import __version__
 
@@ -130,33 +130,55 @@ class Question:
         return hashed.hexdigest()
 
 
-def imports(
-    module: Module, path: str, loader: Loader, packages: Mapping[str, Path]
-) -> list[Import] | None:
-    """Return what the spec at *path* imports.
+@define(eq=False)
+class Imports:
+    """What specs import, as far as *loader* has read it; of a catalogue looked at once."""
 
-    None where that cannot be told: something was not found, which may be there next time,
-    or lies where nobody else finds it.
-    """
-    home = str(Path(path).parent.resolve())
-    found: list[Import] = []
-    done: set[int] = set()
-    left = [module, *loader.preludes()]
-    while left:
-        one = left.pop()
-        if id(one) in done:
-            continue
-        done.add(id(one))
-        left += _imported(one)
-        if any(d.id in _MISSED for d in one.diagnostics):
-            return None
-        if one is module:
-            continue
-        placed = _placed(one, home, loader, packages)
-        if placed is None:
-            return None
-        found.append(Import(one.source.name, *placed, digest(one.source.text)))
-    return sorted(found, key=lambda i: (i.package, i.place))
+    loader: Loader
+    packages: Mapping[str, Path]
+    _known: dict[str, Import | None] = field(factory=dict)
+
+    def of(self, module: Module, path: str) -> list[Import] | None:
+        """Return what the spec at *path* imports.
+
+        None where that cannot be told: something was not found, which may be there next
+        time, or lies where nobody else finds it.
+        """
+        home = str(Path(path).parent.resolve())
+        found: list[Import] = []
+        done: set[int] = set()
+        left = [module, *self.loader.preludes()]
+        while left:
+            one = left.pop()
+            if id(one) in done:
+                continue
+            done.add(id(one))
+            left += _imported(one)
+            if any(d.id in _MISSED for d in one.diagnostics):
+                return None
+            if one is module:
+                continue
+            placed = self._file(one, one.path, home) if one.path else self._resource(one)
+            if placed is None:
+                return None
+            found.append(placed)
+        return sorted(found, key=lambda i: (i.package, i.place))
+
+    def _file(self, module: Module, path: Path, home: str) -> Import:
+        place = os.path.relpath(path.resolve(), home)
+        return Import(module.source.name, "", place, digest(module.source.text))
+
+    def _resource(self, module: Module) -> Import | None:
+        name = module.source.name
+        if name not in self._known:
+            self._known[name] = None
+            root = self.loader.catalogues[module.catalogue].root
+            file = Path(root, *name.split("/")[1:]) if isinstance(root, Path) else None
+            for package, folder in self.packages.items():
+                if file is not None and file.is_relative_to(folder):
+                    place = file.relative_to(folder).as_posix()
+                    self._known[name] = Import(name, package, place, digest(module.source.text))
+        return self._known[name]
 
 
 def location(one: Import, path: str, packages: Mapping[str, Path]) -> Path | None:
@@ -183,20 +205,6 @@ def decoded(data: bytes) -> str | None:
 def _imported(module: Module) -> list[Module]:
     picked = (other for other, _, _ in module.picked)
     return [*module.merged, *module.aliases.values(), *picked]
-
-
-def _placed(
-    module: Module, home: str, loader: Loader, packages: Mapping[str, Path]
-) -> tuple[str, str] | None:
-    if module.path is not None:
-        return "", os.path.relpath(module.path.resolve(), home)
-    root = loader.catalogues[module.catalogue].root
-    file = Path(root, *module.source.name.split("/")[1:]) if isinstance(root, Path) else None
-    if file is not None:
-        for name, package in packages.items():
-            if file.is_relative_to(package):
-                return name, file.relative_to(package).as_posix()
-    return None
 
 
 @cache

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from parcost.batch import keys
 from parcost.batch.cache import Answer, packed
-from parcost.batch.keys import Environment, Question
+from parcost.batch.keys import Environment, Imports, Question
 from parcost.batch.rejected import FAULT, Rejected, attempt
 from parcost.batch.specs import Spec
 from parcost.diagnostics import ParcostError
@@ -27,9 +26,10 @@ from parcost.diagnostics import ParcostError
 if TYPE_CHECKING:
     from parcost.api import Session
     from parcost.batch.entry import Entry
+    from parcost.plugins import Plugins
     from parcost.scenario import Scenario
 
-_MOST_FILES = 500  # a session keeps what it has read
+_MOST_FILES = 200  # a session keeps what it has read
 _RARELY = 50_000  # objects between two collections
 
 
@@ -58,13 +58,19 @@ class Worker:
 
     environment: Environment
     session: Session = field(init=False)
+    _imports: Imports = field(init=False)
     _files: int = 0
 
     def __attrs_post_init__(self) -> None:
-        from parcost.api import Session
         from parcost.plugins import load
 
-        self.session = Session(load(without=self.environment.without))
+        self._begin(load(without=self.environment.without))
+
+    def _begin(self, plugins: Plugins) -> None:
+        from parcost.api import Session
+
+        self.session = Session(plugins)
+        self._imports = Imports(self.session.loader, self.environment.packages)
 
     def answer(self, spec: Spec, question: Question, *, keep: bool) -> Answer:
         """Evaluate every study of a file."""
@@ -89,18 +95,16 @@ class Worker:
 
     def _forget(self) -> None:
         """Begin anew before what was read becomes a burden."""
-        from parcost.api import Session
-
         self._files += 1
         if self._files % _MOST_FILES == 0:
-            self.session = Session(self.session.plugins)
+            self._begin(self.session.plugins)
 
     def _kept(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
     ) -> Answer:
         """Return the answer to be kept, unless what it depends on cannot be told."""
-        module, packages = scenario.module, self.environment.packages
-        needed = keys.imports(module, spec.path, self.session.loader, packages)
+        module = scenario.module
+        needed = self._imports.of(module, spec.path)
         if needed is None:
             return Answer(entries)
         text, found = module.source.text, spec.in_directory
