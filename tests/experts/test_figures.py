@@ -55,6 +55,15 @@ def test_what_exceeds_the_places_is_dropped() -> None:
     assert figure("expert_capacity", "ep = 8", routing) == 1280
 
 
+def test_places_are_whole_in_what_is_computed_and_sent() -> None:
+    """5 % above a mean of 1024 are 1075.2 places: 1076 are computed and sent."""
+    routing = "distribution = balanced, capacity_factor = {}"
+    assert figure("expert_capacity", "ep = 8", routing.format(1.05)) == 1076
+    whole = figure("step_time", "ep = 8", routing.format(1076 / 1024))
+    assert figure("step_time", "ep = 8", routing.format(1.05)) == whole
+    assert figure("step_time", "ep = 8", routing.format(1075 / 1024)) < whole
+
+
 def test_more_experts_than_compute_meets() -> None:
     whole = figure("parameters", "ep = 8")
     assert whole / figure("active_parameters", "ep = 8") == pytest.approx(46.7 / 12.9, rel=2e-3)

@@ -112,10 +112,14 @@ def expert_tokens(study: Study) -> Real:
 def crowding(study: Study) -> Real:
     """Return the tokens that the busiest rank works on over the mean.
 
-    With a capacity factor every rank works on as many places as it has.
+    With a capacity factor every rank works on as many places as it has, whole ones.
     """
     factor = study[Routing].capacity_factor
-    return of_routing(study) if factor is None else factor
+    if factor is None:
+        return of_routing(study)
+    model, tokens = study[Training].model, rank_tokens(study)
+    experts = float(model.experts)
+    return capacity(factor, tokens, model.top_k, experts) * experts / (tokens * model.top_k)
 
 
 def of_routing(study: Study) -> Real:
@@ -195,10 +199,10 @@ def distinct(experts: Real, top: Real, groups: Real) -> Real:
 def capacity(factor: Real, tokens: Real, top: Real, experts: Real) -> Real:
     """Return the places that an expert has for the tokens of one rank.
 
-    >>> capacity(1.25, 4096.0, 2.0, 8.0)
-    1280.0
+    >>> capacity(1.25, 4096.0, 2.0, 8.0), capacity(1.1, 4000.0, 2.0, 8.0)
+    (1280.0, 1100.0)
     """
-    return -((-factor * tokens * top / experts) // 1)
+    return -((-(tokens * top / experts) * factor) // 1)
 
 
 def _log(a: Real) -> Real:
