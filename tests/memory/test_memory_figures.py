@@ -68,6 +68,14 @@ def test_the_largest_model_grows_with_what_is_sharded(
     assert found["largest_model"] == pytest.approx(largest * 1e9)
 
 
+@pytest.mark.parametrize(("zero", "largest"), [(2, 80 / 5.5), (3, 80 / 3.75)])
+def test_gradients_that_accumulate_whole_are_held_whole(
+    bind: Bind, zero: int, largest: float
+) -> None:
+    values = {"plain.memory": 80e9, "layout.zero": zero, "sharding.accumulate": "whole"}
+    assert held(bind, 1e9, values)["largest_model"] == pytest.approx(largest * 1e9)
+
+
 def test_memory_by_class_adds_up(bind: Bind) -> None:
     study = bind(
         {"layout.pp": 4, "training.global_batch": 16, "memory.context": 1e9},

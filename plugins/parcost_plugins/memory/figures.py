@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from parcost import Figure, Formula, Outcome, Real, Section, Study, hookimpl
 from parcost.numeric import ceil, minimum
-from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training, layers
+from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Sharding, Training, layers
 from parcost_plugins.vocabulary.held import alike
 
 _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no further one
@@ -50,7 +51,7 @@ def _recipe(study: Study) -> Iterator[Figure]:
     }
     each = precision.weights + precision.gradients + precision.optimizer
     total: Real = sum((held.total * sum(held.count) for held in model), 0.0)
-    inputs = {name: (bytes_, "B") for name, bytes_ in parts.items()}
+    inputs: dict[str, Any] = {name: (bytes_, "B") for name, bytes_ in parts.items()}
     yield _figure(
         "bytes_per_parameter", "bytes per parameter", each, "B", " + ".join(parts), **inputs
     )
@@ -80,13 +81,15 @@ def _recipe(study: Study) -> Iterator[Figure]:
 def _largest(study: Study, each: Real, room: Real) -> Iterator[Figure]:
     """Yield the largest model whose state one device holds under this sharding."""
     layout, precision = study[Layout], study[Training].precision
-    kind = alike(study)[0]  # experts may be shared out over fewer
+    kinds = alike(study)
+    kind, mixed = kinds[0], any(kind.expert for kind in kinds)
+    gradients = 2 if study[Sharding].accumulate == "shard" else 4
     held = sum(
         (
             bytes_ / kind.shards(layout.zero, since)
             for bytes_, since in (
                 (precision.weights, 3),
-                (precision.gradients, 2),
+                (precision.gradients, gradients),
                 (precision.optimizer, 1),
             )
         ),
@@ -99,6 +102,7 @@ def _largest(study: Study, each: Real, room: Real) -> Iterator[Figure]:
         room * shards / held,
         "G",
         "M tp pp / e, e bytes that a rank holds of each of its parameters",
+        note="as if all were dense: fewer ranks share out experts" if mixed else "",
         M=(room, "B"),
         tp=(layout.tp, ""),
         pp=(layout.pp, ""),
@@ -243,6 +247,14 @@ def _estimate(study: Study) -> Iterator[Figure]:
     )
 
 
-def _figure(name: str, title: str, value: Real, unit: str, text: str, **inputs: object) -> Figure:
+def _figure(
+    name: str,
+    title: str,
+    value: Real,
+    unit: str,
+    text: str,
+    note: str = "",
+    **inputs: object,
+) -> Figure:
     formula = Formula(text=text, inputs=inputs)  # type: ignore[arg-type]
-    return Figure(name=name, title=title, value=value, unit=unit, formula=formula)
+    return Figure(name=name, title=title, value=value, unit=unit, formula=formula, note=note)
