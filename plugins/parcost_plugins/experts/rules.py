@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Real, Study, called, hookimpl
-from parcost.numeric import ceil_div, is_array, maximum, where
+from parcost.numeric import ceil_div, maximum, where
 from parcost_plugins.experts.exchange import exchange_of
 from parcost_plugins.vocabulary import Layout, Model, Routing, Training
+from parcost_plugins.vocabulary.nearest import divisors
 
 
 @hookimpl
@@ -29,7 +30,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         subject="layout.ep",
         message="{experts} experts do not divide by ep = {ep}",
         inputs={"experts": experts, "ep": ep},
-        help=_divisors(experts, ep, "ep"),
+        help=_nearest(experts, ep, "ep"),
     )
     yield Check(
         id="expert-width-divide",
@@ -37,7 +38,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         subject="layout.etp",
         message="an expert of width {width} does not divide by etp = {etp}",
         inputs={"width": model.expert_ffn, "etp": etp},
-        help=_divisors(model.expert_ffn, etp, "etp"),
+        help=_nearest(model.expert_ffn, etp, "etp"),
     )
     yield Check(
         id="experts-visited",
@@ -54,7 +55,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
             subject="layout.tp",
             message="shared experts of width {width} do not divide by tp = {tp}",
             inputs={"width": model.shared_width, "tp": tp},
-            help=_divisors(model.shared_width, tp, "tp"),
+            help=_nearest(model.shared_width, tp, "tp"),
         )
     if not layout.sequence_parallel:
         # Ranks of tp then hold the same tokens, of which each expert must see every one once.
@@ -153,10 +154,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
         )
 
 
-def _divisors(of: Real, near: Real, name: str) -> str:
+def _nearest(of: Real, near: Real, name: str) -> str:
     """Return the divisors of *of* next to *near*, as a help line; "" for a sweep."""
-    if is_array(of, near):
-        return ""
-    found = [d for d in range(1, int(of) + 1) if of % d == 0]
-    legal = [d for d in found if d < near][-1:] + [d for d in found if d > near][:1]
-    return f"nearest legal: {name} = {' or '.join(map(str, legal))}"
+    found = divisors(of, near)
+    return f"nearest legal: {name} = {found}" if found else ""

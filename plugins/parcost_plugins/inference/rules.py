@@ -10,6 +10,7 @@ from parcost_plugins.inference.memory import Memory
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import Phase
 from parcost_plugins.vocabulary import Serving
+from parcost_plugins.vocabulary.nearest import divisors
 
 _GIB = 2.0**30
 _TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
@@ -33,7 +34,7 @@ def before(serving: Serving) -> Iterator[Check]:
         subject=f"{name}.pp",
         message="{layers} layers do not divide by pp = {pp}",
         inputs={"layers": model.layers, "pp": serving.pp},
-        help=f"pp = {_near(serving.pp, model.layers)} divides",
+        help=f"pp = {divisors(float(model.layers), float(serving.pp))} divides",
     )
     heads, kv, tp = model.heads, model.kv_heads, serving.tp
     yield Check(
@@ -182,11 +183,3 @@ def _needed(replica: Replica, memory: Memory) -> Real:
     """Return the power of two of tp at which weights take no more than half of a device."""
     ways = memory.held * replica.serving.tp / (0.5 * memory.usable)
     return 2.0 ** ceil_log2(maximum(ways, 1.0))
-
-
-def _near(degree: int, count: int) -> str:
-    """Return the divisors of *count* on either side of *degree*."""
-    found = [d for d in range(1, count + 1) if count % d == 0]
-    below = [d for d in found if d < degree][-1:]
-    above = [d for d in found if d > degree][:1]
-    return " or ".join(map(str, below + above))

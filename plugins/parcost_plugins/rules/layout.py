@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study, called
 from parcost.numeric import all_of, divides, maximum, where
-from parcost_plugins.rules.nearest import divisors, multiples
 from parcost_plugins.vocabulary import Cluster, Layout, Training
+from parcost_plugins.vocabulary.nearest import divisors, multiples
 
 
 def rules(study: Study) -> Iterator[Check]:

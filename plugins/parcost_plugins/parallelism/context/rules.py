@@ -8,6 +8,7 @@ from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, ceil_div, maximum, where
 from parcost_plugins.parallelism.context.exchange import Exchange, exchange
 from parcost_plugins.vocabulary import Context, Layout, Training
+from parcost_plugins.vocabulary.nearest import divisors, first_failure
 
 
 def words(study: Study) -> Iterator[Check]:
@@ -103,18 +104,8 @@ def _heads(found: Exchange) -> Iterator[Check]:
 
 def _nearest(holds: Mask, heads: Real, u: Real) -> str:
     """Return the degrees next to the first that fails which divide the heads, in words."""
-    heads, u = _first_failure(holds, heads), _first_failure(holds, u)
-    legal = [n for n in range(1, int(heads) + 1) if heads % n == 0]
-    near = [n for n in legal if n < u][-1:] + [n for n in legal if n > u][:1]
-    degrees = " or ".join(map(str, near))
+    degrees = divisors(first_failure(holds, heads), first_failure(holds, u))
     return f"nearest legal: {degrees}; a ring takes any degree, and a hybrid rings the rest"
-
-
-def _first_failure(holds: Mask, value: Real) -> float:
-    if isinstance(value, (float, int)):
-        return value
-    point = 0 if isinstance(holds, (bool, int)) else int(holds.argmin())
-    return float(value[point])
 
 
 def placement(study: Study) -> Iterator[Check]:

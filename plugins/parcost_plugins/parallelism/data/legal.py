@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Real, Study
+from parcost import Check, Study
 from parcost.numeric import is_array, where
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding
+from parcost_plugins.vocabulary.nearest import divisors
 
 _NEEDS_WHOLE = ("one_bit", "top_k", "power_sgd")
 
@@ -40,7 +41,7 @@ def _sharding(study: Study) -> Iterator[Check]:
         subject="sharding.shard",
         message=f"shards of {{shard}} ranks do not divide the {{replicas}} ranks ({held}) that "
         "hold the same parameters",
-        inputs={**inputs, "near": nearest_divisors(replicas, shard)},
+        inputs={**inputs, "near": divisors(replicas, shard)},
         help="shard over {near} ranks",
     )
     if not is_array(hybrid) and not hybrid:
@@ -108,7 +109,7 @@ def _local(study: Study) -> Iterator[Check]:
             )
         return
     workers, dp = local.workers, layout.dp
-    inputs = {"workers": workers, "dp": dp, "near": nearest_divisors(dp, workers), "ep": layout.ep}
+    inputs = {"workers": workers, "dp": dp, "near": divisors(dp, workers), "ep": layout.ep}
     yield Check(
         id="workers-divide",
         holds=where(dp % 1 == 0, dp % workers, 0.0) == 0.0,
@@ -175,16 +176,3 @@ def _compression(study: Study) -> Iterator[Check]:
         inputs={"shard": sharding.shard, "replicas": replicas},
         help="leave `sharding.shard` out, or the compression",
     )
-
-
-def nearest_divisors(of: Real, near: Real) -> str:
-    """Return the divisors of *of* next to *near*, in words; "" for a sweep.
-
-    >>> nearest_divisors(64.0, 6.0)
-    '4 or 8'
-    """
-    if is_array(of, near) or of % 1:
-        return ""
-    found = [d for d in range(1, int(of) + 1) if of % d == 0]
-    below, above = [d for d in found if d < near][-1:], [d for d in found if d > near][:1]
-    return " or ".join(map(str, below + above))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import Layout, Overlap, Training
+from parcost_plugins.vocabulary.nearest import first_failure, next_to
 
 PADDED_TO = (
     128.0  # rows per rank, Megatron-LM's default: offered to a vocabulary that does not divide
@@ -93,23 +94,14 @@ def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Che
 
 def _nearest(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
     """Return the degrees next to the first that fails that divide heads and MLP, in words."""
-    values = [_first_failure(holds, value) for value in (tp, heads, kv, ffn)]
+    values = [first_failure(holds, value) for value in (tp, heads, kv, ffn)]
     tp, heads, kv, ffn = values
-    legal = [
+    legal = (
         t
         for t in range(1, int(heads) + 1)
         if heads % t == 0 and ffn % t == 0 and 0 in (kv % t, t % kv)
-    ]
-    near = [t for t in legal if t < tp][-1:] + [t for t in legal if t > tp][:1]
-    return f"nearest legal: tp = {' or '.join(map(str, near))}"
-
-
-def _first_failure(holds: Mask, value: Real) -> float:
-    """Return *value* at the first point where *holds* does not, which a message shows."""
-    if isinstance(value, (float, int)):
-        return value
-    point = 0 if isinstance(holds, (bool, int)) else int(holds.argmin())
-    return float(value[point])
+    )
+    return f"nearest legal: tp = {next_to(tp, legal)}"
 
 
 def overlap(study: Study) -> Iterator[Check]:
