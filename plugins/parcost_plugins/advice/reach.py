@@ -14,7 +14,15 @@ from attrs import frozen
 
 from parcost import Outcome, Section, SpecError, Study
 from parcost.numeric import all_of
-from parcost_plugins.vocabulary import Cluster, Layout, Overlap, ScheduleChoice, Targets, Training
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Layout,
+    Overlap,
+    ScheduleChoice,
+    Targets,
+    Training,
+    flops_per_token,
+)
 
 _MOST = 4096  # micro-batches that are tried
 
@@ -76,8 +84,7 @@ def bubble(outcome: Outcome) -> Any:
 def _values(study: Study, outcome: Outcome) -> tuple[float, float, float]:
     training, cluster = study[Training], study[Cluster]
     peak = getattr(cluster.device, training.precision.compute)
-    per_token = 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
-    work = per_token * training.global_batch * training.sequence
+    work = flops_per_token(study) * training.global_batch * training.sequence
     step = outcome.step_seconds
     return float(step), float(work / (cluster.devices * step * peak)), float(bubble(outcome))
 

@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from parcost import Figure, Formula, Outcome, Real, Study, Work
 from parcost_plugins.figures.ratio import ratio
 from parcost_plugins.figures.time import tokens
-from parcost_plugins.vocabulary import Cluster, Training
-
-
-def flops_per_token(study: Study) -> Real:
-    """Return the FLOPs of training on one token: three times the forward pass."""
-    return 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
 
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from parcost import Check, Outcome, Study
 from parcost.numeric import maximum
-from parcost_plugins.figures.model import flops_per_token
 from parcost_plugins.figures.time import tokens
-from parcost_plugins.vocabulary import Cluster, Training
+from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
 
 
 def rules(study: Study, outcome: Outcome) -> Iterator[Check]:

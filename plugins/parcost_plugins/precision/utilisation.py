@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study
 from parcost.numeric import maximum
-from parcost_plugins.vocabulary import Cluster, Gemm, Training, layers
+from parcost_plugins.vocabulary import Cluster, Gemm, Training, flops_per_token, layers
 
 SOURCE = "the same FLOPs over another peak: say which when the figure is quoted"
 
@@ -22,7 +22,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if peak is None:  # a rule has said so
         return
     tokens = training.global_batch * training.sequence
-    per_token: Real = 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+    per_token = flops_per_token(study)
     step = maximum(outcome.step_seconds, sys.float_info.min)
     rate = tokens * per_token / (cluster.devices * step)
     yield Figure(

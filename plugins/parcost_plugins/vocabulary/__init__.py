@@ -30,6 +30,7 @@ from parcost_plugins.vocabulary.operators import (
     ModelFlops,
     Parameters,
     Stream,
+    flops_per_token,
 )
 from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virtual_stages
 from parcost_plugins.vocabulary.recompute import Recompute
@@ -130,6 +131,7 @@ __all__ = [
     "Transfer",
     "Tuning",
     "ZeroSketch",
+    "flops_per_token",
     "layers",
     "multiprocessors_taken",
     "on_first",

@@ -11,11 +11,14 @@ pairs of products split by columns and by rows as it has hosts of those names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
 
 from parcost import Pass, Real
+
+if TYPE_CHECKING:
+    from parcost import Study
 
 #: The products of attention that are split by columns and by rows.
 ATTENTION_COLUMNS, ATTENTION_ROWS = "attention, by columns", "attention, by rows"
@@ -119,3 +122,11 @@ class ModelFlops:
     per_token: Real
     kind: Literal["matmul", "attention"]
     source: str = ""
+
+
+def flops_per_token(study: Study) -> Real:
+    """Return the model FLOPs of training on one token: three times the forward pass.
+
+    What is quoted as MFU counts these, and nothing that is computed again.
+    """
+    return 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
