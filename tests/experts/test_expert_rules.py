@@ -10,7 +10,10 @@ from parcost import Study
 
 Mixture = Callable[..., Study]
 
-DROPS = "a capacity factor of 0.8 drops 20 % of the tokens even where all experts are loaded alike"
+DROPS = (
+    "a capacity factor of 0.8 drops 20 % of the tokens of the busiest rank, which is sent 1 times "
+    "the mean"
+)
 
 MANY = """model many {
   layers = 4, hidden = 512, heads = 8, ffn = 512, vocabulary = 1000, experts = 256, top_k = 16
@@ -76,10 +79,10 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
         ),
         (
             "ep = 8",
-            "capacity_factor = 0.8",
+            "distribution = balanced, capacity_factor = 0.8",
             "capacity-drops",
             DROPS,
-            "",
+            "1 drops none; left out, experts take every token",
         ),
         (
             "ep = 64",
@@ -95,6 +98,26 @@ def test_contradictions(
 ) -> None:
     devices = 192 if "48" in layout or "3" in layout else 64
     assert failures(mixture(layout, routing, devices=devices)) == {id: (message, help)}
+
+
+def test_tokens_that_skewed_loads_drop_are_told_though_places_exceed_the_mean(
+    mixture: Mixture,
+) -> None:
+    # 9 tokens for 8 experts: each has 1.25 x 9 / 8 = 1.40625 places, and one is sent 2.
+    loads = "distribution = measured, loads = [2, 1, 1, 1, 1, 1, 1, 1], capacity_factor = {}"
+    few = "use catalog.models.mixtral_8x7b"
+    for ranks in (1, 8):  # experts fill up one by one, wherever they are
+        found = failures(mixture(f"ep = {ranks}", loads.format(1.25), model=few))
+        message, help = found.pop("capacity-drops")
+        assert not found
+        assert message == (
+            "a capacity factor of 1.25 drops 6.6 % of the tokens: the busiest expert is sent "
+            "1.78 times the mean"
+        )
+        assert help == "1.78 drops none; left out, experts take every token"
+    assert not failures(mixture("ep = 8", loads.format(1.78), model=few))
+    skewed = failures(mixture("ep = 8", "imbalance = 1.645, capacity_factor = 1.25"))
+    assert skewed["capacity-drops"][0].startswith("a capacity factor of 1.25 drops 24 % of the")
 
 
 def test_a_token_cannot_visit_more_experts_than_there_are(mixture: Mixture) -> None:

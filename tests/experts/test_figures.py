@@ -52,6 +52,7 @@ def test_what_exceeds_the_places_is_dropped() -> None:
     # the busiest has 16/9 of the mean
     assert figure("expert_imbalance", "ep = 8", routing) == pytest.approx(16 / 9)
     assert figure("dropped_share", "ep = 8", routing) == pytest.approx(1 - 1.25 / (16 / 9))
+    assert figure("dropped_tokens", "ep = 8", routing) == pytest.approx((2 - 1.25 * 9 / 8) / 9)
     assert figure("expert_capacity", "ep = 8", routing) == 1280
 
 

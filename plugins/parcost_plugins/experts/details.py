@@ -12,6 +12,7 @@ from parcost_plugins.vocabulary.routing import (
     capacity,
     expert_tokens,
     of_routing,
+    overflow,
     rank_tokens,
 )
 
@@ -76,6 +77,17 @@ def _capacity(study: Study, experts: Real) -> Iterator[Figure]:
         "ceil(f T k / E)",
         {"f": factor, "T": tokens, "k": model.top_k, "E": experts},
     )
+    if routing.loads and routing.distribution == "measured" and routing.imbalance is None:
+        yield Figure(
+            name="dropped_tokens",
+            title="tokens that find no place at their expert",
+            value=overflow(routing.loads, factor),
+            unit="%",
+            formula=Formula(
+                text="sum of max(0, n - f T / E) over T, n tokens of each expert",
+                inputs={"f": (factor, ""), "T": (sum(routing.loads), ""), "E": (experts, "")},
+            ),
+        )
     load = of_routing(study)
     yield Figure(
         name="dropped_share",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Real, Study, called, hookimpl
-from parcost.numeric import ceil_div, maximum, where
+from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.experts.exchange import exchange_of
 from parcost_plugins.vocabulary import Layout, Model, Routing, Training
 from parcost_plugins.vocabulary.nearest import divisors
+from parcost_plugins.vocabulary.routing import of_loads, of_routing, overflow
 
 
 @hookimpl
@@ -19,6 +20,7 @@ def checks(study: Study) -> Iterator[Check]:
         return
     yield from _shape(model, study[Layout])
     yield from _load(model, study[Routing])
+    yield from _dropped(study)
     yield from _travel(study, model)
 
 
@@ -106,17 +108,39 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             message=f"`{unread[0]}` says nothing while the distribution is `{said}`",
             severity="warning",
         )
-    if routing.capacity_factor is not None:
-        factor = routing.capacity_factor
-        yield Check(
-            id="capacity-drops",
-            holds=factor >= 1,
-            subject=f"{place}.capacity_factor",
-            message="a capacity factor of {factor:g} drops {dropped:.3g} % of the tokens "
-            "even where all experts are loaded alike",
-            inputs={"factor": factor, "dropped": 100 * maximum(1 - factor, 0.0)},
-            severity="warning",
-        )
+
+
+def _dropped(study: Study) -> Iterator[Check]:
+    """Yield what a capacity factor drops: of counted loads in all, or else at the busiest rank."""
+    routing = study[Routing]
+    factor = routing.capacity_factor
+    if factor is None:
+        return
+    counted = routing.distribution == "measured" and routing.imbalance is None
+    if counted and not sum(routing.loads):
+        return  # which has a rule of its own
+    load = of_loads(routing.loads, len(routing.loads)) if counted else of_routing(study)
+    share = overflow(routing.loads, factor) if counted else maximum(1 - factor / load, 0.0)
+    whose = (
+        "the tokens: the busiest expert is sent"
+        if counted
+        else "the tokens of the busiest rank, which is sent"
+    )
+    yield Check(
+        id="capacity-drops",
+        holds=factor >= load,
+        subject=f"{called(routing)}.capacity_factor",
+        message="a capacity factor of {factor:g} drops {dropped:.3g} % of "
+        f"{whose} {{load:.3g}} times the mean",
+        inputs={
+            "factor": factor,
+            "dropped": 100 * share,
+            "load": load,
+            "enough": ceil(100 * load) / 100,
+        },
+        help="{enough:g} drops none; left out, experts take every token",
+        severity="warning",
+    )
 
 
 def _travel(study: Study, model: Model) -> Iterator[Check]:

@@ -179,6 +179,16 @@ def of_loads(loads: tuple[int, ...], ranks: Real) -> Real:
     return found
 
 
+def overflow(loads: tuple[int, ...], factor: Real) -> Real:
+    """Return the share of the tokens that find no place, *factor* times the mean on each expert.
+
+    >>> overflow((4, 2, 1, 1), 1.25)
+    0.1875
+    """
+    places = factor * sum(loads) / len(loads)
+    return sum((maximum(load - places, 0.0) for load in loads), 0.0) / sum(loads)
+
+
 def distinct(experts: Real, top: Real, groups: Real) -> Real:
     """Return in how many of *groups* equal groups *top* different experts are expected to be.
 
