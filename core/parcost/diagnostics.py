@@ -21,6 +21,8 @@ from attrs import frozen
 
 from parcost.language.text import Span
 
+_FEW = 4  # names that a help line proposes
+
 
 class Severity(Enum):
     """How bad it is; the value is what the user reads."""
@@ -94,10 +96,18 @@ def problem(
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a help line naming the closest of *known*, if any is close.
 
+    A few that go on where *name* ends are closer than any that are spelled differently.
+
     >>> did_you_mean("bandwith", ["latency", "bandwidth"])
     'did you mean `bandwidth`?'
+    >>> did_you_mean("h100", ["a100", "h100_nvl", "h100_sxm"])
+    'did you mean `h100_nvl` or `h100_sxm`?'
     """
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    longer = [other for other in names if len(name) > 2 and other.startswith(f"{name}_")]
+    if 0 < len(longer) <= _FEW:
+        return f"did you mean {' or '.join(f'`{other}`' for other in longer)}?"
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else None
 
 

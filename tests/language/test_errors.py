@@ -101,3 +101,67 @@ def test_nothing_is_reported_twice() -> None:
             (d.id, d.message, d.labels[0].span.start if d.labels else 0) for d in said_of(path)
         ]
         assert len(found) == len(set(found)), path.name
+
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama32_1b
+use catalog.precisions.bf16
+cluster { devices = 8 }
+training { sequence = 2048, global_batch = 8 sequences }
+"""
+
+
+def only(text: str, **values: str) -> Diagnostic:
+    """Return the one error of a spec."""
+    try:
+        (scenario,) = parcost.load_text(text)
+        named = {name.replace("__", "."): value for name, value in values.items()}
+        diagnostics = scenario.replace(named).evaluate().diagnostics
+    except SpecError as error:
+        diagnostics = error.diagnostics
+    (found,) = [d for d in diagnostics if d.severity.value == "error"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("block", "help"),
+    [
+        ("price { device_hour = 2 USD }", "write `2 USD/h`"),
+        ("price { device_hour = 2 }", "units of USD/s are `USD/h`, `USD/s`"),
+        ("layout { capacity_factor = 1.2 }", "`capacity_factor` is an attribute of `routing`"),
+        ("expect { dropout >= 1 }", "`dropout` is an attribute of `training`; figures are"),
+        ("memory { usable = 194 % }", "the nearest legal value is 100 %"),
+    ],
+)
+def test_help_proposes_what_to_write(block: str, help: str) -> None:
+    assert help in (only(SPEC + block).help or "")
+
+
+def test_a_share_in_percent_is_bounded_in_percent() -> None:
+    found = only(SPEC + "memory { usable = 194 % }")
+    assert found.message == "`usable` must be at most 100 %"
+    assert found.labels[0].text == "this is 194 %"
+    assert only(SPEC + "memory { usable = 1.94 }").message == "`usable` must be at most 1"
+
+
+def test_a_name_that_goes_on_is_closer_than_one_that_differs() -> None:
+    found = only(SPEC.replace("h100_sxm", "h100"))
+    assert found.help == (
+        "did you mean `catalog.devices.h100_nvl` or `catalog.devices.h100_pcie` or "
+        "`catalog.devices.h100_sxm`?"
+    )
+
+
+def test_many_attributes_are_not_all_listed() -> None:
+    help = only(SPEC + "kernels { zzz = 1 }").help or ""
+    assert help.startswith("it has `model`")
+    assert help.endswith(" more")
+    assert help.count("`") < 30
+
+
+def test_what_is_set_from_outside_is_shown_as_it_was_given() -> None:
+    text = render(only(SPEC, layout__tp="2.5"))
+    assert "layout.tp = 2.5" in text
+    assert "let " not in text

@@ -160,6 +160,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
             ]
         )
     measured = "is a plain number" if wanted == ONE else f"is measured in {wanted}"
+    under = _under(value.dimension, wanted) if wanted != ONE else []
     raise SpecError(
         [
             problem(
@@ -167,6 +168,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
                 f"`{name}` {measured}",
                 span,
                 f"this is {v.describe(value)}",
+                help=f"write `{span.text}/{under[0]}`" if under else None,
             )
         ]
     )
@@ -224,17 +226,22 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     worst = number if isinstance(number, (float, int)) else _worst(number, field)
     low, high = field.minimum, field.maximum
     complaint = hint = ""
+    percent = "%" in node.value.span.text
+
+    def said(number: float) -> str:
+        return f"{100 * number:g} %" if percent else f"{number:g}"
+
     if field.whole and worst != int(worst):
         complaint = f"`{name}` is a whole number"
         near = sorted({max(int(worst), int(low or 0)), int(worst) + 1})
         hint = "the nearest are " + " and ".join(f"{n}" for n in near)
         id = "not-whole"
     elif (low is not None and worst < low) or (field.positive and worst <= 0):
-        bound = "above 0" if field.positive else f"at least {low or 0:g}"
+        bound = "above 0" if field.positive else f"at least {said(low or 0)}"
         complaint, id = f"`{name}` must be {bound}", "out-of-range"
     elif high is not None and worst > high:
-        complaint, id = f"`{name}` must be at most {high:g}", "out-of-range"
-        hint = f"the nearest legal value is {high:g}"
+        complaint, id = f"`{name}` must be at most {said(high)}", "out-of-range"
+        hint = f"the nearest legal value is {said(high)}"
     if complaint:
         raise SpecError(
             [
@@ -242,7 +249,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
                     id,
                     complaint,
                     node.value.span,
-                    f"this is {worst:g}",
+                    f"this is {said(worst)}",
                     help=hint or None,
                     notes=[f"{name}: {field.doc}"],
                 )
@@ -286,5 +293,19 @@ def _examples(dimension: Any) -> str:
         SECONDS: "`s`, `ms`, `us`",
         FLOPS: "`TFLOPS`",
     }
-    fallback = [f"`{name}`" for name, (_, d) in known_units().items() if d == dimension][:4]
-    return known.get(dimension) or ", ".join(fallback)
+    if dimension in known:
+        return known[dimension]
+    simple = [name for name, (_, d) in known_units().items() if d == dimension]
+    compound = (
+        f"{name}/{under}" for name, (_, d) in _SINGLE.items() for under in _under(d, dimension)
+    )
+    return ", ".join(f"`{name}`" for name in (simple or list(compound))[:4])
+
+
+#: What compound units are made of, in the order in which they are proposed.
+_SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", "b", "h", "s")}
+
+
+def _under(over: Any, wanted: Any) -> list[str]:
+    """Return the units by which something in *over* divides to what is *wanted*."""
+    return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]

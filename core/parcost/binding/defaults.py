@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from attrs import evolve
 
 from parcost.binding import values as v
 from parcost.binding.document import Origin
@@ -13,6 +16,7 @@ from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.schema import BlockType
 
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _EXPRESSIONS: dict[tuple[str, str, str], s.Attribute] = {}
 
 
@@ -26,7 +30,7 @@ def given(path: str, value: Any) -> s.Attribute:
     """
     name = path.rsplit(".", 1)[-1]
     if isinstance(value, str):
-        return _parse_value(name, value, f"set {path}")
+        return _parse_value(path, value, f"set {path}")
     span = Span(Source(f"set {path}", f"{value}"), 0, len(f"{value}"))
     word = s.Name(name, span)
     return s.Attribute((), s.Path((word,), span), Given(value, span), (), (), span)  # type: ignore[arg-type]
@@ -53,13 +57,16 @@ def expression(kind: str, name: str, text: str) -> s.Attribute:
     """Return a default expression as if it had been written in a spec."""
     key = (kind, name, text)
     if key not in _EXPRESSIONS:
-        _EXPRESSIONS[key] = _parse_value(name, text, f"default of {kind}.{name}")
+        _EXPRESSIONS[key] = _parse_value(f"{kind}.{name}", text, f"default of {kind}.{name}")
     return _EXPRESSIONS[key]
 
 
-def _parse_value(name: str, text: str, place: str) -> s.Attribute:
-    source = Source(place, f"let {name} = {text}\n")
+def _parse_value(path: str, text: str, place: str) -> s.Attribute:
+    """Return the attribute at *path*, under its last name, as the text has it."""
+    name = path if _PATH.fullmatch(path) else f"let {path.rpartition('.')[2]}"
+    source = Source(place, f"{name} = {text}\n")
     tree, found = parse(source)
     if not found and len(tree.items) == 1 and isinstance(tree.items[0], s.Attribute):
-        return tree.items[0]
+        item = tree.items[0]
+        return evolve(item, name=evolve(item.name, parts=item.name.parts[-1:]))
     raise SpecError(found or [Diagnostic("syntax", f"`{text}` is no value", place=place)])

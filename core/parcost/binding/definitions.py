@@ -8,7 +8,7 @@ The order of blocks in a file, or of files, never decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import Factory, define, field
 
@@ -19,6 +19,8 @@ from parcost.schema import BlockType
 
 Key = tuple[str, str]
 DEEPEST_EXTENSION = 20
+_FEW_KINDS = 3
+_MOST_NAMES = 12  # in a message
 
 
 @define(eq=False)
@@ -191,7 +193,7 @@ class Definitions:
                 known = fields.get(name)
                 if known is None or known.kind == "children" or item.words:
                     if validate:
-                        self.found.append(_unknown_attribute(item, definition))
+                        self.found.append(_unknown_attribute(item, definition, self.types))
                     continue
                 definition.attributes[name] = (item, module)
             elif isinstance(item, s.Block):
@@ -300,7 +302,9 @@ def _duplicate(again: s.Block, first: s.Block, name: str) -> Diagnostic:
     )
 
 
-def _unknown_attribute(item: s.Attribute, definition: Definition) -> Diagnostic:
+def _unknown_attribute(
+    item: s.Attribute, definition: Definition, types: Mapping[str, BlockType]
+) -> Diagnostic:
     fields = definition.type.fields
     name = item.name.text
     kind = definition.type.kind
@@ -321,5 +325,24 @@ def _unknown_attribute(item: s.Attribute, definition: Definition) -> Diagnostic:
         "unknown-attribute",
         f"`{kind}` has no attribute `{name}`",
         item.name.span,
-        help=did_you_mean(name, known) or "it has " + ", ".join(f"`{n}`" for n in known),
+        help=_elsewhere(name, types) or did_you_mean(name, known) or _all(known),
     )
+
+
+def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:
+    """Return a help line naming the blocks that have an attribute *name*, if they are few.
+
+    Those that every study has come before calculations.
+    """
+    having = [type_ for type_ in types.values() if name in type_.fields]
+    always = [type_ for type_ in having if type_.label == "none"]
+    kinds = [f"`{type_.kind}`" for type_ in always or having]
+    if not 0 < len(kinds) <= _FEW_KINDS:
+        return None
+    return f"`{name}` is an attribute of {' and of '.join(kinds)}"
+
+
+def _all(names: Sequence[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"it has {listed}" + (f", and {more} more" if more > 0 else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from parcost.binding.document import Module
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
+    from parcost.schema import BlockType
     from parcost.terms import Figure
 
-_MOST_NAMES = 20  # in a message
+_MOST_NAMES = 8  # in a message
 
 
 @frozen(eq=False)
@@ -68,7 +69,7 @@ def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Exp
                 name, relation, value, tolerance = _claim(item)
                 claim = _evaluate_claim(scenario, module, value, tolerance)
                 if known is not None:
-                    found.append(_judge_claim(item, name, relation, claim, known))
+                    found.append(_judge_claim(item, name, relation, claim, known, scenario))
             except SpecError as error:
                 problems += error.diagnostics
     if problems:
@@ -120,6 +121,7 @@ def _judge_claim(
     relation: str,
     claim: tuple[Quantity, Quantity | None],
     known: Known,
+    scenario: Scenario,
 ) -> Expectation:
     figure = known.named(name.text)
     if figure is None:
@@ -130,7 +132,8 @@ def _judge_claim(
                     "unknown-name",
                     f"no figure is called `{name.text}`",
                     name.span,
-                    help=did_you_mean(name.text, names) or _listed(names),
+                    help=did_you_mean(name.text, names)
+                    or _attribute(name.text, scenario.plugins.blocks) + _listed(names),
                 )
             ]
         )
@@ -168,7 +171,19 @@ def _judge_claim(
 def _listed(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
-    return f"figures are {listed}" + (f", and {more} more" if more > 0 else "")
+    rest = f", and {more} more, which `parcost figures` lists" if more > 0 else ""
+    return f"figures are {listed}{rest}"
+
+
+def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
+    """Return the start of a help line that names the blocks with an attribute *name*, if any."""
+    last = name.rpartition(".")[2]
+    having = [type_ for type_ in blocks.values() if last in type_.fields]
+    always = [type_ for type_ in having if type_.label == "none"]
+    kinds = [f"`{type_.kind}`" for type_ in always or having][:3]
+    if not kinds:
+        return ""
+    return f"`{last}` is an attribute of {' and of '.join(kinds)}; "
 
 
 def _absolute(slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure) -> Any:
