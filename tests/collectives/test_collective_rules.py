@@ -53,3 +53,16 @@ def test_what_cannot_run_is_said_with_what_it_needs(
     assert found.help is not None
     assert hint in found.help
     assert found.labels
+
+
+def test_a_switch_that_does_not_reduce_is_told_how_to() -> None:
+    """The spec in the help is one that lets the algorithm run."""
+    hint = ids(8, "tensor = nvls")["collective-unable"].help
+    assert hint is not None
+    turned_on = "fabric hgx_h100 { level node { in_network = on } }"
+    assert f"`{turned_on}`" in hint
+    assert not ids(8, "tensor = nvls", reduces="on")
+
+
+def test_an_algorithm_for_experts_says_nothing_of_a_dense_model() -> None:
+    assert not ids(8, "expert = pairwise")

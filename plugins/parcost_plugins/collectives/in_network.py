@@ -11,8 +11,10 @@ They run only where every level that they reduce on says ``in_network = on``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from parcost import Group, Link, Mask, Real, hookimpl
-from parcost.numeric import minimum
+from parcost.numeric import all_of, any_of, minimum
 from parcost_plugins.collectives.phases import Phased
 from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary import Phase
@@ -22,6 +24,13 @@ _NVLS = {
     "all_gather": "alpha + n (P - 1) / P / B",
     "reduce_scatter": "alpha + n (P - 1) / P / B",
 }
+
+
+def _turned_on(links: Sequence[Link], fabric: str) -> str:
+    """Return the spec of the levels that do not reduce, as ones that do."""
+    names = [link.name for link in links if not reduces(link)]
+    levels = ", ".join(f"level {name} {{ in_network = on }}" for name in names)
+    return f"fabric {fabric} {{ {levels} }}" if names else ""
 
 
 class Nvls(Phased):
@@ -41,6 +50,11 @@ class Nvls(Phased):
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Say what it needs."""
         return "all ranks on one node, whose level says `in_network = on`"
+
+    def remedy(self, group: Group, fabric: str) -> str:
+        """Return what to write so that the switch reduces, if that is all that is missing."""
+        within = all_of(group.shape[0] == group.ranks)
+        return _turned_on(group.links[:1], fabric) if within else ""
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the reading and the multicast."""
@@ -75,6 +89,11 @@ class _CollNet(Phased):
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Say what it needs."""
         return "several nodes, and `in_network = on` at every level between them"
+
+    def remedy(self, group: Group, fabric: str) -> str:
+        """Return what to write so that the switches that are crossed reduce."""
+        beyond = zip(group.shape[1:], group.links[1:], strict=True)
+        return _turned_on([link for g, link in beyond if any_of(g > 1)], fabric)
 
     def _network(self, n: Real, group: Group) -> list[Phase]:
         """Return the way up the switches and down: the bytes cross each level once."""

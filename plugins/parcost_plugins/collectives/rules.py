@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Check, Mask, Study, hookimpl
+from parcost import Check, Mask, Study, called, hookimpl
 from parcost.numeric import floor_log2
-from parcost_plugins.vocabulary import CollectiveChoice, Layout
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout
 
 
 @hookimpl
@@ -33,6 +33,8 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
     What it cannot do at all is said where it is asked for.
     """
     group_name, operations = _uses(study[Layout], role)
+    if group_name not in [group.name for _, group in study.contributions("groups")]:
+        return  # a dense model has no groups of experts
     group = study.group(group_name)
     below = 2.0 ** floor_log2(group.ranks)
     for operation in operations:
@@ -42,6 +44,7 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
         able: Mask = found.able(operation, group)
         if able is True:
             continue
+        remedy = getattr(found, "remedy", lambda *_: "")(group, called(study[Cluster].fabric))
         power = operation in getattr(found, "of_powers", ())
         yield Check(
             id="collective-unable",
@@ -58,9 +61,16 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
                 "needs": found.needs(operation),
                 "below": below,
                 "above": 2 * below,
+                "remedy": remedy,
             },
-            help="the nearest are {below} and {above}" if power else "`auto` takes one that can",
+            help=_help(power=power, remedy=bool(remedy)),
         )
+
+
+def _help(*, power: bool, remedy: bool) -> str:
+    if remedy:
+        return "`{remedy}` says that the switches can; `auto` takes an algorithm that can"
+    return "the nearest are {below} and {above}" if power else "`auto` takes one that can"
 
 
 def _uses(layout: Layout, role: str) -> tuple[str, tuple[str, ...]]:
