@@ -212,3 +212,28 @@ def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
     assert told.exit_code == 2
     assert "exists already" in told.stderr
     assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["allreduce", "AllReduce", "all-reduce", "all_redcue"])
+def test_an_operation_that_is_misspelt_is_named(name: str) -> None:
+    told = run(log(8, 1, 3e-6, 200e9), "--operation", name)
+    assert told.exit_code == 2
+    assert "did you mean `all_reduce`?" in told.output
+
+
+def test_the_help_lists_the_operations() -> None:
+    words = " ".join(run("", "--help").output.split())
+    assert "all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all" in words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 MiB, -85.6 us\n2 MiB, 170 us\n",
+        "# size count type redop root time algbw busbw\n 1048576 262144 float sum -1 -85.6 1.0 1.7\n",
+        '{"results": [{"size": 1048576, "out_of_place": {"time": -85.6}}]}',
+    ],
+)
+def test_a_negative_time_is_said_and_not_passed_over(text: str) -> None:
+    with pytest.raises(tables.UnreadableError, match=r"a time is negative: -85\.6 us at 1\.048"):
+        tables.read(text)

@@ -5,6 +5,7 @@ Imports are in the functions: listing the commands imports this module and no mo
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +18,25 @@ if TYPE_CHECKING:
     from parcost_plugins.fitting.tables import Timings
 
 _USUAL = ("ring", "pairwise", "direct")  # what libraries run, the first that does the operation
+_OPERATIONS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "point_to_point",
+)
 _CLOSE = 0.15  # largest relative error of a line that still tells how a link behaves
 
 
 @click.command("fit")
 @click.argument("log", metavar="LOG")
-@click.option("--operation", metavar="NAME", help="Which collective, where the log does not say.")
+@click.option(
+    "--operation",
+    metavar="NAME",
+    help="Which collective, where the log does not say: " + ", ".join(_OPERATIONS) + ".",
+)
 @click.option("--ranks", type=click.IntRange(2), help="How many ranks, where the log does not say.")
 @click.option("--nodes", type=click.IntRange(1), help="On how many nodes they were.")
 @click.option("--ports", type=click.IntRange(1), help="Network ports of a node; one per rank.")
@@ -136,13 +150,24 @@ def _algorithm(name: str | None, operation: str) -> Collective:
     offered = load().named("collectives")
     able = [n for n, (_, a) in offered.items() if operation in a.operations]
     if not able:
-        raise click.UsageError(f"no plugin offers the operation `{operation}`")
+        known = sorted({o for _, a in offered.values() for o in a.operations})
+        hint = _meant(operation, known) or f"they offer {', '.join(known)}"
+        raise click.UsageError(f"no plugin offers the operation `{operation}`; {hint}")
     wanted = name or next((n for n in _USUAL if n in able), able[0])
     if wanted not in able:
         what = f"does not do `{operation}`" if wanted in offered else "is none that a plugin offers"
         raise click.UsageError(f"the algorithm `{wanted}` {what}; these do: {', '.join(able)}")
     found: Collective = offered[wanted][1]
     return found
+
+
+def _meant(operation: str, known: list[str]) -> str | None:
+    """Return which operation may be meant; some libraries write their names in one word."""
+    from difflib import get_close_matches
+
+    words = {name.replace("_", ""): name for name in known}
+    close = get_close_matches(re.sub(r"[^a-z]", "", operation.lower()), words, n=1)
+    return f"did you mean `{words[close[0]]}`?" if close else None
 
 
 def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm: str) -> None:

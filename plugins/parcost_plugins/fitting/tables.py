@@ -22,7 +22,7 @@ _TYPES = "u?int8|u?int32|u?int64|half|float16|bfloat16|float|double|f8e4m3|f8e5m
 _ROW = re.compile(
     rf"(?:^|\s|>|:)(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{_TYPES})\s+"
     r"(?:(?P<redop>sum|prod|min|max|avg|all|mulsum|none)\s+(?P<root>-?\d+)\s+)?"
-    r"(?P<time>\d+(?:\.\d+)?)\s+(?P<algbw>\d+(?:\.\d+)?)\s+(?P<busbw>\d+(?:\.\d+)?)"
+    r"(?P<time>-?\d+(?:\.\d+)?)\s+(?P<algbw>\d+(?:\.\d+)?)\s+(?P<busbw>\d+(?:\.\d+)?)"
 )
 _HEAD = re.compile(r"#\s+size\s+count\s+type")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*?\son\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*?)\s*$")
@@ -110,7 +110,7 @@ def _table(
     hosts: Mapping[int, str],
     device: str,
 ) -> Timings:
-    kept = [(size, seconds) for size, seconds, _ in rows if size > 0 and seconds > 0]
+    kept = _timed([(size, seconds) for size, seconds, _ in rows])
     if not kept:
         raise UnreadableError("the table has no row with a size and a time")
     ratios = sorted(ratio for _, _, ratio in rows if ratio)
@@ -123,6 +123,14 @@ def _table(
         device=device,
         factor=ratios[len(ratios) // 2] if ratios else 0.0,
     )
+
+
+def _timed(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the rows with something to send; runs of nothing take no time that counts."""
+    for size, seconds in rows:
+        if seconds < 0:
+            raise UnreadableError(f"a time is negative: {seconds * 1e6:g} us at {size:g} B")
+    return [(size, seconds) for size, seconds in rows if size > 0 and seconds > 0]
 
 
 def _from_json(text: str) -> Timings:
@@ -139,7 +147,7 @@ def _from_json(text: str) -> Timings:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"not the JSON that nccl-tests writes: {error}"
         raise UnreadableError(message) from error
-    rows = [(n, time) for n, time in zip(sizes, times, strict=True) if n > 0 and time > 0]
+    rows = _timed(list(zip(sizes, times, strict=True)))
     if not rows:
         raise UnreadableError("the JSON has no result with a size and a time")
     match = _COMMAND.search(command)
@@ -176,10 +184,9 @@ def _from_columns(text: str) -> Iterator[Timings]:
             row = float(size) * scale, float(time) * second
         except ValueError:
             continue
-        if row[0] > 0 and row[1] > 0:
-            rows.append(row)
-    if rows:
-        yield Timings(sizes=[size for size, _ in rows], seconds=[time for _, time in rows])
+        rows.append(row)
+    if kept := _timed(rows):
+        yield Timings(sizes=[size for size, _ in kept], seconds=[time for _, time in kept])
 
 
 def _operation(name: str) -> str:
