@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import parcost
 from parcost import Diagnostic, Study
 from parcost.evaluation.judge import diagnose, rules
 
@@ -198,3 +200,22 @@ def test_the_ranks_of_a_stage_are_cut_whole_among_experts(
     found = {c.id: c for c in complaints(bind(values))}["experts-ranks"]
     assert (found.message, found.help) == (message, help)
     assert found.notes == ("a stage has tp x cp x dp = etp x ep x edp ranks",)
+
+
+DEVICES = sorted(
+    path.stem for path in (Path(__file__).parents[2] / "specs/parcost_specs/devices").glob("*.par")
+)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_figures_that_state_their_source_are_not_taken_for_sparse_ones(device: str) -> None:
+    text = f"""
+use catalog.devices.{device}
+use catalog.fabrics.hgx_h100
+use catalog.models.llama32_1b
+use catalog.precisions.fp32
+cluster {{ devices = 8 }}
+training {{ sequence = 2048, global_batch = 8 sequences }}
+"""
+    (scenario,) = parcost.load_text(text)
+    assert "sparse-peak" not in {d.id for d in scenario.check()}
