@@ -296,3 +296,18 @@ def test_a_boundary_of_stages_needs_its_messages_spread_over_the_step() -> None:
     needed = sent / result.outcome.step_seconds
     assert result.figure("pp_sustained") == pytest.approx(needed)
     assert result.figure("pp_headroom") == pytest.approx(25e9 / needed)
+
+
+def test_a_torus_is_no_node_with_ports() -> None:
+    text = """
+use catalog.devices.tpu_v5p
+use catalog.fabrics.tpu_v5p_pod
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 8 }
+training { sequence = 8192, global_batch = 8 sequences }
+"""
+    result = parcost.load_text(text)[0].evaluate().result
+    names = {figure.name for _, figure in result.details}
+    assert "device_bandwidth" in names
+    assert not names & {"port_bandwidth", "node_bandwidth", "device_share", "node_ratio"}

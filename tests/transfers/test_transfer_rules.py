@@ -44,6 +44,15 @@ def problems(body: str, before: str = "") -> list[Any]:
             "give a `bandwidth`",
         ),
         (
+            "transfer-dimensions",
+            (
+                "operation = all_reduce, size = 1 MB, ranks = 16, kind = torus, "
+                f"dimensions = [4, 5], {OWN}"
+            ),
+            "a torus of 4 x 5 = 20 places does not fit 16 ranks",
+            "multiply up to the ranks",
+        ),
+        (
             "transfer-ranks",
             f"operation = all_reduce, size = 1 MB, {OWN}",
             "`x` does not say how many ranks take part",
@@ -121,7 +130,7 @@ def problems(body: str, before: str = "") -> list[Any]:
                 f"operation = all_reduce, size = 1 MB, ranks = 32, kind = torus, "
                 f"dimensions = [4, 4], {OWN}"
             ),
-            "a torus of 16 nodes has no room for 32 ranks",
+            "= 16 places does not fit 32 ranks",
             "make the dimensions multiply up",
         ),
     ],

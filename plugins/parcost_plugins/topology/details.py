@@ -35,7 +35,7 @@ def _machine(study: Study) -> Iterator[Figure]:
         inputs,
         "achieved, one direction",
     )
-    if not outer:
+    if not outer or node.level.kind == "torus":  # which is no node with ports of its own
         return
     port = outer[0]
     ports = port.ports * port.below

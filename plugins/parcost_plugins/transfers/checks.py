@@ -225,9 +225,14 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
             product *= size
         yield Check(
             id="transfer-dimensions",
-            holds=float(product) >= P,
+            holds=float(product) == P,
             subject=f"{name}.dimensions",
-            message="a torus of {product} nodes has no room for {P} ranks",
-            inputs={"product": product, "P": P},
-            help="make the dimensions multiply up to the ranks, or to more",
+            message="a torus of {sizes} = {product} places does not fit {P} ranks",
+            inputs={
+                "sizes": " x ".join(map(str, transfer.dimensions)),
+                "product": product,
+                "P": P,
+            },
+            help="make the dimensions multiply up to the ranks; ranks in a part of a larger "
+            "torus have dimensions of their own",
         )
