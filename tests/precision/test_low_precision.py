@@ -345,3 +345,20 @@ def test_arrays_cost_what_their_elements_cost() -> None:
             for key, term in own(of).items():
                 got = np.broadcast_to(own(swept)[key].seconds, 2)[i]
                 assert got == pytest.approx(term.seconds, rel=1e-12)
+
+
+def test_the_table_of_bytes_has_what_routing_says_of_dispatch() -> None:
+    text = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.mixtral_8x7b
+use catalog.precisions.fp8_blockwise
+cluster { devices = 64 }
+layout { ep = 8 }
+training { sequence = 4096, global_batch = 64 sequences }
+routing { dispatch = 1 B, combine = 1.5 B }
+"""
+    result = parcost.load_text(text)[0].evaluate().result
+    found = {figure.name: figure.value for _, figure in result.details}
+    assert found["bytes_of_expert_dispatch"] == 1 / 2
+    assert found["bytes_of_expert_combine"] == 1.5 / 2

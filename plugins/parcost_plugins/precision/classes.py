@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from parcost import Figure, Formula, Real, Section, Study
-from parcost_plugins.vocabulary import Precision, Training
+from parcost_plugins.vocabulary import Precision, Routing, Training
 from parcost_plugins.vocabulary.context import Context
 
 SOURCE = "the attribute of the recipe"
@@ -22,7 +22,9 @@ class _Class(NamedTuple):
 def _classes(study: Study) -> list[_Class]:
     """Return the classes with what an element has in the recipe, and where nothing is narrow."""
     recipe, context = study[Training].precision, study[Context]
-    wide = recipe.activation
+    wide, routing = recipe.activation, study[Routing]
+    there = recipe.dispatch if routing.dispatch is None else routing.dispatch
+    back = recipe.combine if routing.combine is None else routing.combine
     return [
         _Class(
             "operands of linear layers", recipe.narrow_element, wide, "with their scaling factors"
@@ -35,8 +37,8 @@ def _classes(study: Study) -> list[_Class]:
         _Class("tensor-parallel all-gather", recipe.tensor_gather, wide, "narrow if cast before"),
         _Class("tensor-parallel sums", wide, wide, "partial sums stay wide"),
         _Class("pipeline hop", wide, wide, "residual stream"),
-        _Class("expert dispatch", recipe.dispatch, wide, ""),
-        _Class("expert combine", recipe.combine, wide, "sums of experts"),
+        _Class("expert dispatch", there, wide, ""),
+        _Class("expert combine", back, wide, "sums of experts"),
         _Class("keys and values of a ring", context.key_value, wide, ""),
     ]
 
