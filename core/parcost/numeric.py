@@ -9,6 +9,7 @@ of ``if`` and of ``np.minimum`` and friends.
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -114,6 +115,25 @@ def sqrt(a: Real) -> Real:
         return math.sqrt(a)
     found: Real = (_np or _numpy()).sqrt(a)
     return found
+
+
+def log(a: Real) -> Real:
+    """Return the natural logarithm of *a*, elementwise."""
+    if isinstance(a, (float, int)):
+        return math.log(a)
+    found: Real = (_np or _numpy()).log(a)
+    return found
+
+
+def ratio(part: Real, whole: Real) -> Real:
+    """Return ``part / whole``; nothing of nothing is 0, anything else of it is infinite.
+
+    A step takes no time when the plugins that price it are off.
+
+    >>> ratio(1.0, 4.0), ratio(0.0, 0.0), ratio(1e9, 0.0)
+    (0.25, 0.0, inf)
+    """
+    return part / maximum(whole, sys.float_info.min)
 
 
 def divides(a: Real, b: Real) -> Mask:

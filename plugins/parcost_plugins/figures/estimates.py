@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Study, called
-from parcost.numeric import minimum
+from parcost.numeric import minimum, ratio
 from parcost_plugins.figures.estimate_parts import Parts, parts_of
 from parcost_plugins.figures.estimate_ridge import ridges
 from parcost_plugins.figures.naming import figures_of
-from parcost_plugins.figures.ratio import ratio
 from parcost_plugins.vocabulary import Estimate
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Study
-from parcost.numeric import ceil
+from parcost.numeric import ceil, ratio
 from parcost_plugins.figures.naming import figure
-from parcost_plugins.figures.ratio import ratio
 from parcost_plugins.figures.time import bubble_seconds, communication_seconds, tokens
 from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study, Work
-from parcost_plugins.figures.ratio import ratio
+from parcost.numeric import ratio
 from parcost_plugins.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
 

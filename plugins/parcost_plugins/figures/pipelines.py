@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Pipeline, Real, Schedule, Study, Times, called
 from parcost import makespan as timed
-from parcost.numeric import ceil, floor, maximum
+from parcost.numeric import ceil, floor, maximum, ratio
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.figures.pipeline_counts import counts, of_device, sent
 from parcost_plugins.vocabulary import PipelineSketch
@@ -131,7 +131,7 @@ def _against_one_chunk(sketch: PipelineSketch, idle: Real) -> Iterator[Figure]:
     yield say(
         "bubble_against_one_chunk",
         "bubble time over that of one chunk",
-        idle / maximum(unchunked, 1e-300),
+        ratio(idle, unchunked),
         "",
         "idle / ((p - 1) (F + B))",
         idle=(idle, "s"),
@@ -142,7 +142,7 @@ def _against_one_chunk(sketch: PipelineSketch, idle: Real) -> Iterator[Figure]:
     yield say(
         "bubble_reduction",
         "times shorter than with one chunk",
-        unchunked / maximum(idle, 1e-300),
+        ratio(unchunked, idle),
         "",
         "(p - 1) (F + B) / idle",
         idle=(idle, "s"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study
-from parcost_plugins.figures.ratio import ratio
+from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Training
 
 

@@ -6,13 +6,12 @@ the best matrix product that somebody measured; real shapes reach a share of it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from parcost import Real, Study
-from parcost.numeric import is_array, maximum, minimum, where
+from parcost.numeric import log, maximum, minimum, where
 from parcost_plugins.vocabulary import (
     Cluster,
     Device,
@@ -122,19 +121,10 @@ def _narrow_efficiency(device: Device, precision: Precision) -> Real:
 
 def _by_size(points: Sequence[Streaming], bytes_: Real) -> Real:
     """Interpolate by the logarithm of the size; beyond the points the nearest goes on."""
-    at = _log(maximum(bytes_, 1.0))
+    at = log(maximum(bytes_, 1.0))
     found = points[0].efficiency
     for below, above in pairwise(points):
-        low, high = _log(below.size), _log(above.size)
+        low, high = log(below.size), log(above.size)
         part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
         found = found + part * (above.efficiency - below.efficiency)
     return found
-
-
-def _log(value: Real) -> Real:
-    if not is_array(value):
-        return math.log(value)
-    import numpy as np
-
-    logarithm: Real = np.log(value)
-    return logarithm

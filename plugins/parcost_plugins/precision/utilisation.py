@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Study
-from parcost.numeric import maximum
+from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Gemm, Training, flops_per_token, layers
 
 SOURCE = "the same FLOPs over another peak: say which when the figure is quoted"
@@ -23,8 +22,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         return
     tokens = training.global_batch * training.sequence
     per_token = flops_per_token(study)
-    step = maximum(outcome.step_seconds, sys.float_info.min)
-    rate = tokens * per_token / (cluster.devices * step)
+    rate = ratio(tokens * per_token, cluster.devices * outcome.step_seconds)
     yield Figure(
         name=f"mfu_{precision.narrow}",
         title=f"MFU against the {precision.narrow} peak",
@@ -36,7 +34,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
                 "tokens": (tokens, ""),
                 "C": (per_token, "FLOP"),
                 "N": (cluster.devices, ""),
-                "T": (step, "s"),
+                "T": (outcome.step_seconds, "s"),
                 "peak": (peak, "FLOP/s"),
             },
             source=SOURCE,
@@ -47,7 +45,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="narrow_share",
         title=f"products in {precision.narrow}",
-        value=narrow / maximum(every, sys.float_info.min),
+        value=ratio(narrow, every),
         unit="%",
         formula=Formula(
             text="narrow / all",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import BYTES, ONE, Real, block, integer, integers, quantity, switch, word
-from parcost.numeric import divides, is_array, maximum, sqrt, where
+from parcost.numeric import divides, is_array, log, maximum, sqrt, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training
 
@@ -157,8 +157,8 @@ def of_chance(assignments: Real, bins: Real, concentration: Real | None = None) 
 def largest_of(count: Real) -> Real:
     """Return the expected largest of *count* standard normal deviates; 0 for a single one."""
     many = maximum(count, 2.0)
-    root = sqrt(2.0 * _log(many))
-    found = root - (_log(_log(many)) + _log(4.0 * 3.141592653589793)) / (2.0 * root) + EULER / root
+    root = sqrt(2.0 * log(many))
+    found = root - (log(log(many)) + log(4.0 * 3.141592653589793)) / (2.0 * root) + EULER / root
     return where(count > 1, found, 0.0)
 
 
@@ -213,13 +213,3 @@ def capacity(factor: Real, tokens: Real, top: Real, experts: Real) -> Real:
     (1280.0, 1100.0)
     """
     return -((-(tokens * top / experts) * factor) // 1)
-
-
-def _log(a: Real) -> Real:
-    if not is_array(a):
-        from math import log
-
-        return log(a)
-    import numpy as np
-
-    return np.log(a)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Section, Study, Work
-from parcost.numeric import maximum, sqrt, where
+from parcost.numeric import ratio, sqrt, where
 from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
 from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.parallelism.context.trade import ULYSSES, shares
 from parcost_plugins.vocabulary import Cluster, FusedAttention, Layout, Training
-
-_LEAST = sys.float_info.min
 
 
 def ranks(study: Study) -> Figure:
@@ -91,7 +88,7 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
         (
             "cp_overlap",
             "sending over working",
-            send / maximum(work, _LEAST),
+            ratio(send, work),
             "",
             "hidden up to 1",
             RING,
@@ -109,7 +106,7 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
         (
             "cp_ring_over_ulysses",
             "forward bytes of a ring over those of all-to-alls",
-            _ring_volume(found) / maximum(_ulysses_volume(found), _LEAST),
+            ratio(_ring_volume(found), _ulysses_volume(found)),
             "",
             "(c - 1) 2 k d / ((2 a d + 2 k d) (c - 1) / c)",
             ULYSSES,
@@ -244,7 +241,7 @@ def _free_from(found: Exchange) -> Real:
     tokens = _tokens(found)
     square = _core(found) / found.rounds / tokens**2
     linear = found.block / tokens / link.bandwidth
-    return (linear + sqrt(linear**2 + 4.0 * square * link.latency)) / maximum(2.0 * square, _LEAST)
+    return ratio(linear + sqrt(linear**2 + 4.0 * square * link.latency), 2.0 * square)
 
 
 def _spent(outcome: Outcome) -> tuple[Real, Real]:

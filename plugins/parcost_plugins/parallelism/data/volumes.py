@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Figure, Formula, Once, Outcome, Real, Study, Work
-from parcost.numeric import any_of, ceil, maximum
+from parcost.numeric import any_of, ceil, maximum, ratio
 from parcost_plugins.parallelism.data.compressed import (
     EXCHANGED,
     SUMMED,
@@ -61,7 +61,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield _figure(
         "dp_volume_against_replicas",
         "data-parallel traffic over that of plain replicas",
-        most / maximum(plain, 1e-300),
+        ratio(most, plain),
         "",
         "sent / replicas",
     )
@@ -209,7 +209,7 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
         yield _figure(
             "overlap_efficiency",
             "share of that reduction that hides",
-            hidden / maximum(wire, 1e-300),
+            ratio(hidden, wire),
             "%",
             "hidden / (hidden + exposed)",
             exposed=(shown, "s"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Section, Study
-from parcost.numeric import maximum
+from parcost.numeric import maximum, ratio
 from parcost_plugins.parallelism.tensor.rows import (
     WITH_SEQUENCE_PARALLEL,
     WITHOUT_SEQUENCE_PARALLEL,
@@ -136,7 +135,7 @@ def _times(outcome: Outcome) -> Iterator[Figure]:
         (
             "tp_over_compute",
             "tensor-parallel communication over compute",
-            all_ / maximum(compute, sys.float_info.min),
+            ratio(all_, compute),
             "",
         ),
     ):
