@@ -113,15 +113,18 @@ def evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
 def _changed(value: Any, values: _Values, made: dict[int, Any]) -> Any:
     """Return *value* with the new values in it and in every block below it."""
     if isinstance(value, tuple):
-        return tuple(_changed(item, values, made) for item in value)
+        items = tuple(_changed(item, values, made) for item in value)
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if not hasattr(type(value), "__block__"):
         return value
     if id(value) not in made:
-        old = {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
-        new = {
-            name: values.get((id(value), name), _changed(inner, values, made))
-            for name, inner in old.items()
-        }
-        same = all(new[name] is inner for name, inner in old.items())
-        made[id(value)] = value if same else attrs.evolve(value, **new)
+        new: dict[str, Any] = {}
+        for name, inner in vars(value).items():
+            if (id(value), name) in values:
+                new[name] = values[id(value), name]
+            elif isinstance(inner, tuple) or hasattr(type(inner), "__block__"):
+                changed = _changed(inner, values, made)
+                if changed is not inner:
+                    new[name] = changed
+        made[id(value)] = attrs.evolve(value, **new) if new else value
     return made[id(value)]

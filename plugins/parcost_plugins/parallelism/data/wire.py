@@ -86,8 +86,16 @@ class Wire:
         )
 
 
-def wires(study: Study) -> Iterator[Wire]:
-    """Yield the wire of every kind of stage of *study*."""
+def wires(study: Study) -> Sequence[Wire]:
+    """Return the wire of every kind of stage of *study*."""
+    return study.once(_wires)
+
+
+def _wires(study: Study) -> Sequence[Wire]:
+    return tuple(_each(study))
+
+
+def _each(study: Study) -> Iterator[Wire]:
     overlap = study[Overlap]
     for kind in alike(study):
         inside, across = _groups(study, kind)
