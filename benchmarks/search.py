@@ -1,0 +1,106 @@
+"""Legal layouts per second of ``parcost search``, on one core.
+
+    python benchmarks/search.py [--table]
+
+Two spaces: a dense model of 70B on 1,024 GPUs and a mixture of 256 experts on 2,048. Each is
+searched in a process of its own, once with the start of the interpreter and the reading of
+the spec, as the command line does it, and once in process, and the memory at its peak is
+told. ``--table`` adds how time per layout and memory change with the size of the space.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+
+DENSE = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_70b
+use catalog.precisions.bf16
+cluster { devices = 1024 }
+training { sequence = 8192, global_batch = 2048 sequences }
+"""
+EXPERTS = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.deepseek_v3
+use catalog.precisions.bf16
+cluster { devices = 2048 }
+training { sequence = 4096, global_batch = 15360 sequences }
+"""
+SPACES = {"dense 70B, 1,024 GPUs": DENSE, "256 experts, 2,048 GPUs": EXPERTS}
+#: From 10^4 to 10^8 points: axes that are added, one after another.
+STEPS = (
+    "tp,pp,micro_batch,schedule",
+    "tp,pp,micro_batch,schedule,zero",
+    "tp,pp,micro_batch,schedule,zero,recompute,sequence_parallel,gradients",
+    "tp,pp,cp,micro_batch,schedule,zero,recompute,sequence_parallel,gradients,parameters",
+    "tp,pp,chunks,cp,micro_batch,schedule,zero,recompute,sequence_parallel,gradients,parameters",
+)
+
+
+def inside(path: str, axes: str) -> None:
+    """Search in this process and print points, legal layouts, seconds and bytes."""
+    import parcost
+    from parcost.search.run import Wish, search
+    from parcost.search.space import space
+
+    (scenario,) = parcost.load(path)
+    start = perf_counter()
+    names = [name for name in axes.split(",") if name]
+    found = search(space(scenario, {}, names), Wish(budget_seconds=1e9))
+    seconds = perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(found.size, found.legal, seconds, peak, found.gap)
+
+
+def measured(text: str, axes: str = "") -> tuple[int, int, float, float, float]:
+    """Return points, legal layouts, seconds in process, with the start, and bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "spec.par")
+        path.write_text(text, encoding="utf-8")
+        command = [sys.executable, __file__, "--inside", str(path), axes]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        size, legal, seconds, peak, _ = run.stdout.split()
+        start = perf_counter()
+        program = "import sys; from parcost.cli import main; sys.exit(main(sys.argv[1:]))"
+        flags = ["--axes", axes] if axes else []
+        flags += ["--budget", "1e9"]
+        command = [sys.executable, "-c", program, "search", str(path), *flags]
+        subprocess.run(command, check=True, capture_output=True)
+        whole = perf_counter() - start
+    return int(size), int(legal), float(seconds), whole, float(peak)
+
+
+def main() -> None:
+    """Measure and print."""
+    print(f"Python {sys.version.split()[0]}, one of {os.cpu_count()} cores")
+    for name, text in SPACES.items():
+        size, legal, seconds, whole, peak = measured(text)
+        print(f"{name}: {legal:,} of {size:,} points are legal")
+        print(f"  in process      {seconds:8.2f} s  {legal / seconds:12,.0f} layouts a second")
+        print(f"  from the start  {whole:8.2f} s  {legal / whole:12,.0f} layouts a second")
+        print(f"  peak memory     {peak / 2**20:8.0f} MiB")
+    if "--table" in sys.argv:
+        print(f"{'points':>14} {'legal':>12} {'seconds':>9} {'us a point':>11} {'MiB':>7}")
+        spaces = [(DENSE, axes) for axes in STEPS] + [(EXPERTS, "")]
+        for text, axes in spaces:
+            size, legal, seconds, _, peak = measured(text, axes)
+            each = seconds / size * 1e6
+            print(f"{size:14,} {legal:12,} {seconds:9.2f} {each:11.3f} {peak / 2**20:7.0f}")
+
+
+if __name__ == "__main__":
+    if "--inside" in sys.argv:
+        inside(*sys.argv[2:])
+    else:
+        main()
