@@ -1,0 +1,77 @@
+"""What is written and not read is told, and what it waits for."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+from parcost import Diagnostic
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster {{ devices = 16 }}
+training {{ sequence = 8192, micro_batch = 1, global_batch = 32 sequences }}
+{more}
+"""
+
+
+def idle(more: str) -> list[Diagnostic]:
+    report = parcost.load_text(SPEC.format(more=more))[0].evaluate()
+    return [d for d in report.result.diagnostics if d.id == "no-effect"]
+
+
+# What is written; what is told; and what else makes it read.
+UNREAD = [
+    ("schedule { group = 4 }", "`group`", "schedule { kind = interleaved, chunks = 4 }"),
+    ("schedule { overlap = 50 % }", "`overlap`", "schedule { kind = dualpipe }"),
+    ("overlap { chunks = 4 }", "`chunks`", "overlap { tensor = pipelined }"),
+    ("overlap { chunk_overhead = 1 us }", "`chunk_overhead`", "overlap { tensor = pipelined }"),
+    ("context { double_buffer = off }", "`double_buffer`", "layout { cp = 2 }"),
+    ("routing { capacity_factor = 1.25 }", "`capacity_factor`", ""),
+    ("collectives { channels = 8, links = 18 }", "`channels`, `links`", ""),
+    ("collectives { launch = 5 us }", "`launch`", ""),
+    ("compression { density = 2 % }", "`density`", "compression { method = top_k }"),
+    ("compression { rank = 4 }", "`rank`", "compression { method = power_sgd }"),
+    ("sharding { prefetch = 2 }", "`prefetch`", "layout { zero = 3 }"),
+    (
+        "sharding { replicate = micro_batch }",
+        "`replicate`",
+        "sharding { shard = 8 }\nlayout { zero = 3 }",
+    ),
+    ("sharding { bucket_copy = on }", "`bucket_copy`", "layout { zero = 0 }"),
+    ("kernels { narrow_gemm_efficiency = 60 % }", "`narrow_gemm_efficiency`", ""),
+    ("datacenter { pue = 1.3, activity = 80 % }", "`pue`, `activity`", "energy { }"),
+    (
+        "checkpoint { storage = 100 GB/s, nodes = 4 }",
+        "`nodes`",
+        "checkpoint { node_bandwidth = 5 GB/s }",
+    ),
+]
+
+
+def merged(one: str, other: str) -> str:
+    """Return both texts, a block of the same kind made one."""
+    kind, _, inside = one.partition(" { ")
+    blocks = [b for b in other.split("\n") if b]
+    for i, block in enumerate(blocks):
+        if block.startswith(f"{kind} {{ "):
+            blocks[i] = f"{kind} {{ {inside.removesuffix(' }')}, {block.partition(' { ')[2]}"
+            return "\n".join(blocks)
+    return "\n".join([one, *blocks])
+
+
+@pytest.mark.parametrize(("written", "named", "needs"), UNREAD)
+def test_what_nothing_reads_is_told(written: str, named: str, needs: str) -> None:
+    (found,) = idle(merged(written, "layout { zero = 1 }"))
+    assert found.message == f"{named} {'have' if ',' in named else 'has'} no effect"
+    assert found.help is not None
+    assert found.help.startswith("read with ")
+    if needs:
+        assert idle(merged(written, needs)) == []
+
+
+def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
+    assert idle("") == []
