@@ -47,7 +47,7 @@ _IDLE = (
         ScheduleChoice,
         ("group",),
         lambda study: study[ScheduleChoice].kind == "interleaved",
-        "`schedule { kind = interleaved }`",
+        "`schedule.kind = interleaved`",
     ),
     _Idle(
         ScheduleChoice,
@@ -59,7 +59,7 @@ _IDLE = (
         Overlap,
         ("chunks", "chunk_overhead"),
         lambda study: study[Overlap].tensor == "pipelined",
-        "`overlap { tensor = pipelined }`",
+        "`overlap.tensor = pipelined`",
     ),
     _Idle(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
     _Idle(Routing, (), lambda study: study[Training].model.experts > 0, "a model that has experts"),
@@ -76,42 +76,40 @@ _IDLE = (
             "collnet",
         ),
         lambda study: study[CollectiveChoice].tuning is not None,
-        "a table of the library: `collectives { tuning = ... }`",
+        "a table of the library: `collectives.tuning`",
     ),
     _Idle(
         CollectiveChoice,
         ("launch",),
         lambda study: any(transfer.launched for transfer in study.all(Transfer)),
-        "`transfer { launched = on }`: in a step the stream has work queued, which hides it",
+        "`transfer.launched = on`: in a step the stream has work queued, which hides it",
     ),
     _Idle(
         Compression,
         tuple(name for name in block_type(Compression).fields if name != "method"),
         lambda study: study[Compression].method != "none",
-        "`compression { method = ... }`",
+        "a `compression.method`",
     ),
     _Idle(
         Compression,
         ("density", "value", "index", "select_traffic"),
         lambda study: study[Compression].method in ("none", "top_k"),
-        "`compression { method = top_k }`",
+        "`compression.method = top_k`",
     ),
     _Idle(
         Compression,
         ("rank", "factor", "minimum_rate", "project_traffic"),
         lambda study: study[Compression].method in ("none", "power_sgd"),
-        "`compression { method = power_sgd }`",
+        "`compression.method = power_sgd`",
     ),
-    _Idle(Sharding, ("prefetch",), lambda study: study[Layout].zero == 3, "`layout { zero = 3 }`"),
+    _Idle(Sharding, ("prefetch",), lambda study: study[Layout].zero == 3, "`layout.zero = 3`"),
     _Idle(
         Sharding,
         ("replicate",),
         lambda study: study[Sharding].shard < study[Layout].dp * study[Layout].cp,
         "hybrid sharding: a `sharding.shard` of fewer ranks than all",
     ),
-    _Idle(
-        Sharding, ("bucket_copy",), lambda study: study[Layout].zero == 0, "`layout { zero = 0 }`"
-    ),
+    _Idle(Sharding, ("bucket_copy",), lambda study: study[Layout].zero == 0, "`layout.zero = 0`"),
     _Idle(
         KernelChoice,
         ("narrow_gemm_efficiency",),
@@ -128,7 +126,7 @@ _IDLE = (
         Datacenter,
         ("pue", "host_power", "activity", "idle_power"),
         lambda study: bool(study.all(Energy)),
-        "`energy { }`",
+        "a block `energy`",
     ),
 )
 
