@@ -163,3 +163,11 @@ def test_a_group_of_the_layout_brings_its_own_ranks() -> None:
     assert found.id == "transfer-group"
     assert "`ranks` would not count" in found.message
     assert found.help == "leave `ranks` out, or `group`"
+
+
+def test_the_word_after_a_size_counts_wherever_it_was_said() -> None:
+    text = f"transfer x {{ operation = all_gather, size = 1 MB total, ranks = 8, {OWN} }}\n"
+    (whole,) = parcost.load_text(text)
+    (part,) = parcost.load_text(text, overrides={"x.size": "1 MB shard"})
+    assert part.evaluate().result.figure("x.size") == 8e6
+    assert whole.evaluate().result.figure("x.size") == 1e6
