@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from parcost.language.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
 from parcost.render.numbers import Column, literal, quantity
+from parcost.render.words import cells
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,12 @@ from parcost.render.numbers import Column, literal, quantity
         (989e12, "FLOP/s", "989 TFLOP/s"),
         (4.1955e14, "TFLOPS", "419.6 TFLOPS"),
         (-3.25 * 2**30, "GiB", "-3.25 GiB"),
+        (0.09765625 * 2**30, "GiB", "100 MiB"),
+        (179.2e6, "kB", "179.2 MB"),
+        (16777216.0, "B", "16 MiB"),
+        (0.0, "GiB", "0 GiB"),
+        (12_345e9, "GB/s", "12,345 GB/s"),
+        (0.04e-3, "ms", "40 us"),
         (0.41955, "%", "41.95 %"),
         (262144.0, "", "262,144"),
         (0.00001234, "", "1.234e-05"),
@@ -72,3 +79,19 @@ def test_a_number_that_was_written_with_few_digits_is_shown_with_few(
 def test_a_column_has_one_unit_so_that_it_can_be_added() -> None:
     column = Column(27.25e9, "B")
     assert (column.unit, column.text(27.25e9), column.text(2.0**20)) == ("GiB", "25.3785", "0.0010")
+
+
+@pytest.mark.parametrize("sizes", [[80 * 2**30, 25e6, 0.0], [1e9, 25e6, 2**30], [7e9, 2**20]])
+def test_bytes_of_one_column_have_units_of_one_kind(sizes: list[float]) -> None:
+    texts = cells([(size, "B") for size in sizes])
+    units = {text.split()[1] for text in texts} - {"B"}
+    assert len({"i" in unit for unit in units}) == 1
+
+
+def test_other_cells_of_a_column_of_bytes_stay_as_they_are() -> None:
+    assert cells([(2.0**30, "B"), "-", (0.5, "s"), (25e6, "B")]) == [
+        "1 GiB",
+        "-",
+        "500 ms",
+        "23.84 MiB",
+    ]

@@ -60,7 +60,7 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path
 OPEN = {"parcost", "parcost.numeric"}
 OPEN_TO = {
     "parcost_plugins.exporters": ("parcost.batch", "parcost.render"),
-    "parcost_plugins.fitting": ("parcost.plugins",),
+    "parcost_plugins.fitting": ("parcost.plugins", "parcost.render"),
 }
 
 

@@ -13,7 +13,7 @@ from parcost.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
-from parcost.render.words import cell, incomplete, share, without
+from parcost.render.words import cells, incomplete, share, without
 
 if TYPE_CHECKING:
     from parcost.outcome import Line as LedgerLine
@@ -206,7 +206,8 @@ def section_page(section: Section) -> Iterator[Item]:
     for position, title in enumerate(section.columns):
         numeric = all(not isinstance(row[position], str) for row in section.rows)
         columns.append(Column(title, "right" if numeric else "left", flexible=not numeric))
-    yield Table(columns, [Row([cell(c) for c in row]) for row in section.rows])
+    spelled = [cells(column) for column in zip(*section.rows, strict=True)]
+    yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
     for note in section.notes:
         yield Line(note, "faint")
 

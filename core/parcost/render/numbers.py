@@ -8,7 +8,7 @@ whatever is printed may be pasted into a spec.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -33,14 +33,18 @@ _PREFIXES: Mapping[str, Mapping[str, float]] = {
 }
 _CALLED = {"J/s": "W", "a plain number": ""}
 _NOT_FINITE = {(math.inf, "s"): "never"}
+_READABLE = (0.1, 1e5)  # in a unit that somebody chose
 _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
 
-def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
+def quantity(
+    value: Any, unit: str = "", digits: int = 4, kinds: Sequence[Mapping[str, float]] = ()
+) -> str:
     """Return *value*, in base units, for reading.
 
-    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits; a unit with a
-    prefix of its own is kept.
+    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits, of the shortest
+    number where *kinds* of prefixes leave a choice; a unit with a prefix of its own is kept
+    where that is readable.
 
     >>> quantity(0.0801056, "s"), quantity(450e9, "B/s"), quantity(0.4196, "%")
     ('80.11 ms', '450 GB/s', '41.96 %')
@@ -48,6 +52,8 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
     ('262,144', '80 GiB')
     >>> quantity(25e6, "B"), quantity(700.0, "J/s"), quantity(29.26e9, "GiB")
     ('25 MB', '700 W', '27.25 GiB')
+    >>> quantity(100 * 2**20, "GiB"), quantity(179.2e9, "kB")
+    ('100 MiB', '179.2 GB')
     """
     if value is None:
         return "-"
@@ -56,18 +62,57 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
     if isinstance(value, str):
         return value
     if is_array(value):
-        return _span_of(value, unit, digits)
+        return _span_of(value, unit, digits, kinds)
     if not math.isfinite(value):
         return _NOT_FINITE.get((value, unit), str(value))
     unit = _CALLED.get(unit, unit)
     if unit and unit not in _PREFIXES:
-        return f"{significant(value / _size(unit), digits)} {unit}"
+        base, own = _kin(unit)
+        if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
+            return f"{significant(value / _size(unit), digits)} {unit}"
+        unit, kinds = base, [own]
     texts = []
-    for prefixes in (_PREFIXES.get(unit, {}), *([_DECIMAL] if unit == "B" else [])):
+    for prefixes in kinds or _kinds(unit):
         scale, name = _scale(abs(value), unit, prefixes)
         text = significant(value / scale, digits)
         texts.append(f"{text} {name}" if name else text)
-    return min(texts, key=lambda text: sum(map(str.isdigit, text)))  # 25 MB is no 23.84 MiB
+    return min(texts, key=_figures)  # 25 MB is no 23.84 MiB
+
+
+def column(values: Sequence[Any], unit: str) -> list[str]:
+    """Return *values*, in base units, with prefixes of one kind: MiB next to GiB, never to MB.
+
+    Another kind than the first is taken where it makes every one of them shorter.
+
+    >>> column([80 * 2**30, 25e6], "B"), column([1e9, 25e6], "B")
+    (['80 GiB', '23.84 MiB'], ['1 GB', '25 MB'])
+    """
+    best, *others = ([quantity(v, unit, kinds=[kind]) for v in values] for kind in _kinds(unit))
+    for texts in others:
+        pairs = [(a, b) for a, b in zip(texts, best, strict=True) if a != b]
+        if pairs and all(_figures(a) < _figures(b) for a, b in pairs):
+            best = texts
+    return best
+
+
+def _figures(text: str) -> int:
+    return sum(map(str.isdigit, text))
+
+
+def _kinds(unit: str) -> Sequence[Mapping[str, float]]:
+    """Return the kinds of prefixes that a base unit takes."""
+    return (_BINARY, _DECIMAL) if unit == "B" else (_PREFIXES.get(unit, {}),)
+
+
+@cache
+def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
+    """Return the base unit of a unit with a prefix, and the prefixes of that kind, if any."""
+    for base in sorted(_PREFIXES, key=len, reverse=True):
+        prefix = unit.removesuffix(base)
+        kinds = [kind for kind in _kinds(base) if prefix in kind]
+        if kinds and prefix != unit:
+            return base, kinds[0]
+    return unit, {}
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -105,12 +150,12 @@ def _size(name: str) -> float:
         return 1.0
 
 
-def _span_of(values: Any, unit: str, digits: int) -> str:
+def _span_of(values: Any, unit: str, digits: int, kinds: Sequence[Mapping[str, float]] = ()) -> str:
     """Return the range of an array: ``1.2 to 3.4 ms``."""
     low, high = float(values.min()), float(values.max())
     if not low < high:
-        return quantity(low, unit, digits)
-    return f"{quantity(low, unit, digits)} to {quantity(high, unit, digits)}"
+        return quantity(low, unit, digits, kinds)
+    return f"{quantity(low, unit, digits, kinds)} to {quantity(high, unit, digits, kinds)}"
 
 
 class Column:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.render.numbers import quantity
+from parcost.render.numbers import column, quantity
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugins
@@ -25,6 +26,23 @@ def cell(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(map(cell, value))}]"
     return quantity(value)
+
+
+def cells(values: Sequence[Any]) -> list[str]:
+    """Return the cells of one column; bytes are told in units of one kind.
+
+    >>> cells([(2**30, "B"), (25e6, "B"), "-"])
+    ['1 GiB', '23.84 MiB', '-']
+    """
+    bytes_ = [value[0] for value in values if _in_bytes(value)]
+    if len(bytes_) < 2:
+        return [cell(value) for value in values]
+    spelled = iter(column(bytes_, "B"))
+    return [next(spelled) if _in_bytes(value) else cell(value) for value in values]
+
+
+def _in_bytes(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and value[1] == "B"
 
 
 def share(part: Any, whole: Any) -> str:

@@ -171,6 +171,8 @@ def _meant(operation: str, known: list[str]) -> str | None:
 
 
 def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm: str) -> None:
+    from parcost.render.numbers import quantity
+
     largest = max(range(len(timings.sizes)), key=timings.sizes.__getitem__)
     achieved = timings.sizes[largest] / timings.seconds[largest]
     crossover = line.latency * line.bandwidth
@@ -181,8 +183,8 @@ def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm:
         f"latency of a message (alpha)   {line.latency * 1e6:.4g} us",
         f"bandwidth of a rank (1 / beta) {line.bandwidth / 1e9:.4g} GB/s per direction",
         f"algorithm bandwidth            {achieved / 1e9:.4g} GB/s, n over time at the largest n",
-        f"crossover (alpha B)            {crossover / 1e3:.4g} kB of one message",
-        f"error of the line              {_errors(line)}, at {line.worst_size:.6g} B",
+        f"crossover (alpha B)            {quantity(crossover, 'B')} of one message",
+        f"error of the line              {_errors(line)}, at {quantity(line.worst_size, 'B')}",
     ):
         click.echo(text, err=True)
 

@@ -154,7 +154,7 @@ def advice(study: Study, priced: Priced) -> Section:
         kind = "latency" if meets > 1 else "bandwidth"
         notes.append(
             f"{kind}-bound: the bytes take {moved.moving * 1e6:.4g} us and start-up "
-            f"{moved.waiting * 1e6:.4g} us; they are equal at {meets * priced.n / 1e3:.4g} kB"
+            f"{moved.waiting * 1e6:.4g} us; they are equal at {_spelled(meets * priced.n)}"
         )
         if kind == "latency":
             rows += _fewer_starts(priced, meets)
@@ -194,3 +194,15 @@ def _fewer_bytes(priced: Priced) -> Iterator[tuple[Any, ...]]:
     yield "send half the bytes (a narrower type)", (half, "s"), (priced.whole - half, "s")
     if transfer.operation in DIVIDED or transfer.operation == "all_reduce":
         yield "hide it under compute of its length", (0.0, "s"), (priced.whole, "s")
+
+
+def _spelled(bytes_: float) -> str:
+    """Return bytes as a sentence has them.
+
+    >>> _spelled(179.2e6), _spelled(12.5)
+    ('179.2 MB', '12.5 B')
+    """
+    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if bytes_ >= size:
+            return f"{bytes_ / size:.4g} {unit}"
+    return f"{bytes_:.4g} B"
