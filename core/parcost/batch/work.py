@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parcost.scenario import Scenario
 
 _MOST_FILES = 200  # a session keeps what it has read
-_RARELY = 50_000  # objects between two collections
+_RARELY = (5000, 20, 10)  # objects between collections of garbage, and collections between larger
 
 
 class StrangerError(ParcostError):
@@ -118,7 +118,7 @@ def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
     Raises:
         StrangerError: This process would answer with other code.
     """
-    with _one_at_a_time, _working_in(task.folder), rarely_collected():
+    with _one_at_a_time, _working_in(task.folder):
         worker = _worker(task.without)
         if worker.environment.digest != task.expected:
             raise StrangerError(
@@ -130,13 +130,15 @@ def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Look for garbage less often, and not among what stays: an evaluation leaves little."""
+    """Look for garbage less often, and not among what stays, such as plugins and catalogues."""
     before = gc.get_threshold()
-    gc.set_threshold(_RARELY, *before[1:])
+    gc.freeze()
+    gc.set_threshold(*_RARELY)
     try:
         yield
     finally:
         gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 _workers: dict[tuple[str, ...], Worker] = {}
@@ -148,6 +150,8 @@ def _worker(without: tuple[str, ...]) -> Worker:
         worker = Worker(Environment(without))
         _ = worker.environment.digest  # of the code that has just been imported
         _workers[without] = worker
+        gc.freeze()  # as in `rarely_collected`, but for good: a worker does nothing else
+        gc.set_threshold(*_RARELY)
     return _workers[without]
 
 
