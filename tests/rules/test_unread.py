@@ -75,3 +75,15 @@ def test_what_nothing_reads_is_told(written: str, named: str, needs: str) -> Non
 
 def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
     assert idle("") == []
+
+
+@pytest.mark.parametrize(
+    "default",
+    ["schedule { group = 1 }", "overlap { chunks = 1 }", "context { double_buffer = on }"],
+)
+def test_a_default_that_is_spelled_out_is_not_told(default: str) -> None:
+    assert idle(default) == []
+
+
+def test_a_fact_with_a_source_may_wait_to_be_used() -> None:
+    assert idle('datacenter { pue = 1.3 @measured("our meters") }') == []

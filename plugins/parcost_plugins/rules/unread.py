@@ -2,7 +2,9 @@
 
 A switch that changes nothing is taken for one that was tried. Each line below says when
 an attribute is read, and what it waits for where it is not. Only what the study's own
-file writes is told: what a catalogue or the prelude holds for every case is no mistake.
+file writes is told, other than the default: what a catalogue or the prelude holds for
+every case is no mistake. Nor is a value that somebody vouches for: it is a fact of the
+site, which may wait to be used.
 """
 
 from __future__ import annotations
@@ -152,4 +154,23 @@ def rules(study: Study) -> Iterator[Check]:
 
 def _written(study: Study, block: object, attribute: str) -> bool:
     origin = study.origin(block, attribute)
-    return origin is not None and origin.how == "given"
+    if origin is None or origin.how != "given" or origin.kind:
+        return False
+    return any_of(getattr(block, attribute) != _default(study, block, attribute))
+
+
+def _default(study: Study, block: object, attribute: str) -> Any:
+    """Return what *attribute* is where nobody writes it: often another attribute, by its path."""
+    type_ = block_type(type(block))
+    found = type_.defaults.get(attribute)
+    if not isinstance(found, str) or type_.fields[attribute].kind != "quantity":
+        return found
+    kind, *path = found.split(".")
+    value = next((b for blocks in study.blocks.values() for b in blocks if _kind(b) == kind), None)
+    for name in path:
+        value = getattr(value, name, None)
+    return value
+
+
+def _kind(block: Any) -> str:
+    return block_type(type(block)).kind
