@@ -26,7 +26,9 @@ class Layout:
     """One layout: its values by attribute, what it costs and what it holds.
 
     *value* is its cost as people know it, such as an MFU. *same* has, for choices that make
-    no difference to it, the other values that they may as well have.
+    no difference to it, the other values that they may as well have. *bounded* says that it
+    was not replayed: its seconds are exact all the same, and its bytes are no more than it
+    needs.
     """
 
     values: Mapping[str, Any]
@@ -35,6 +37,7 @@ class Layout:
     seconds: float
     bytes_: float
     same: Mapping[str, Sequence[Any]] = {}
+    bounded: bool = False
     place: Place | None = field(default=None, repr=False)
 
 

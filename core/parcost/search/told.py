@@ -218,7 +218,7 @@ def _front(found: Found) -> Table:
         Row(
             (
                 numbers.quantity(layout.seconds, "s"),
-                numbers.quantity(layout.bytes_, "GiB"),
+                ("from " if layout.bounded else "") + numbers.quantity(layout.bytes_, "GiB"),
                 _written(layout, list(layout.values)),
             )
         )
@@ -241,6 +241,7 @@ def data(
             "objective": layout.value,
             "step_seconds": layout.seconds,
             "memory_bytes": layout.bytes_,
+            "memory_is_a_bound": layout.bounded,
         }
 
     def free(layout: Layout) -> dict[str, Any]:

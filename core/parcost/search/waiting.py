@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parcost.terms import Limit, Objective
 
 _BATCH = 128  # layouts that are replayed together
+_MOST_OPS = 4096  # of a schedule, forward passes alone, that are replayed for the front
 
 
 class Waiting:
@@ -78,13 +79,46 @@ def layouts_at(
     places: Sequence[Place],
     judge: Callable[[Scored], tuple[Objective, Sequence[Limit]]],
 ) -> Iterator[tuple[Any, Layout]]:
-    """Yield the layouts at some places, replayed."""
+    """Yield the layouts at some places, replayed.
+
+    Those whose replay would take long, and whose step is known exactly, are taken as scored.
+    """
     together: dict[int, list[Place]] = {}
     for place in places:
-        together.setdefault(id(place.scored), []).append(place)
+        if _long(place) and _point(place, place.scored.exact):
+            yield _as_scored(place, judge(place.scored)[0])
+        else:
+            together.setdefault(id(place.scored), []).append(place)
     for group in together.values():
         scored = group[0].scored
         yield from _replayed(scored, _where([p.index for p in group]), *judge(scored))
+
+
+def _long(place: Place) -> bool:
+    pipeline = place.scored.pipeline
+    batches = _at(pipeline.micro_batches, place.index)
+    return bool(pipeline.stages * pipeline.chunks * batches > _MOST_OPS)
+
+
+def _point(place: Place, value: Any) -> Any:
+    """Return a number of the space at one place."""
+    return np.broadcast_to(value, place.scored.legal.shape)[place.index]
+
+
+def _as_scored(place: Place, objective: Objective) -> tuple[Any, Layout]:
+    scored = place.scored
+    seconds = float(_point(place, scored.seconds))
+    cost = float(_at(objective.cost(seconds), place.index))
+    values = _values(scored, place.index)
+    layout = Layout(
+        values=values,
+        cost=cost,
+        value=float(_at(objective.value(cost), place.index)),
+        seconds=seconds,
+        bytes_=float(_point(place, scored.bytes_)),
+        bounded=True,
+    )
+    return (), layout
 
 
 def _where(indices: Sequence[tuple[int, ...]]) -> tuple[NDArray[np.intp], ...]:

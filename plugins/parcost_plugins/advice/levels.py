@@ -17,7 +17,7 @@ from attrs import frozen
 
 from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study
 from parcost_plugins.advice import vary
-from parcost_plugins.vocabulary import Cluster, Targets, Training
+from parcost_plugins.vocabulary import Cluster, Plan, Targets, Training
 
 _COMPUTE = ("compute", "hbm")  # a wait, or a transfer to the host, is neither
 _SEARCHED = (1e-3, 1e3)  # times the present bandwidth
@@ -182,29 +182,36 @@ def regime(ratio: float, targets: Targets) -> str:
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the table of levels."""
+    """Yield the table of levels; with a plan or a target, the bandwidth that would do as well.
+
+    That is looked for by evaluating the step at many bandwidths.
+    """
     levels = crossed(study, outcome)
     if not levels:
         return
-    rows = []
     targets = study[Targets]
-    wanted = needed_bandwidths(study, levels)
+    aims = (targets.step_time, targets.mfu, targets.bubble)
+    asked = study.get(Plan) is not None or any(aim is not None for aim in aims)
+    wanted = needed_bandwidths(study, levels) if asked else {}
+    rows: list[tuple[Any, ...]] = []
     for at in levels:
-        needed = wanted.get(at.name)
-        rows.append(
-            (
-                at.name,
-                (at.busy, "s"),
-                (at.exposed, "s"),
-                at.ratio,
-                regime(float(at.ratio), targets),
-                (now, "B/s") if not isinstance(now := at.level.bandwidth, Curve) else "measured",
-                (needed, "B/s") if needed is not None else "none does",
-            )
+        now = at.level.bandwidth
+        row: tuple[Any, ...] = (
+            at.name,
+            (at.busy, "s"),
+            (at.exposed, "s"),
+            at.ratio,
+            regime(float(at.ratio), targets),
+            "measured" if isinstance(now, Curve) else (now, "B/s"),
         )
+        if asked:
+            needed = wanted.get(at.name)
+            row = (*row, "none does" if needed is None else (needed, "B/s"))
+        rows.append(row)
+    columns = ("level", "busy", "exposed", "to compute", "regime", "bandwidth")
     yield Section(
         title="Computation against communication",
-        columns=("level", "busy", "exposed", "to compute", "regime", "bandwidth", "would do"),
+        columns=(*columns, "would do") if asked else columns,
         rows=rows,
-        notes=[_RATIO, _WOULD_DO.format(slack=targets.slack)],
+        notes=[_RATIO, _WOULD_DO.format(slack=targets.slack)] if asked else [_RATIO],
     )

@@ -18,17 +18,21 @@ from parcost_plugins.vocabulary import (
     Layout,
     MemoryBudget,
     Overlap,
+    Plan,
     Targets,
     Training,
 )
 
 
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the stages side by side, and the checklist, for a study of several replicas."""
+    """Yield the checklist for a study of several replicas; with ``plan``, the stages too.
+
+    Each stage is the whole step evaluated again, which not everybody waits for.
+    """
     layout = study[Layout]
     if study.axes or not layout.dp * layout.cp > 1 or not study.parameters:
         return
-    if (compared := _stages(study, outcome)) is not None:
+    if study.get(Plan) is not None and (compared := _stages(study, outcome)) is not None:
         yield compared
     if layout.zero < 3:
         yield _checklist(study, outcome)
