@@ -1,10 +1,10 @@
 """What ``parcost eval`` costs as a process, against importing what it is built on.
 
-    python benchmarks/startup.py [SPEC]
+    python benchmarks/startup.py [SPEC [LIMIT]]
 
 Prints CPU seconds (user and system) of whole processes, interleaved so that a busy
-machine hits all alike, and their ratio. The project promises 2.5 at most; above that
-the exit code is 1.
+machine hits all alike, and their ratio. The project promises 2.5 at most. With a LIMIT
+behind the spec the exit code is 1 above that: a guard that a busy machine does not trip.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def cpu_seconds(environment: Mapping[str, str], *arguments: str) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def main(spec: str) -> int:
+def main(spec: str, limit: str = "inf") -> int:
     """Measure, print, and say whether the promise holds."""
     with TemporaryDirectory() as folder:
         # Byte code is kept for all alike, whatever the environment says, and from nowhere else.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        return compare(spec, environment)
+        return compare(spec, environment, float(limit))
 
 
-def compare(spec: str, environment: Mapping[str, str]) -> int:
-    """Run the processes in turns; return 1 where the promise does not hold."""
+def compare(spec: str, environment: Mapping[str, str], limit: float) -> int:
+    """Run the processes in turns; return 1 where the ratio is above *limit*."""
     processes = {
         "python": ["pass"],
         "import numpy, lark, attrs, pluggy": ["import numpy, lark, attrs, pluggy"],
@@ -63,7 +63,7 @@ def compare(spec: str, environment: Mapping[str, str]) -> int:
     _, imports, *_, evaluated = times.values()
     ratio = median(evaluated) / median(imports)
     print(f"eval / imports: {ratio:.2f}, promised: {PROMISED} at most")
-    return int(ratio > PROMISED)
+    return int(ratio > limit)
 
 
 if __name__ == "__main__":
