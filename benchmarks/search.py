@@ -35,7 +35,7 @@ use catalog.fabrics.hgx_h100
 use catalog.models.deepseek_v3
 use catalog.precisions.bf16
 cluster { devices = 2048 }
-training { sequence = 4096, global_batch = 15360 sequences }
+training { sequence = 4096, global_batch = 16384 sequences }
 """
 SPACES = {"dense 70B, 1,024 GPUs": DENSE, "256 experts, 2,048 GPUs": EXPERTS}
 #: From 10^4 to 10^8 points: axes that are added, one after another.

@@ -64,6 +64,13 @@ def test_pairs_on_a_device_with_two_stages_are_bounded_from_below(compare: Compa
     assert legal
 
 
+def test_an_axis_of_one_value_is_not_taken_for_the_schedule(compare: Compare) -> None:
+    kinds = ["breadth_first", "one_f_one_b", "gpipe"]
+    axes = {"layout.pp": [1], "schedule.chunks": [1], "schedule.kind": kinds, "layout.tp": [1, 2]}
+    said, legal = compare(REFERENCES, axes)
+    assert (said, legal) == ([], 4)
+
+
 def test_a_range_that_fractions_spell_is_an_axis(compare: Compare) -> None:
     axes = {"overlap.bucket": ["25 MB", "100 MB"], "layout.tp": [1, 2]}
     said, legal = compare(REFERENCES, axes)

@@ -97,7 +97,8 @@ def _scheduling(structure: Structure) -> int | None:
     read: set[int] = set()
     for reads, _ in structure.variants.over("pipelines", structure.legal):
         read.update(reads)
-    return read.pop() if read else None
+    several = [k for k in read if structure.variants.shape[k] > 1]  # the rest decides nothing
+    return several[0] if several else None
 
 
 class _Timed:
