@@ -34,8 +34,9 @@ use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
 use catalog.models.deepseek_v3
 use catalog.precisions.bf16
+model deep extends deepseek_v3 { layers = 64 }  # 61 is a prime number, and no pipeline cuts it
 cluster { devices = 2048 }
-training { sequence = 4096, global_batch = 16384 sequences }
+training { model = deep, sequence = 4096, global_batch = 16384 sequences }
 """
 SPACES = {"dense 70B, 1,024 GPUs": DENSE, "256 experts, 2,048 GPUs": EXPERTS}
 #: From 10^4 to 10^8 points: axes that are added, one after another.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Axis, Check, Goal, Objective, Study, hookimpl
 from parcost_plugins.choices import goal, objective
-from parcost_plugins.vocabulary import Cluster, Search, Training
+from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
 
 
 @hookimpl
@@ -14,7 +14,8 @@ def axes(study: Study) -> Iterator[Axis]:
     """Return degrees that divide what they cut, and every choice of software."""
     training, devices = study[Training], int(study[Cluster].devices)
     model = training.model
-    heads, layers = int(model.heads), int(model.layers)
+    heads, schedule = int(model.heads), study[ScheduleChoice]
+    layers = int(model.layers) + schedule.count_embedding + schedule.count_head
     yield Axis(attribute="layout.tp", values=_dividing(heads, devices))
     yield Axis(attribute="layout.pp", values=_dividing(layers, devices))
     yield Axis(attribute="schedule.chunks", values=_dividing(layers, layers))
