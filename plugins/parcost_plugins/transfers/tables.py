@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Section, Study, called
+from parcost import Real, Section, Study, called
 from parcost.numeric import INFINITY, ceil
 from parcost_plugins.transfers.priced import (
     DIVIDED,
@@ -196,7 +196,7 @@ def _fewer_bytes(priced: Priced) -> Iterator[tuple[Any, ...]]:
         yield "hide it under compute of its length", (0.0, "s"), (priced.whole, "s")
 
 
-def _spelled(bytes_: float) -> str:
+def _spelled(bytes_: Real) -> str:
     """Return bytes as a sentence has them.
 
     >>> _spelled(179.2e6), _spelled(12.5)
