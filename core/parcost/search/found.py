@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class Place:
-    """Where a layout stands among those that were scored together."""
+    """Where a layout stands among those that were scored together.
+
+    *score* is its seconds, whether those are exact, and its bytes, where somebody asks.
+    """
 
     scored: Scored
     index: tuple[int, ...]
+    score: tuple[float, bool, float] | None = None
 
 
 @frozen(kw_only=True, eq=False)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import evolve
 
 from parcost.search.found import Place
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 _BANDS = 64
 _BAND_BYTES = 4 * 2.0**30
+
+
+def slim(scored: Scored) -> Scored:
+    """Return what a replay needs of *scored*: not the numbers of millions of layouts."""
+    return evolve(scored, seconds=None, exact=None, bytes_=None)
 
 
 class Front:
@@ -40,10 +46,13 @@ class Front:
         bands = np.minimum(bytes_ / _BAND_BYTES, _BANDS - 1).astype(np.intp)
         least = self._least.copy()
         np.minimum.at(least, bands, seconds)
+        kept = slim(scored)
         for band in np.flatnonzero(least < self._least):
             first = flat[np.flatnonzero((bands == band) & (seconds == least[band]))[0]]
             index = tuple(int(i) for i in np.unravel_index(first, left.shape))
-            self._places[band] = Place(scored, index)
+            exact = bool(np.broadcast_to(scored.exact, left.shape)[index])
+            held = float(np.broadcast_to(scored.bytes_, left.shape)[index])
+            self._places[band] = Place(kept, index, (float(least[band]), exact, held))
         self._least = least
 
     def points(self) -> Sequence[Place]:

@@ -29,7 +29,9 @@ from parcost.search.space import Space, Structure
 from parcost.search.waiting import Waiting, layouts_at, same_as
 from parcost.terms import Limit, Objective
 
-_CROWDED = 4_000_000  # layouts that wait, before the best of them are replayed
+_CROWDED = 100_000  # layouts that wait, before the best of them are replayed
+_MANY = 12  # schedules of structures that wait: their terms are kept
+_FEW = 20_000  # replayed layouts, before those off the front are forgotten
 
 
 @frozen(kw_only=True, eq=False)
@@ -100,7 +102,7 @@ class _Search:
         self.waiting: list[tuple[float, int, Waiting]] = []
         self.objective: Objective | None = None
         self.looked = 0
-        self.crowd, self.crowded = 0, _CROWDED
+        self.crowd, self.crowded, self.many = 0, _CROWDED, _MANY
         self.tie = count()
 
     @property
@@ -127,7 +129,7 @@ class _Search:
             if structure.points:
                 self._score(structure)
             self.looked += 1
-            if self.crowd > self.crowded:
+            if self.crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self.late and self.points is None and self.waiting:
                 return
@@ -142,6 +144,7 @@ class _Search:
             if entry.lowest < self.best.worst:
                 self.crowd += entry.left
                 heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
+        structure.variants.forget()
 
     def _costs(self, scored: Scored, objective: Objective, limits: Sequence[Limit]) -> Any:
         """Return the cost of each layout, infinite where it is out of the question."""
@@ -180,18 +183,19 @@ class _Search:
         before = entry.left
         for place, layout in entry.replay(self.best.worst):
             self.best.offer(place, layout)
-            self.replayed.append(layout)
+            self.replayed.append(evolve(layout, place=None))
         self.crowd -= before - entry.left
         self.counts.totals["replayed"] = self.counts.totals["replayed"] + entry.last
         legal, tried = self.counts.totals["legal"], self.counts.totals["replayed"]
         self.told(f"{legal:,} legal layouts, {tried:,} replayed")
         if entry.lowest < self.best.worst:
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
-        if len(self.replayed) > _CROWDED // 100:
+        if len(self.replayed) > _FEW:
             self.replayed = pareto(self.replayed)
 
     def _thin(self) -> None:
         """Replay the best that wait, and forget whatever cannot be among the best any more."""
+        self.replay_some()
         while self.waiting and self.waiting[0][0] < self.best.worst == inf:
             self.replay_some()
         entries = [entry for _, _, entry in self.waiting]
@@ -201,6 +205,7 @@ class _Search:
         heapq.heapify(self.waiting)
         self.crowd = sum(entry.left for entry in entries)
         self.crowded = max(_CROWDED, 2 * self.crowd)
+        self.many = max(_MANY, 2 * len(self.waiting))
 
     def found(self, *, interrupted: bool) -> Found:
         """Return what the search has come to."""

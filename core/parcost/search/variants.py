@@ -101,6 +101,12 @@ class Variants:
             self._studies[combination] = self._study(combination)
         return self._studies[combination]
 
+    def forget(self) -> None:
+        """Let go of every study and answer: they refer to one another, and hold arrays."""
+        self._kept.clear()
+        self._studies.clear()
+        self._made.clear()
+
     def over(
         self, hook: str, legal: NDArray[np.bool_] | None = None
     ) -> Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]]:

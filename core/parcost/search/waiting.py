@@ -10,6 +10,7 @@ import numpy as np
 
 from parcost.search.exact import replayed
 from parcost.search.found import Layout, Place
+from parcost.search.front import slim
 from parcost.search.score import Scored
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Waiting:
         limits: Sequence[Limit],
         cost: NDArray[np.float64],
     ) -> None:
-        self.scored, self.objective, self.limits = scored, objective, limits
+        self.scored, self.objective, self.limits = slim(scored), objective, limits
         self.shape = cost.shape
         self.last = 0  # that were replayed together
         flat = cost.reshape(-1)
@@ -85,7 +86,7 @@ def layouts_at(
     """
     together: dict[int, list[Place]] = {}
     for place in places:
-        if _long(place) and _point(place, place.scored.exact):
+        if _long(place) and place.score is not None and place.score[1]:
             yield _as_scored(place, judge(place.scored)[0])
         else:
             together.setdefault(id(place.scored), []).append(place)
@@ -100,22 +101,17 @@ def _long(place: Place) -> bool:
     return bool(pipeline.stages * pipeline.chunks * batches > _MOST_OPS)
 
 
-def _point(place: Place, value: Any) -> Any:
-    """Return a number of the space at one place."""
-    return np.broadcast_to(value, place.scored.legal.shape)[place.index]
-
-
 def _as_scored(place: Place, objective: Objective) -> tuple[Any, Layout]:
-    scored = place.scored
-    seconds = float(_point(place, scored.seconds))
+    assert place.score is not None
+    seconds, _, bytes_ = place.score
     cost = float(_at(objective.cost(seconds), place.index))
-    values = _values(scored, place.index)
+    values = _values(place.scored, place.index)
     layout = Layout(
         values=values,
         cost=cost,
         value=float(_at(objective.value(cost), place.index)),
         seconds=seconds,
-        bytes_=float(_point(place, scored.bytes_)),
+        bytes_=bytes_,
         bounded=True,
     )
     return (), layout
