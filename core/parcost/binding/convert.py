@@ -48,6 +48,9 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
         return Bound(value, binder.object(what), origin)
     if isinstance(what, Definition) or not isinstance(what, str):
         raise SpecError([_wrong_kind(node, value, field)])
+    if field.kind != "text" and what not in binder.names.choices(field):
+        span = node.value.span
+        raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
     if field.kind == "switch":
         return Bound(value, what == "on", origin)
     return Bound(value, what, origin)

@@ -32,14 +32,14 @@ class Names:
         parts = node.parts
         first = parts[0].text
         if field is not None and len(parts) == 1 and field.kind in ("word", "switch"):
-            choices = self._choices(field)
+            choices = self.choices(field)
             if first in choices:
                 return v.Said(first)
         let = self._let(first, scope.module)
         if field is not None and field.kind in ("word", "switch", "text"):
             if let is not None and len(parts) == 1:
                 return self._let_value(let[0], let[1], scope)
-            raise SpecError([self._wrong_word(node, scope, field)])
+            raise SpecError([self.wrong_word(node.text, node.span, scope.name, field)])
         if field is not None and field.kind == "reference":
             if let is not None and len(parts) == 1:
                 return self._let_value(let[0], let[1], scope)
@@ -56,28 +56,27 @@ class Names:
             return self._through_alias(scope.module.aliases[first], node)
         raise SpecError([self._unknown_name(node, scope)])
 
-    def _choices(self, field: Field) -> tuple[str, ...]:
+    def choices(self, field: Field) -> tuple[str, ...]:
+        """Return the words that *field* may hold: its own, and those of its registry."""
         if field.registry:
             return (*field.choices, *self.binder.registries(field.registry))
         return field.choices
 
-    def _wrong_word(self, node: s.Path, scope: Scope, field: Field) -> Diagnostic:
-        name = scope.name.rsplit(".", 1)[-1]
-        choices = self._choices(field)
+    def wrong_word(self, said: str, span: Span, attribute: str, field: Field) -> Diagnostic:
+        """Return the diagnostic for *said* where *field* holds something else."""
+        name = attribute.rsplit(".", 1)[-1]
         if field.kind == "text":
             return problem(
-                "wrong-kind",
-                f"`{name}` is a string in quotes",
-                node.span,
-                help=f'write `"{node.text}"`',
+                "wrong-kind", f"`{name}` is a string in quotes", span, help=f'write `"{said}"`'
             )
+        choices = self.choices(field)
         listed = ", ".join(f"`{c}`" for c in choices)
         return problem(
             "wrong-word",
-            f"`{name}` cannot be `{node.text}`",
-            node.span,
+            f"`{name}` cannot be `{said}`",
+            span,
             f"one of {listed}" if choices else "no plugin offers any",
-            help=did_you_mean(node.text, choices),
+            help=did_you_mean(said, choices),
         )
 
     def _let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:
