@@ -17,6 +17,7 @@ use catalog.precisions.bf16
 cluster { devices = 64 }
 layout { tp = 2, zero = 1, sequence_parallel = on }
 training { sequence = 4096, global_batch = 256 sequences }
+plan { }
 """
 
 

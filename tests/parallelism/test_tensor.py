@@ -150,10 +150,13 @@ def test_one_rank_sends_nothing() -> None:
         assert np.broadcast_to(term.seconds, 2)[0] == 0
 
 
-def test_traffic_keeps_the_outermost_level_busy_that_the_group_spans() -> None:
-    inside, across = study("tp = 8"), study("tp = 16")
+def test_traffic_keeps_the_level_busy_that_limits_it() -> None:
+    # Eight rings leave a node through eight ports, so that as fast a port is none the slower.
+    slow = BYTES.replace("net { bandwidth = 1 B", "net { bandwidth = 0.01 B")
+    inside, across = study("tp = 8", fabric=slow), study("tp = 16", fabric=slow)
     assert {t.resource for t in work(inside).values()} == {"node"}
     assert {t.resource for t in work(across).values()} == {"net"}
+    assert {t.resource for t in work(study("tp = 16")).values()} == {"node"}
 
 
 def test_formulas_name_the_message() -> None:
