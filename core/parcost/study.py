@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
-from parcost.numeric import Real, any_of, minimum
+from parcost.numeric import Real, any_of, minimum, is_array
 from parcost.schema import block_type
 from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
 
@@ -35,6 +35,11 @@ class Call:
     seconds: Real
     algorithm: str
     formula: Formula
+
+
+def key_of(value: Any) -> Any:
+    """Return what tells *value* from others: of an array its bytes."""
+    return value.tobytes() if is_array(value) and hasattr(value, "tobytes") else value
 
 
 @frozen(eq=False)
@@ -247,6 +252,17 @@ class Study:
         if make not in self._answers:
             self._answers[make] = make(self)
         found: T = self._answers[make]
+        return found
+
+    def once_for(self, make: Callable[..., T], *numbers: Any) -> T:
+        """Return ``make(self, *numbers)``, made once for the same numbers, words and arrays.
+
+        The value must be plain, as in :meth:`fact`: it may outlive this study.
+        """
+        key = (make, *map(key_of, numbers))
+        if key not in self._answers:
+            self._answers[key] = make(self, *numbers)
+        found: T = self._answers[key]
         return found
 
     def fact(self, make: Callable[[Study], T]) -> T:

@@ -40,7 +40,8 @@ def quantised(
     tiles: Sequence[Tile] = TILES,
     fill: float = 0.0,
 ) -> float:
-    return tiled.quantised(product, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill)
+    m, n, k, batch = product.m, product.n, product.k, product.batch
+    return tiled.quantised(m, n, k, batch, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill)
 
 
 def seconds(operator: object, study: Study) -> float:

@@ -212,7 +212,7 @@ def _of(structure: Structure) -> dict[tuple[Any, ...], Known]:
         seconds, bytes_, fits = replayed(scored, where)
         fits = np.broadcast_to(fits, seconds.shape)
         for i, index in enumerate(zip(*where, strict=True)):
-            values: dict[str, Any] = dict(structure.at)
+            values: dict[str, Any] = dict(structure.values)
             values |= {n: float(v[index[-1]]) for n, v in structure.degrees.items()}
             for k, choice in enumerate(structure.variants.choices):
                 at = scored.index if k == scored.choice else index[k]

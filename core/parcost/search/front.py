@@ -43,7 +43,7 @@ class Front:
             return
         seconds: Any = np.broadcast_to(scored.seconds, left.shape).reshape(-1)[flat]
         bytes_: Any = np.broadcast_to(scored.bytes_, left.shape).reshape(-1)[flat]
-        bands = np.minimum(bytes_ / _BAND_BYTES, _BANDS - 1).astype(np.intp)
+        bands = _band(bytes_)
         least = self._least.copy()
         np.minimum.at(least, bands, seconds)
         kept = slim(scored)
@@ -55,6 +55,10 @@ class Front:
             self._places[band] = Place(kept, index, (float(least[band]), exact, held))
         self._least = least
 
+    def may_gain(self, seconds: Any, bytes_: Any) -> Any:
+        """Say where a layout of no fewer seconds and bytes might be a candidate."""
+        return seconds < self._least[_band(bytes_)]
+
     def points(self) -> Sequence[Place]:
         """Return the candidates: each is faster than those that need less memory."""
         found, least = [], np.inf
@@ -63,3 +67,7 @@ class Front:
                 found.append(place)
                 least = seconds
         return found
+
+
+def _band(bytes_: Any) -> NDArray[np.intp]:
+    return np.minimum(bytes_ / _BAND_BYTES, _BANDS - 1).astype(np.intp)

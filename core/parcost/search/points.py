@@ -71,7 +71,7 @@ class Points:
         for _, room in structure.variants.base.contributions("rooms"):
             fits = fits & (scored.bytes_ <= room)
         held: dict[str, list[Any]] = {
-            name: [spelled(value)] * len(flat) for name, value in structure.at.items()
+            name: [spelled(value)] * len(flat) for name, value in structure.values.items()
         }
         for name, numbers in structure.degrees.items():
             held[name] = numbers[where[-1]].tolist()

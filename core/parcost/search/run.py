@@ -13,22 +13,26 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
-from math import inf, prod
+from functools import reduce
+from itertools import chain, count, repeat
+from math import inf, nan, prod
+from operator import and_
 from typing import Any
 
 import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.diagnostics import SpecError
+from parcost.search.bounded import Bounded
 from parcost.search.failing import empty, nothing_found, objective_of
 from parcost.search.found import Best, Found, Layout, pareto
 from parcost.search.front import Front
-from parcost.search.score import Scored, score
+from parcost.search.score import Scored, Scores
 from parcost.search.space import Space, Structure
 from parcost.search.waiting import Waiting, layouts_at, same_as
 from parcost.terms import Limit, Objective
 
+_FIRST, _ROUND = 64, 256  # points that are scored together, the ones with the lowest bounds
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _MANY = 12  # schedules of structures that wait: their terms are kept
 _FEW = 20_000  # replayed layouts, before those off the front are forgotten
@@ -126,47 +130,75 @@ class _Search:
             self.counts.refused.update(structure.refused)
             self.counts.totals["legal"] += structure.points
             self.told(f"{self.counts.totals['legal']:,} legal layouts")
-            if structure.points:
-                self._score(structure)
-            self.looked += 1
+            self.looked += not structure.points or self._score(structure)
+            structure.variants.forget()
             if self.crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self.late and self.points is None and self.waiting:
                 return
 
-    def _score(self, structure: Structure) -> None:
-        for scored in score(structure):
-            objective, limits = self._judged_by(scored)
-            self.objective = self.objective or objective
-            if self.points is not None:
-                self.points(scored)
-            entry = Waiting(scored, objective, limits, self._costs(scored, objective, limits))
-            if entry.lowest < self.best.worst:
-                self.crowd += entry.left
-                heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
-        structure.variants.forget()
+    def _score(self, structure: Structure) -> bool:
+        """Score the layouts of *structure* that may matter; say whether time was enough."""
+        scores = Scores(structure)
+        bounds = [self._bounded(bound) for bound in scores.bounded()]
+        for size in chain((_FIRST,), repeat(_ROUND)):
+            lowest = [bound.lowest(self._worst, self.front) for bound in bounds]
+            least = np.minimum.reduce(lowest) if lowest else np.empty(0)
+            left = np.flatnonzero(least < inf)
+            if not len(left):
+                return True
+            if self.late and self.points is None and self.waiting:
+                return False
+            if len(left) > size:
+                left = np.sort(left[np.argpartition(least[left], size)[:size]])
+            open_ = [b for b, low in zip(bounds, lowest, strict=True) if (low[left] < inf).any()]
+            for scored in scores.scored(left, [bound.index for bound in open_]):
+                self._offer(scored)
+            for bound in bounds:
+                bound.settle(left)
+            if self.waiting and self.waiting[0][0] < self.best.worst:
+                self.replay_some()
 
-    def _costs(self, scored: Scored, objective: Objective, limits: Sequence[Limit]) -> Any:
-        """Return the cost of each layout, infinite where it is out of the question."""
-        shape = scored.legal.shape
-        totals, least = self.counts.totals, self.counts.least
-        bytes_ = np.broadcast_to(scored.bytes_, shape)
-        fits: Any = np.ones(1, dtype=bool)
-        for _, room in scored.structure.variants.base.contributions("rooms"):
-            fits = fits & (scored.bytes_ <= room)
-        legal = scored.legal
-        left = legal & fits
+    @property
+    def _worst(self) -> float:
+        """The cost above which no layout need be scored."""
+        return self.best.worst if self.points is None else nan
+
+    def _bounded(self, bound: Scored) -> Bounded:
+        """Return what *bound* leaves of its layouts, and count what it does not."""
+        objective, limits = self._judged_by(bound)
+        self.objective = self.objective or objective
+        totals, legal = self.counts.totals, bound.legal
+        rooms = bound.structure.variants.base.contributions("rooms")
+        left = legal & reduce(and_, (bound.bytes_ <= room for _, room in rooms), True)
         totals["large"] += int(legal.sum()) - int(left.sum())
         if not left.any():
+            bytes_ = np.broadcast_to(bound.bytes_, legal.shape)
             needed = float(np.min(bytes_, where=legal, initial=inf))
-            least["needed"] = min(least.get("needed", inf), needed)
+            self.counts.least["needed"] = min(self.counts.least.get("needed", inf), needed)
         for limit in limits:
-            here = left & limit.holds(scored.seconds, scored.bytes_)
+            here = left & limit.holds(bound.seconds, bound.bytes_)
             self.counts.limits[limit.says] += int(left.sum()) - int(here.sum())
             left = here
+        if self.points is not None:
+            left = legal
+        return Bounded(bound, objective.cost(bound.seconds), left)
+
+    def _offer(self, scored: Scored) -> None:
+        """Let layouts wait to be replayed, and be on the front, where they fit."""
+        objective, limits = self._judged_by(scored)
+        if self.points is not None:
+            self.points(scored)
+        rooms = scored.structure.variants.base.contributions("rooms")
+        left = scored.legal & reduce(and_, (scored.bytes_ <= room for _, room in rooms), True)
+        for limit in limits:
+            left = left & limit.holds(scored.seconds, scored.bytes_)
         cost = np.where(left, objective.cost(scored.seconds), inf)
         self.front.offer(scored, left)
-        return np.broadcast_to(cost, shape)
+        entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
+        if entry.lowest < self.best.worst:
+            self.crowd += entry.left
+            heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
 
     def prove(self) -> None:
         """Replay layouts until no other one can be better, or the time is over."""

@@ -8,7 +8,7 @@ that of the schedule's order for as many micro-batches as change it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,14 @@ from attrs import evolve, frozen
 
 from parcost.evaluation.bounds import lower_bound
 from parcost.evaluation.memory import Held
-from parcost.evaluation.once import WHENS, Grouped, Pipelined
+from parcost.evaluation.once import WHENS, Grouped, Pipelined, When
 from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import Hop, Plan, Timeline, slower
 from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
 from parcost.search.sketch import settled, sketch
 from parcost.search.space import Structure
-from parcost.search.stack import stacked, under
+from parcost.search.stack import at, at_points, stacked, under, windows
 from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from parcost.numeric import Mask, Real
     from parcost.plugins import Plugin
+    from parcost.search.variants import Answer, Asked, Variants
 
 
 @frozen(kw_only=True, eq=False)
@@ -55,49 +56,150 @@ class Scored:
     bytes_: Any
 
 
-def score(structure: Structure) -> Iterator[Scored]:
-    """Yield the layouts of *structure*, by schedule."""
-    variants = structure.variants
-    terms = stacked(variants.over("terms", structure.legal), variants.shape)
-    memory = stacked(variants.over("memory", structure.legal), variants.shape)
-    choice = _scheduling(structure)
-    loads: dict[Any, Load] = {}
-    for index in range(variants.shape[choice] if choice is not None else 1):
-        legal = structure.legal
-        combination = [0] * len(variants.shape)
-        here, held = terms, memory
-        if choice is not None:
-            combination[choice] = index
-            legal = legal[(slice(None),) * choice + (slice(index, index + 1),)]
-            here, held = under(terms, choice, index), under(memory, choice, index)
-        if not legal.any():
-            continue
-        pipeline = variants.at(tuple(combination)).pipeline
-        schedule = variants.base.plugins.named("schedules")[pipeline.schedule][1]
+class Scores:
+    """The layouts of a structure: bounded at first, and scored where that is not enough.
+
+    A step never gets shorter by a term that is added. So a first bound takes the terms of
+    few plugins: the one that the step owes most of its work, and those that depend on no
+    other choices than that one does. They are arrays over these choices alone, and answer
+    for all layouts that differ in others.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self._variants, self._legal = structure.variants, structure.legal
+        self._occurs = self._legal.any(axis=-1)
+        memory = self._variants.over("memory", self._occurs)
+        self._memory = stacked(memory, self._variants.shape, frozenset())
+        self._choice = _scheduling(self._variants, self._occurs)
+        self._few = self._common()
+        self._bytes: dict[int, Any] = {}
+        self._stacked: dict[frozenset[str], Sequence[tuple[Plugin, Any]]] = {}
+
+    def bounded(self) -> Iterator[Scored]:
+        """Yield all layouts, by schedule, with what few of their terms come to."""
+        terms = self._of_few(windows(self._few.values()))
+        known: dict[Any, Load] = {}
+        for index in range(self._variants.shape[self._choice] if self._choice is not None else 1):
+            legal, here, memory = self._under(index, self._legal, terms, self._memory)
+            if not legal.any():
+                continue
+            pipeline = self._pipeline(index)
+            timed = self._timed(pipeline, here, legal, known)
+            bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory])
+            yield Scored(
+                structure=self.structure,
+                schedule=pipeline.schedule,
+                choice=self._choice,
+                index=index,
+                pipeline=pipeline,
+                terms=here,
+                memory=memory,
+                legal=legal,
+                seconds=timed.least(),
+                exact=False,
+                bytes_=bytes_,
+            )
+
+    def scored(self, kept: NDArray[np.intp], indices: Iterable[int]) -> Iterator[Scored]:
+        """Yield the layouts at points *kept* of the flat axis under schedules by index."""
+        structure = self.structure.at(kept)
+        variants, occurs = structure.variants, structure.legal.any(axis=-1)
+        rest = [i for i in range(variants.plugins("terms")) if i not in self._few]
+        asked = [variants.asked("terms", i, occurs) for i in rest]
+        hosts = windows([*self._few.values(), *asked])
+        terms = [*at(self._of_few(hosts), kept), *stacked(asked, variants.shape, hosts)]
+        memory = at(self._memory, kept)
+        known: dict[Any, Load] = {}
+        for index in indices:
+            legal, here, held = self._under(index, structure.legal, terms, memory)
+            if not legal.any():
+                continue
+            whole = self._pipeline(index)
+            pipeline = evolve(whole, micro_batches=at_points(whole.micro_batches, kept))
+            timed = self._timed(pipeline, here, legal, known)
+            seconds, exact = timed.step()
+            yield Scored(
+                structure=structure,
+                schedule=pipeline.schedule,
+                choice=self._choice,
+                index=index,
+                pipeline=pipeline,
+                terms=here,
+                memory=held,
+                legal=legal,
+                seconds=seconds,
+                exact=exact,
+                bytes_=at_points(self._bytes[index], kept),
+            )
+
+    def _common(self) -> dict[int, Asked]:
+        """Return the answers, by position of the plugin, that a first bound is made of."""
+        variants, legal = self._variants, self._occurs
+        first = [variants.one("terms", i, legal) for i in range(variants.plugins("terms"))]
+        works = [_seconds(answer) for answer, _ in first]
+        most = variants.asked("terms", int(np.argmax(works)), legal)
+        wanted = {*most[0], self._choice}
+        found = {
+            i: variants.asked("terms", i, legal)
+            for i, (_, reads) in enumerate(first)
+            if reads <= wanted
+        }
+        return {i: asked for i, asked in found.items() if wanted.issuperset(asked[0])}
+
+    def _of_few(self, hosts: frozenset[str]) -> Sequence[tuple[Plugin, Any]]:
+        """Return the terms of the first bound, where these windows have guests."""
+        if hosts not in self._stacked:
+            self._stacked[hosts] = stacked(self._few.values(), self._variants.shape, hosts)
+        return self._stacked[hosts]
+
+    def _pipeline(self, index: int) -> Pipeline:
+        combination = [0] * len(self._variants.shape)
+        if self._choice is not None:
+            combination[self._choice] = index
+        return self._variants.at(tuple(combination)).pipeline
+
+    def _under(
+        self,
+        index: int,
+        legal: NDArray[np.bool_],
+        terms: Sequence[tuple[Plugin, Any]],
+        memory: Sequence[tuple[Plugin, Any]],
+    ) -> tuple[NDArray[np.bool_], Sequence[tuple[Plugin, Any]], Sequence[tuple[Plugin, Any]]]:
+        if self._choice is None:
+            return legal, terms, memory
+        here = legal[(slice(None),) * self._choice + (slice(index, index + 1),)]
+        return here, under(terms, self._choice, index), under(memory, self._choice, index)
+
+    def _timed(
+        self,
+        pipeline: Pipeline,
+        terms: Sequence[tuple[Plugin, Any]],
+        legal: NDArray[np.bool_],
+        known: dict[Any, Load],
+    ) -> _Timed:
+        schedule = self._variants.base.plugins.named("schedules")[pipeline.schedule][1]
         alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
-        timed = _Timed(pipeline, schedule, [t for _, t in here], alive, loads)
-        seconds, exact = timed.step()
-        yield Scored(
-            structure=structure,
-            schedule=pipeline.schedule,
-            choice=choice,
-            index=index,
-            pipeline=pipeline,
-            terms=here,
-            memory=held,
-            legal=legal,
-            seconds=seconds,
-            exact=exact,
-            bytes_=timed.fullest([m for _, m in held]),
-        )
+        return _Timed(pipeline, schedule, [t for _, t in terms], alive, known)
 
 
-def _scheduling(structure: Structure) -> int | None:
+def score(structure: Structure) -> Iterator[Scored]:
+    """Yield the layouts of *structure*, by schedule, all of them scored."""
+    scores = Scores(structure)
+    indices = [bound.index for bound in scores.bounded()]
+    return scores.scored(np.arange(structure.legal.shape[-1]), indices)
+
+
+def _seconds(answer: Answer) -> float:
+    """Return about how many seconds of work a plugin contributes."""
+    works = [term for _, term in answer.contributed if isinstance(term, Work)]
+    return float(sum(np.mean(work.seconds) * np.sum(work.count) for work in works))
+
+
+def _scheduling(variants: Variants, legal: NDArray[np.bool_]) -> int | None:
     """Return which choice is that of the schedule: the one that the pipeline reads."""
-    read: set[int] = set()
-    for reads, _ in structure.variants.over("pipelines", structure.legal):
-        read.update(reads)
-    several = [k for k in read if structure.variants.shape[k] > 1]  # the rest decides nothing
+    read = {k for reads, _ in variants.over("pipelines", legal) for k in reads}
+    several = [k for k in read if variants.shape[k] > 1]  # the rest decides nothing
     return several[0] if several else None
 
 
@@ -139,18 +241,16 @@ class _Timed:
             self.hop = slower(self.hop, tuple(edge.boundaries) or edge.seconds)
         self.kinds = [alike[x] for x in self.plan.stage]
 
+    def least(self) -> Real:
+        """Return seconds that the step is never below, with whatever terms there are besides."""
+        timeline, _ = self._timeline()
+        return timeline.seconds + Grouped(self._onces("end"), self._run(timeline)).longest()
+
     def step(self) -> tuple[Any, Any]:
         """Return seconds of the step or less, and where they are exact."""
         timeline, exact = self._timeline()
-        run = Pipelined(
-            plan=self.plan,
-            loads=self.loads,
-            kinds=self.kinds,
-            times=self.times,
-            hop=self.hop,
-            timeline=timeline,
-        )
-        terms = {when: [t for t in self.onces if t.when == when] for when in WHENS}
+        run = self._run(timeline)
+        terms = {when: self._onces(when) for when in WHENS}
         seconds = timeline.seconds
         if timeline.starts:
             fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
@@ -166,6 +266,19 @@ class _Timed:
             exact = exact & (not terms["fill"] and not terms["drain"])
         seconds = seconds + Grouped(terms["end"], run).longest()
         return seconds, exact
+
+    def _run(self, timeline: Timeline) -> Pipelined:
+        return Pipelined(
+            plan=self.plan,
+            loads=self.loads,
+            kinds=self.kinds,
+            times=self.times,
+            hop=self.hop,
+            timeline=timeline,
+        )
+
+    def _onces(self, when: When) -> Sequence[Once]:
+        return [term for term in self.onces if term.when == when]
 
     def _timeline(self) -> tuple[Timeline, Mask]:
         """Return the makespan, exactly or from below, with the spans where all are exact."""

@@ -43,7 +43,7 @@ class Structure:
     rule, the points that it does not let through.
     """
 
-    at: Mapping[str, Any]
+    values: Mapping[str, Any]
     variants: Variants
     degrees: Mapping[str, NDArray[np.float64]]
     legal: NDArray[np.bool_]
@@ -53,6 +53,17 @@ class Structure:
     def points(self) -> int:
         """The number of legal layouts."""
         return int(self.legal.sum())
+
+    def at(self, kept: NDArray[np.intp]) -> Structure:
+        """Return some of the points of the flat axis, of which nothing is refused."""
+        base = _at(self.variants.base, kept, self.legal.shape[-1])
+        return evolve(
+            self,
+            variants=Variants(base, self.variants.choices),
+            degrees={name: values[kept] for name, values in self.degrees.items()},
+            legal=self.legal[..., kept],
+            refused={},
+        )
 
 
 @frozen(kw_only=True, eq=False)
@@ -102,7 +113,7 @@ class Space:
         kept = np.flatnonzero(legal.any(axis=tuple(range(legal.ndim - 1))))
         bound = _at(study, kept, legal.shape[-1]) if len(kept) else study
         return Structure(
-            at=at,
+            values=at,
             variants=self._variants(bound, self.choices),
             degrees={name: np.asarray(v, dtype=np.float64)[kept] for name, v in study.axes},
             legal=legal[..., kept],

@@ -9,14 +9,14 @@ such as the window in which a transfer may hide, makes terms of their own, zero 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from parcost.search.variants import Answer, Combination
+from parcost.search.variants import Answer, Asked, Combination
 from parcost.terms import Edge, Memory, Work
 
 if TYPE_CHECKING:
@@ -40,26 +40,29 @@ _AMOUNTS = ("seconds", "bytes_", "of_activations")
 _NAMES = ("name", "formula", "source", "flops")  # what a sum does not need
 
 
-def stacked(
-    answers: Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]], shape: Sequence[int]
-) -> list[tuple[Plugin, Any]]:
-    """Return the terms of all variants; *shape* has the number of values of each choice.
-
-    Work that runs one after another on one resource is added up first: a ledger would have
-    to keep it apart, a search only needs the sum.
-    """
-    asked = list(answers)
-    windows = frozenset(
+def windows(asked: Iterable[Asked]) -> frozenset[str]:
+    """Return the windows that have guests."""
+    return frozenset(
         term.window
         for _, by_part in asked
         for answer in {id(a): a for a in by_part.values()}.values()
         for _, term in answer.contributed
         if isinstance(term, Work) and term.window is not None
     )
+
+
+def stacked(
+    asked: Iterable[Asked], shape: Sequence[int], hosts: frozenset[str]
+) -> list[tuple[Plugin, Any]]:
+    """Return the terms of all variants; *shape* has the number of values of each choice.
+
+    Work that runs one after another on one resource is added up first: a ledger would have
+    to keep it apart, a search only needs the sum. *hosts* are the windows that have guests.
+    """
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
-        found += _of_one(read, by_part, shape, windows)
-    return merged(found, windows)
+        found += _of_one(read, by_part, shape, hosts)
+    return merged(found, hosts)
 
 
 def _of_one(
@@ -212,6 +215,28 @@ def taken(value: Any, choice: int, index: int) -> Any:
     if getattr(value, "ndim", 0) <= 1 or value.shape[choice] == 1:
         return value
     return value[(slice(None),) * choice + (slice(index, index + 1),)]
+
+
+def at(stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp]) -> list[tuple[Plugin, Any]]:
+    """Return the terms at some points of the flat axis."""
+    found = []
+    for plugin, term in stamped:
+        numbers: dict[str, Any] = {}
+        for name in _fields(_type(term)):
+            value = getattr(term, name)
+            if getattr(value, "ndim", 0) and value.shape[-1] > 1:
+                numbers[name] = value[..., kept]
+        if isinstance(term, Edge) and term.boundaries:
+            numbers["boundaries"] = tuple(at_points(v, kept) for v in term.boundaries)
+        found.append((plugin, attrs.evolve(term, **numbers) if numbers else term))
+    return found
+
+
+def at_points(value: Any, kept: NDArray[np.intp]) -> Any:
+    """Return a number at some points of the flat axis."""
+    if getattr(value, "ndim", 0) and value.shape[-1] > 1:
+        return value[..., kept]
+    return value
 
 
 def under(

@@ -11,12 +11,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from attrs import Factory, define, evolve, field, frozen
 
-from parcost.study import Study
+from parcost.study import Study, key_of
 from parcost.terms import Group
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class Answer:
     reads: Reads
     facts: frozenset[Fact]
 
+
+#: The choices that answers depend on, and the answers by the indices of these.
+Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Answer]]
 
 _NOTHING = Answer((), frozenset(), frozenset())
 
@@ -107,31 +110,46 @@ class Variants:
         self._studies.clear()
         self._made.clear()
 
-    def over(
-        self, hook: str, legal: NDArray[np.bool_] | None = None
-    ) -> Iterator[tuple[Sequence[int], Mapping[Combination, Answer]]]:
-        """Yield for each plugin the choices that its answers to *hook* depend on, and them.
+    def over(self, hook: str, legal: NDArray[np.bool_] | None = None) -> Iterator[Asked]:
+        """Yield what each plugin answers to *hook* in all variants.
+
+        *legal* has a dimension for each choice: nobody is asked where nothing is.
+        """
+        for position in range(self.plugins(hook)):
+            yield self.asked(hook, position, legal)
+
+    def plugins(self, hook: str) -> int:
+        """Return how many plugins answer *hook*."""
+        return len(self.base.plugins.implementing(hook))
+
+    def asked(self, hook: str, position: int, legal: NDArray[np.bool_] | None = None) -> Asked:
+        """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
         Answers are by the indices of these choices alone; those that facts make equal are
-        one object. Nobody is asked where nothing is *legal*.
+        one object.
         """
-        for position in range(len(self.base.plugins.implementing(hook))):
-            read: tuple[int, ...] = ()
-            found: dict[Combination, Answer] = {}
-            while True:
-                found = {
-                    part: self._answer_if(legal, hook, position, read, part)
-                    for part in product(*(range(self.shape[k]) for k in read))
-                }
-                union = set(read)
-                for answer in {id(answer): answer for answer in found.values()}.values():
-                    union |= answer.reads
-                    for fact in answer.facts:
-                        union |= self._behind(fact)
-                if len(union) == len(read):
-                    break
-                read = tuple(sorted(union))
-            yield read, found
+        read: tuple[int, ...] = ()
+        while True:
+            found = {
+                part: self._answer_if(legal, hook, position, read, part)
+                for part in product(*(range(self.shape[k]) for k in read))
+            }
+            union = set(read)
+            for answer in {id(answer): answer for answer in found.values()}.values():
+                union |= self._reads(answer)
+            if len(union) == len(read):
+                return read, found
+            read = tuple(sorted(union))
+
+    def one(
+        self, hook: str, position: int, legal: NDArray[np.bool_]
+    ) -> tuple[Answer, frozenset[int]]:
+        """Return what a plugin answers in some legal variant, and the choices that it read."""
+        answer = self._answer_if(legal, hook, position, (), ())
+        return answer, self._reads(answer)
+
+    def _reads(self, answer: Answer) -> frozenset[int]:
+        return answer.reads.union(*map(self._behind, answer.facts))
 
     def _answer_if(
         self,
@@ -147,18 +165,14 @@ class Variants:
         """
         whole = self._whole(read, part)
         if legal is not None:
-            index = tuple(
-                part[read.index(k)] if k in read else slice(None) for k in range(len(self.shape))
-            )
-            here = legal[index]
+            index: list[Any] = [slice(None)] * len(self.shape)
+            for k, i in zip(read, part, strict=True):
+                index[k] = i
+            here = legal[tuple(index)]
             if not here.any():
                 return _NOTHING
-            first = np.unravel_index(int(here.argmax()), here.shape)
-            others = iter(first)
-            whole = tuple(
-                part[read.index(k)] if k in read else int(next(others))
-                for k in range(len(self.shape))
-            )
+            others = iter(np.unravel_index(int(here.argmax()), here.shape))
+            whole = tuple(int(next(others)) if i == slice(None) else i for i in index)
         return self._answer(hook, position, whole)
 
     def answers(self, hook: str, combination: Combination) -> tuple[tuple[Plugin, Any], ...]:
@@ -196,6 +210,16 @@ class Variants:
         if self.asking:
             self.asking[-1].facts.add(make)
         return self._kept_or(make, combination, lambda: (make(self.at(combination)),))[0]
+
+    def number(
+        self, key: Any, study: Variant, make: Callable[..., T], numbers: Sequence[Any]
+    ) -> T:
+        """Return the value kept under *key*, or made; the question in progress depends on it."""
+        made, answer = self._kept_or(key, study.combination, lambda: (make(study, *numbers),))
+        if self.asking:
+            self.asking[-1].depends(answer)
+        found: T = made
+        return found
 
     def _behind(self, fact: Fact) -> set[int]:
         """Return the choices that decide a fact, as far as it has been asked for."""
@@ -366,12 +390,15 @@ class Variant(Study):
     ) -> Call:
         """Return the time of a collective; the same one of the same group is priced once."""
         placed = group if isinstance(group, Group) else self.group(group)
-        size = n if isinstance(n, (float, int)) else n.tobytes()
         return self.variants.priced(
-            (operation, algorithm, id(placed), size),
+            (operation, algorithm, id(placed), key_of(n)),
             placed,
             lambda: Study.collective(self, operation, n, placed, algorithm),
         )
+
+    def once_for(self, make: Callable[..., T], *numbers: Any) -> T:
+        """Return ``make(self, *numbers)``, made once under all choices that it does not read."""
+        return self.variants.number((make, *map(key_of, numbers)), self, make, numbers)
 
     def fact(self, make: Callable[[Study], T]) -> T:
         """Return ``make(self)``; what is asked depends on the value and not on its making."""

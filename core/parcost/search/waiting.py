@@ -140,7 +140,7 @@ def _replayed(
         degrees = tuple(
             float(v)
             for k, v in values.items()
-            if k in structure.degrees or (k in structure.at and isinstance(v, (int, float)))
+            if k in structure.degrees or (k in structure.values and isinstance(v, (int, float)))
         )
         cost = float(_at(objective.cost(step), index))
         yield (
@@ -164,7 +164,7 @@ def _at(value: Any, index: Sequence[int]) -> Any:
 
 def _values(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
     structure = scored.structure
-    values: dict[str, Any] = dict(structure.at)
+    values: dict[str, Any] = dict(structure.values)
     for name, numbers in structure.degrees.items():
         values[name] = float(numbers[index[-1]])
     for k, choice in enumerate(structure.variants.choices):

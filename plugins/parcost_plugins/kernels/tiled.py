@@ -53,7 +53,10 @@ def kernels() -> list[Tiled]:
 
 
 def quantised(
-    gemm: Gemm,
+    m: Real,
+    n: Real,
+    k: Real,
+    batch: Real,
     multiprocessors: Real,
     wave_weight: Real,
     tiles: Sequence[Tile],
@@ -65,8 +68,7 @@ def quantised(
 
     A tile takes *depth* inner elements at a time, and waits as long as *fill* of them take.
     """
-    m, n, batch = gemm.m, gemm.n, gemm.batch
-    inner = -(-gemm.k // depth) * depth + fill
+    inner = -(-k // depth) * depth + fill
     best: Real = INFINITY
     for tile in tiles:
         rows, columns = tile.m, tile.n
@@ -82,14 +84,7 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
     m, n, k, sms = gemm.m, gemm.n, gemm.k, device.multiprocessors
     peak, efficiency = matmul(gemm, study)
     efficiency = efficiency * _alignment(gemm, width, result, choice)
-    paid = quantised(
-        gemm,
-        sms,
-        choice.wave_weight,
-        choice.tiles,
-        depth=choice.tile_depth,
-        fill=choice.tile_fill,
-    )
+    paid = study.once_for(_paid, m, n, k, gemm.batch)
     bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, study)
     seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share)) + choice.launch
@@ -114,6 +109,21 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
         source=SOURCE,
     )
     return seconds, formula
+
+
+def _paid(study: Study, m: Real, n: Real, k: Real, batch: Real) -> Real:
+    choice = study[KernelChoice]
+    return quantised(
+        m,
+        n,
+        k,
+        batch,
+        study[Cluster].device.multiprocessors,
+        choice.wave_weight,
+        choice.tiles,
+        depth=choice.tile_depth,
+        fill=choice.tile_fill,
+    )
 
 
 def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:
