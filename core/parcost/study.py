@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
-from parcost.numeric import Real, any_of, minimum, is_array
+from parcost.numeric import Real, any_of, is_array, minimum
 from parcost.schema import block_type
 from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
 

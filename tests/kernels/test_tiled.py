@@ -41,7 +41,9 @@ def quantised(
     fill: float = 0.0,
 ) -> float:
     m, n, k, batch = product.m, product.n, product.k, product.batch
-    return tiled.quantised(m, n, k, batch, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill)
+    return tiled.quantised(
+        m, n, k, batch, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill
+    )
 
 
 def seconds(operator: object, study: Study) -> float:

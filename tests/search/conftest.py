@@ -17,7 +17,7 @@ from parcost import SpecError
 from parcost.scenario import Scenario
 from parcost.search.exact import replayed
 from parcost.search.run import Wish, search
-from parcost.search.score import score
+from parcost.search.score import Scores, score
 from parcost.search.space import Space, Structure
 from parcost.search.space import space as space_of
 from parcost.search.told import spelled
@@ -152,6 +152,7 @@ class Known:
     """What the arrays of a search say of one layout."""
 
     legal: bool
+    bound: float = 0.0
     seconds: float = math.inf
     exact: bool = False
     bytes_: float = math.inf
@@ -205,8 +206,10 @@ def at_once(space: Space) -> dict[tuple[Any, ...], Known]:
 
 def _of(structure: Structure) -> dict[tuple[Any, ...], Known]:
     found: dict[tuple[Any, ...], Known] = {}
+    bounds = {bound.index: bound for bound in Scores(structure).bounded()}
     for scored in score(structure):
         shape = scored.legal.shape
+        bound = np.broadcast_to(bounds[scored.index].seconds, shape)
         wide = [np.broadcast_to(a, shape) for a in (scored.seconds, scored.exact, scored.bytes_)]
         where = np.nonzero(scored.legal)
         seconds, bytes_, fits = replayed(scored, where)
@@ -219,6 +222,7 @@ def _of(structure: Structure) -> dict[tuple[Any, ...], Known]:
                 values[choice.name] = choice.values[at]
             found[key_of(values)] = Known(
                 legal=True,
+                bound=float(bound[index]),
                 seconds=float(wide[0][index]),
                 exact=bool(wide[1][index]),
                 bytes_=float(wide[2][index]),
@@ -259,6 +263,8 @@ def disagreements(text: str, axes: Mapping[str, list[Any]]) -> tuple[list[str], 
             said.append(f"exact {many.seconds} is {one.seconds} s alone: {at}")
         if many.seconds > one.seconds * (1 + 1e-12):
             said.append(f"bound {many.seconds} is above {one.seconds} s: {at}")
+        if many.bound > one.seconds * (1 + 1e-12):
+            said.append(f"first bound {many.bound} is above {one.seconds} s: {at}")
         if many.bytes_ > one.bytes_ * (1 + 1e-12):
             said.append(f"memory bound {many.bytes_} is above {one.bytes_} B: {at}")
         if many.fits != one.fits:

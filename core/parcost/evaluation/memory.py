@@ -10,7 +10,7 @@ the W of a micro-batch only a part of it is left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -71,10 +71,12 @@ class Held:
         *,
         most: Real | None = None,
         grown: bool = False,
+        steady: dict[Any, Sequence[Real]] | None = None,
     ) -> None:
         """Take the orders of *plan* for *most* micro-batches, of which no more are alive.
 
         *grown*: as many are alive as there are, where the orders have all of theirs.
+        *steady* keeps, for plans of the same terms, what does not depend on the order.
         """
         self.plan = plan
         self.most, self.grown = most, grown
@@ -84,14 +86,15 @@ class Held:
         alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
         self.kinds = [alike[x] for x in plan.stage]  # by copy
         self.frees = any_of(total(term.freed_at_b for term in self.living) != 0)
-        self._resident: dict[tuple[int, ...], Sequence[Real]] = {}
+        self._resident: dict[Any, Sequence[Real]] = {} if steady is None else steady
+        self._terms = tuple(self.steady)
         self._weights: dict[tuple[Moment, int], tuple[Real, Real]] = {}
         self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
         """Return the bytes that device *d* holds at each moment."""
         held = self.plan.held[d]
-        alike = tuple(self.kinds[x] for x in held)
+        alike = (self._terms, *(self.kinds[x] for x in held))
         if alike not in self._resident:
             self._resident[alike] = self._steady(held)
         found = list(self._resident[alike])

@@ -12,18 +12,19 @@ one, and otherwise each stage's first copy comes first.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import NamedTuple
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost.evaluation.program import (
     KINDS,
     Entry,
-    Key,
     OrderError,
     Program,
+    in_turn,
     lay_out,
     ops_of,
     words,
@@ -32,7 +33,7 @@ from parcost.terms import Op, Pair, Schedule
 
 #: The longest order that is worked out, in micro-batches times virtual stages.
 LONGEST = 2**17
-_CACHED = 2**20  # steps of all cached orders together, some 40 bytes each
+_CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
 
 _Asked = tuple[int, int, int, int, bool]
 
@@ -48,7 +49,7 @@ class Alive(NamedTuple):
     whole: tuple[int, ...]
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False, slots=False)
 class Order:
     """A checked op order.
 
@@ -66,11 +67,37 @@ class Order:
     alive_forward: Sequence[Sequence[Alive]]
     alive_backward: Sequence[Sequence[Alive]]
     pairs: Sequence[Mapping[tuple[int, int], int]]  # by device: pairs, by stages of F and BW
-    sent: Sequence[Mapping[tuple[int, int], int]]  # by device: messages, by route
     first: Sequence[int]  # by device: the stage of its first op
     last: Sequence[int]  # by device: the stage of its last op, 0 where that is a W
     fused: bool  # every backward op is a BW
-    program: Program
+    size: int  # entries in all
+    lists: Callable[[], Sequence[Sequence[Entry]]] = field(repr=False)  # as the schedule has them
+    home: Sequence[int] = field(repr=False)  # device, by micro-batch and then by virtual stage
+    blocking: bool = False
+
+    @cached_property
+    def program(self) -> Program:
+        """The order laid out for replay: a closed form does without."""
+        return self._laid_out[0]
+
+    @property
+    def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
+        """The messages of each device, by route."""
+        return self._laid_out[1]
+
+    def traced(self) -> Program:
+        """Return the program that forgets nothing."""
+        return self._lay_out(keep=True)[0]
+
+    @cached_property
+    def _laid_out(self) -> tuple[Program, Sequence[Mapping[tuple[int, int], int]]]:
+        return self._lay_out()
+
+    def _lay_out(
+        self, *, keep: bool = False
+    ) -> tuple[Program, Sequence[Mapping[tuple[int, int], int]]]:
+        number = {(x, d): k for k, (x, d) in enumerate(zip(self.stage, self.device, strict=True))}
+        return lay_out(self.lists(), self.home, number, blocking=self.blocking, keep=keep)
 
 
 def order_of(
@@ -87,12 +114,14 @@ def order_of(
         return _cache[key][1]
     try:
         lists = ask(schedule, stages, micro_batches, chunks)
-        order = _read(lists, _check(schedule, lists, stages, micro_batches, chunks), blocking)
+        home = _check(schedule, lists, stages, micro_batches, chunks)
+        again = partial(ask, schedule, stages, micro_batches, chunks)
+        order = _read(lists, home, stages * chunks, again, blocking=blocking)
     except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
         where = f"p = {stages}, m = {micro_batches}, v = {chunks}"
         raise OrderError(f"schedule `{schedule.name}` at {where}: {error}") from error
     _cache[key] = (schedule, order)  # the schedule is kept, so that its id stays its own
-    while len(_cache) > 1 and sum(len(o.program.into) for _, o in _cache.values()) > _CACHED:
+    while len(_cache) > 1 and sum(o.size for _, o in _cache.values()) > _CACHED:
         _cache.popitem(last=False)
     return order
 
@@ -110,15 +139,20 @@ def ask(
     """
     try:
         lists = schedule.order(stages, micro_batches, chunks)
-        return [[_entry(entry) for entry in entries] for entries in lists]
+        return [
+            entries if set(map(type, entries)) == {Op} else [_entry(entry) for entry in entries]
+            for entries in map(list, lists)
+        ]
     except Exception as error:
         raise OrderError(f"`order` raised {type(error).__name__}: {error}") from error
 
 
 def _entry(entry: Op | Pair) -> Entry:
-    if type(entry) is Op:
+    if not isinstance(entry, Pair):
+        return Op(*entry)
+    if {type(entry.forward), type(entry.backward)} == {Op}:
         return entry
-    return Pair(Op(*entry.forward), Op(*entry.backward)) if isinstance(entry, Pair) else Op(*entry)
+    return Pair(Op(*entry.forward), Op(*entry.backward))
 
 
 def parts(entries: Sequence[Entry]) -> Iterable[Op]:
@@ -136,81 +170,90 @@ def _check(
     stages: int,
     micro_batches: int,
     chunks: int,
-) -> Mapping[tuple[int, int], int]:
+) -> Sequence[int]:
     """Check that every stage does everything, once, on one device, F before B before W.
 
-    Return the device of every micro-batch and virtual stage.
+    Return the device of every micro-batch and virtual stage, all stages of one in turn.
     """
     if len(lists) != stages:
         raise OrderError(f"{len(lists)} devices have a list and there are {stages}")
-    known = {(j, x) for j in range(micro_batches) for x in range(stages * chunks)}
-    holder: dict[Key, int] = {}
+    virtual = stages * chunks
+    home = [-1] * (micro_batches * virtual)
+    passed = [""] * len(home)  # the backward passes of each, in order
     for device, entries in enumerate(lists):
         if not entries:
             raise OrderError(f"device {device} has nothing to do")
-        for kinds in ([op.kind for op in e] for e in entries if isinstance(e, Pair)):
-            if kinds != ["F", "BW"]:
-                raise OrderError(f"a pair is of an F and a BW, not of {' and '.join(kinds)}")
-        for op in parts(entries):
-            kind, j, x = op
-            if kind not in KINDS:
-                raise OrderError(f"`{kind}` is not a kind of op; F, B, W and BW are")
-            if (j, x) not in known:
-                raise OrderError(f"device {device} lists {words(op)}, which does not exist")
-            if op in holder:
-                raise OrderError(f"{words(op)} is listed twice")
-            holder[op] = device
-            if kind != "F":
-                before = "B" if kind == "W" else "F"
-                if holder.get((before, j, x)) != device:
-                    message = f"device {device} lists {words(op)} without its {before} before it"
+        for entry in entries:
+            ops = ops_of(entry)
+            if len(ops) > 1 and (ops[0].kind, ops[1].kind) != ("F", "BW"):
+                found = " and ".join(op.kind for op in ops)
+                raise OrderError(f"a pair is of an F and a BW, not of {found}")
+            for op in reversed(ops):
+                kind, j, x = op
+                if kind not in KINDS:
+                    raise OrderError(f"`{kind}` is not a kind of op; F, B, W and BW are")
+                if not (0 <= j < micro_batches and 0 <= x < virtual):
+                    raise OrderError(f"device {device} lists {words(op)}, which does not exist")
+                at = j * virtual + x
+                if kind == "F":
+                    if home[at] >= 0:
+                        raise OrderError(f"{words(op)} is listed twice")
+                    home[at] = device
+                    continue
+                before = passed[at]
+                if home[at] != device or (kind == "W" and before == ""):
+                    first = "B" if kind == "W" else "F"
+                    message = f"device {device} lists {words(op)} without its {first} before it"
                     raise OrderError(message)
+                if kind in before.split():
+                    raise OrderError(f"{words(op)} is listed twice")
+                if "BW" in (kind, before) and before:
+                    fused, beside = ("BW", kind) if before == "BW" else (kind, "B")
+                    raise OrderError(f"{words((fused, j, x))} is listed beside its {beside}")
+                passed[at] = f"{before} {kind}" if before else kind
+    for at, found in enumerate(passed):
+        if found not in {"BW", "B W"}:
+            missing = "F" if home[at] < 0 else "W" if found else "BW"
+            raise OrderError(f"{words((missing, *divmod(at, virtual)))} is not listed")
     copies = getattr(schedule, "copies", 1)
-    on: dict[int, list[int]] = {}
-    for j, x in sorted(known):
-        if ("F", j, x) not in holder:
-            raise OrderError(f"{words(('F', j, x))} is not listed")
-        devices = on.setdefault(x, [])
-        if holder["F", j, x] not in devices:
-            devices.append(holder["F", j, x])
-            if len(devices) > copies:
-                raise OrderError(f"stage {x} is on devices {' and '.join(map(str, devices))}")
-        fused = ("BW", j, x) in holder
-        found = [kind for kind in ("B", "W") if (kind, j, x) in holder]
-        if fused and found:
-            raise OrderError(f"{words(('BW', j, x))} is listed beside its {found[0]}")
-        if not fused and len(found) < 2:
-            raise OrderError(f"{words(('W' if found else 'BW', j, x))} is not listed")
-    return {(j, x): holder["F", j, x] for j, x in known}
+    for x in range(virtual):
+        devices = list(dict.fromkeys(home[x::virtual]))
+        if len(devices) > copies:
+            raise OrderError(f"stage {x} is on devices {' and '.join(map(str, devices))}")
+    deque(in_turn(lists, virtual, len(home)), maxlen=0)  # to the end, or a deadlock
+    return home
 
 
 # --- Reading -------------------------------------------------------------------------
 
 
 def _read(
-    lists: Sequence[Sequence[Entry]], home: Mapping[tuple[int, int], int], blocking: bool
+    lists: Sequence[Sequence[Entry]],
+    home: Sequence[int],
+    virtual: int,
+    again: Callable[[], Sequence[Sequence[Entry]]],
+    *,
+    blocking: bool,
 ) -> Order:
-    copies = _copies(home)
+    copies = _copies(home, virtual)
     number = {copy: k for k, copy in enumerate(copies)}
     held = tuple(
         tuple(k for x, k in sorted((x, k) for k, (x, on) in enumerate(copies) if on == d))
         for d in range(len(lists))
     )
-    runs = Counter((x, d) for (_, x), d in home.items())
     split = [False] * len(copies)
+    peaks, fused = [], True
     for d, entries in enumerate(lists):
-        for op in parts(entries):
-            if op.kind != "F":
-                split[number[op.stage, d]] = op.kind == "W"
-    peaks = [
-        _alive(entries, [copies[k][0] for k in ks]) for entries, ks in zip(lists, held, strict=True)
-    ]
-    program, sent = lay_out(lists, home, number, blocking=blocking)
+        *moments, last = _alive(entries, [copies[k][0] for k in held[d]])
+        peaks.append(moments)
+        for x, kind in last.items():
+            split[number[x, d]] = kind == "W"
+        fused = fused and not any(op.kind == "W" for op in parts(entries))
     return Order(
         stage=tuple(x for x, _ in copies),
         device=tuple(d for _, d in copies),
         held=held,
-        runs=[runs[copy] for copy in copies],
+        runs=[home[x::virtual].count(d) for x, d in copies],
         split=split,
         alive=[
             max(moment.alive[held[d].index(k)] for moment in peaks[d][0])
@@ -222,23 +265,21 @@ def _read(
             Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
             for entries in lists
         ],
-        sent=sent,
         first=[next(iter(parts(entries[:1]))).stage for entries in lists],
         last=[_last(entries[-1]) for entries in lists],
-        fused=not any(op.kind == "W" for entries in lists for op in parts(entries)),
-        program=program,
+        fused=fused,
+        size=sum(map(len, lists)),
+        lists=again,
+        home=home,
+        blocking=blocking,
     )
 
 
-def _copies(home: Mapping[tuple[int, int], int]) -> Sequence[tuple[int, int]]:
+def _copies(home: Sequence[int], virtual: int) -> Sequence[tuple[int, int]]:
     """Return the virtual stage and the device of each copy."""
-    found: dict[int, list[int]] = {}
-    for (_, x), d in sorted(home.items()):
-        devices = found.setdefault(x, [])
-        if d not in devices:
-            devices.append(d)
-    most = max(map(len, found.values()))
-    return [(x, found[x][n]) for n in range(most) for x in sorted(found) if n < len(found[x])]
+    found = [list(dict.fromkeys(home[x::virtual])) for x in range(virtual)]
+    most = max(map(len, found))
+    return [(x, on[n]) for n in range(most) for x, on in enumerate(found) if n < len(on)]
 
 
 def _last(entry: Entry) -> int:
@@ -248,26 +289,41 @@ def _last(entry: Entry) -> int:
 
 def _alive(
     entries: Sequence[Entry], held: Sequence[int]
-) -> tuple[Sequence[Alive], Sequence[Alive]]:
-    """Return the fullest moments at forward passes, and those at backward passes.
+) -> tuple[Sequence[Alive], Sequence[Alive], Mapping[int, str]]:
+    """Return the fullest moments at forward and at backward passes, and the last ops by stage.
 
-    A micro-batch is alive from the start of its F to the end of its BW or W.
+    A micro-batch is alive from the start of its F to the end of its BW or W. Of forward
+    passes in a row the last is the fullest, and of backward passes the first.
     """
-    alive, whole = [0] * len(held), [0] * len(held)
+    n = len(held)
+    counts = [0] * (2 * n)  # alive on each copy, and then whole
     place = {x: i for i, x in enumerate(held)}
-    forward: set[Alive] = set()
-    backward: set[Alive] = set()
+    forward: set[tuple[int, ...]] = set()
+    backward: set[tuple[int, ...]] = set()
+    last: dict[int, str] = {}
+    rising = True
     for entry in entries:
         for kind, _, x in ops_of(entry):
+            i = place[x]
             if kind == "F":
-                alive[place[x]] += 1
-                whole[place[x]] += 1
-                forward.add(Alive(tuple(alive), tuple(whole)))
-            else:
-                backward.add(Alive(tuple(alive), tuple(whole)))
-                alive[place[x]] -= kind != "B"
-                whole[place[x]] -= kind != "W"
-    return _unbeaten(forward), _unbeaten(backward)
+                counts[i] += 1
+                counts[n + i] += 1
+                rising = True
+                continue
+            if rising:
+                moment = tuple(counts)
+                forward.add(moment)
+                backward.add(moment)
+                rising = False
+            last[x] = kind
+            if kind != "B":
+                counts[i] -= 1
+            if kind != "W":
+                counts[n + i] -= 1
+    at_f, at_b = (
+        _unbeaten(Alive(row[:n], row[n:]) for row in found) for found in (forward, backward)
+    )
+    return at_f, at_b, last
 
 
 def _unbeaten(moments: Iterable[Alive]) -> Sequence[Alive]:

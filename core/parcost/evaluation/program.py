@@ -56,7 +56,7 @@ class Program:
 
 def lay_out(
     lists: Sequence[Sequence[Entry]],
-    home: Mapping[tuple[int, int], int],
+    home: Sequence[int],
     number: Mapping[tuple[int, int], int],
     *,
     blocking: bool = False,
@@ -64,18 +64,21 @@ def lay_out(
 ) -> tuple[Program, Sequence[Mapping[tuple[int, int], int]]]:
     """Lay out what devices do, and count the messages of each by route.
 
-    *home* is the device of each micro-batch and virtual stage, *number* that of the copy
-    of each virtual stage and device. *blocking*: a device is busy while it sends. *keep*:
-    every entry keeps its slot, and is listed in *entries*.
+    *home* is the device of each micro-batch and virtual stage, all stages of a micro-batch
+    in turn; *number* is that of the copy of each virtual stage and device. *blocking*: a
+    device is busy while it sends. *keep*: every entry keeps its slot, and is listed in
+    *entries*.
 
     Raises:
         OrderError: The devices wait for one another.
     """
-    virtual = 1 + max(x for _, x in home)
-    steps: list[tuple[int, int, int]] = []  # turn, message, takes
+    virtual, half = 1 + max(x for x, _ in number), len(home)
+    turns: list[int] = []
+    arrivals: list[int] = []
+    takes: list[int] = []
     over: list[int] = []
     first = RELEASES + len(number)  # values are numbered: slots that are given, then steps
-    done: dict[Key, int] = {}
+    done = [0] * (2 * half)  # the value of each F, then of each B
     clock = [START] * len(lists)
     starts, ends = [-1] * len(number), [-1] * len(number)
     offset = {kind: i * virtual for i, kind in enumerate(KINDS)}
@@ -85,62 +88,62 @@ def lay_out(
     sent: list[Counter[tuple[int, int]]] = [Counter() for _ in lists]
     entries: list[tuple[int, Entry, int, int]] = []
 
-    def step(turn: int, message: int, takes: int, route: int) -> int:
-        steps.append((turn, message, takes))
+    def step(d: int, message: int, duration: int, route: int) -> int:
+        turns.append(clock[d])
+        arrivals.append(message)
+        takes.append(duration)
         over.append(route)
-        return first + len(steps) - 1
+        clock[d] = value = first + len(turns) - 1
+        return value
 
-    for d, entry, needs in _sorted(lists, virtual):
+    for d, entry, needs in in_turn(lists, virtual, half):
         ops = ops_of(entry)
         messages: list[tuple[int, int]] = []
         for need in needs:
-            if need is not None and (origin := home[need[1], need[2]]) != d:
-                ends_at = (origin, d) if origin < d else (d, origin)
-                messages.append((done[need], routes.setdefault(ends_at, len(routes))))
+            if need >= 0 and (origin := home[need % half]) != d:
+                way = (origin, d) if origin < d else (d, origin)
+                messages.append((done[need], routes.setdefault(way, len(routes))))
         kind, _, x = ops[0]
         copy = number[x, d]
         if starts[copy] < 0:  # the first forward pass also waits for its release
-            clock[d] = step(clock[d], RELEASES + copy, nothing, -1)
+            step(d, RELEASES + copy, nothing, -1)
             for message, route in messages or [(NEVER, -1)]:
-                clock[d] = step(clock[d], message, nothing, route)
+                step(d, message, nothing, route)
             messages, starts[copy] = [], clock[d]
         for message, route in messages[1:]:
-            clock[d] = step(clock[d], message, nothing, route)
-        if isinstance(entry, Pair):
-            both = (entry.forward.stage, entry.backward.stage)
-            takes = nothing + 1 + pairs.setdefault(both, len(pairs))
-        else:
-            takes = offset[kind] + x
+            step(d, message, nothing, route)
+        duration = offset[kind] + x
+        if len(ops) > 1:
+            both = (x, ops[1].stage)
+            duration = nothing + 1 + pairs.setdefault(both, len(pairs))
         message, route = messages[0] if messages else (NEVER, -1)
-        value = clock[d] = step(clock[d], message, takes, route)
+        value = step(d, message, duration, route)
         if keep:
-            entries.append((d, entry, value, takes))
+            entries.append((d, entry, value, duration))
         for kind, j, x in ops:
+            at = j * virtual + x
             if kind == "F":
-                done["F", j, x] = value
-                reader = x + 1
+                done[at] = value
+                to = home[at + 1] if x + 1 < virtual else d
             else:
                 ends[number[x, d]] = value
                 if kind == "W":
                     continue
-                done["B", j, x] = value
-                reader = x - 1
-            to = home.get((j, reader), d)
+                done[half + at] = value
+                to = home[at - 1] if x else d
             if to != d:
                 way = (d, to) if d < to else (to, d)
                 sent[d][way] += 1
                 if blocking:
-                    route = routes.setdefault(way, len(routes))
-                    clock[d] = step(clock[d], clock[d], nothing, route)
+                    step(d, clock[d], nothing, routes.setdefault(way, len(routes)))
     kept = {*range(first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
-    slot_of = _slots(steps, first, kept)
-    turns, messages_, takes_ = zip(*steps, strict=True)
+    slot_of = _slots(turns, arrivals, first, kept)
     program = Program(
         into=tuple(slot_of[first:]),
-        turn=tuple(slot_of[value] for value in turns),
-        message=tuple(slot_of[value] for value in messages_),
+        turn=tuple(map(slot_of.__getitem__, turns)),
+        message=tuple(map(slot_of.__getitem__, arrivals)),
         over=tuple(over),
-        takes=takes_,
+        takes=tuple(takes),
         slots=1 + max(slot_of),
         routes=tuple(routes),
         pairs=tuple(pairs),
@@ -148,68 +151,76 @@ def lay_out(
         starts=[slot_of[value] for value in starts],
         ends=[slot_of[value] for value in ends],
         last=[slot_of[value] for value in clock],
-        entries=[(d, entry, slot_of[value], takes) for d, entry, value, takes in entries],
+        entries=[(d, entry, slot_of[value], duration) for d, entry, value, duration in entries],
     )
     return program, sent
 
 
-def _sorted(
-    lists: Sequence[Sequence[Entry]], virtual: int
-) -> Iterator[tuple[int, Entry, Sequence[Key | None]]]:
-    """Yield every entry with its device and what it needs of neighbours, needs first."""
+def in_turn(
+    lists: Sequence[Sequence[Entry]], virtual: int, half: int
+) -> Iterator[tuple[int, Entry, Sequence[int]]]:
+    """Yield every entry with its device and what it needs of neighbours, needs first.
+
+    What the F of a micro-batch leaves has the number of the micro-batch times *virtual*
+    stages, plus its stage, and what its B leaves is *half* of all numbers further; no
+    need is -1.
+
+    Raises:
+        OrderError: The devices wait for one another.
+    """
     position = [0] * len(lists)
-    done: set[Key] = set()
-    waiting: dict[Key, int] = {}
+    done = bytearray(2 * half)
+    waiting: dict[int, int] = {}
     ready = list(range(len(lists) - 1, -1, -1))
     while ready:
         d = ready.pop()
         entries = lists[d]
         for i in range(position[d], len(entries)):
             entry = entries[i]
-            ops = ops_of(entry)
-            needs = [_need(op, virtual) for op in ops]
-            missing = [need for need in needs if need is not None and need not in done]
+            needs, leaves = [], []
+            for kind, j, x in ops_of(entry):
+                at = j * virtual + x
+                if kind == "F":
+                    needs.append(at - 1 if x else -1)
+                    leaves.append(at)
+                elif kind != "W":
+                    needs.append(half + at + 1 if x + 1 < virtual else -1)
+                    leaves.append(half + at)
+            missing = [need for need in needs if need >= 0 and not done[need]]
             if missing:
                 waiting[missing[0]] = d
                 position[d] = i
                 break
             yield d, entry, needs
-            for kind, j, x in ops:
-                leaves = ("B" if kind == "BW" else kind, j, x)
-                done.add(leaves)
-                if leaves in waiting:
-                    ready.append(waiting.pop(leaves))
+            for left in leaves:
+                done[left] = 1
+                if left in waiting:
+                    ready.append(waiting.pop(left))
     if waiting:
         stuck = [
-            f"device {d} is at {_at(lists[d][position[d]])} and waits for {words(needed)}"
-            for needed, d in sorted(waiting.items(), key=lambda item: item[1])
+            f"device {d} is at {_at(lists[d][position[d]])} and waits for "
+            + words(("BF"[need < half], need % half // virtual, need % virtual))
+            for d, need in sorted((d, need) for need, d in waiting.items())
         ]
         raise OrderError("the order deadlocks: " + "; ".join(stuck))
 
 
 def ops_of(entry: Entry) -> Sequence[Op]:
     """Return the op, or both ops of a pair."""
-    return (entry.forward, entry.backward) if isinstance(entry, Pair) else (entry,)
+    return entry if isinstance(entry, Pair) else (entry,)
 
 
-def _need(op: Op, virtual: int) -> Key | None:
-    kind, j, x = op
-    if kind == "F":
-        return ("F", j, x - 1) if x > 0 else None
-    return ("B", j, x + 1) if kind != "W" and x + 1 < virtual else None
-
-
-def _slots(steps: Sequence[tuple[int, int, int]], first: int, kept: set[int]) -> list[int]:
+def _slots(turns: Sequence[int], messages: Sequence[int], first: int, kept: set[int]) -> list[int]:
     """Give every value a slot, and slots that nobody reads any more to new values."""
-    read = [0] * (first + len(steps))  # the step that reads it last
-    for i, (turn, message, _) in enumerate(steps):
+    read = [0] * (first + len(turns))  # the step that reads it last
+    for i, (turn, message) in enumerate(zip(turns, messages, strict=True)):
         read[turn] = read[message] = i
     for value in kept:
-        read[value] = len(steps)
+        read[value] = len(turns)
     slot_of = list(range(first))
     free: list[int] = []
     slots = first
-    for i, (turn, message, _) in enumerate(steps):
+    for i, (turn, message) in enumerate(zip(turns, messages, strict=True)):
         if read[turn] == i:
             free.append(slot_of[turn])
         if read[message] == i and message != turn:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parcost.evaluation.once import Pipelined
-from parcost.evaluation.order import ask, parts
-from parcost.evaluation.program import lay_out
 from parcost.evaluation.replay import Hop, Plan, play
 from parcost.numeric import is_array
 from parcost.terms import Activity, Times
@@ -28,14 +26,10 @@ def traced(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
     """Return the activities of each device of *plan* with these times."""
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)
-    lists = ask(plan.schedule, cut.stages, int(cut.micro_batches), cut.chunks)
-    home = {
-        (op.micro_batch, op.stage): d for d, entries in enumerate(lists) for op in parts(entries)
-    }
-    number = {(x, d): k for k, (x, d) in enumerate(zip(plan.stage, plan.device, strict=True))}
-    program, _ = lay_out(lists, home, number, blocking=cut.blocking, keep=True)
-    state, durations = play(program, times, hop, [0.0] * len(number))
-    found: list[list[Activity]] = [[] for _ in lists]
+    ((_, order),) = plan.orders
+    program = order.traced()
+    state, durations = play(program, times, hop, [0.0] * len(plan.device))
+    found: list[list[Activity]] = [[] for _ in plan.held]
     for d, entry, slot, takes in program.entries:
         found[d].append(Activity(entry, state[slot] - durations[takes], state[slot]))
     return found

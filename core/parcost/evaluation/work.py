@@ -96,7 +96,8 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     whole_pass = _APART if split else _WHOLE
     counts = [count(work, stage) for work in works]
     took: list[Real] = [  # infinity, no times, is nothing
-        work.seconds * times if times else 0.0 for work, times in zip(works, counts, strict=True)
+        work.seconds * times if times and times != 1 else work.seconds if times else 0.0
+        for work, times in zip(works, counts, strict=True)
     ]
     zeros: list[Real] = [0.0] * len(works)
     exposed, hidden, covered = list(took), zeros[:], zeros[:]

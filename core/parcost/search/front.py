@@ -70,4 +70,5 @@ class Front:
 
 
 def _band(bytes_: Any) -> NDArray[np.intp]:
-    return np.minimum(bytes_ / _BAND_BYTES, _BANDS - 1).astype(np.intp)
+    found: NDArray[np.intp] = np.minimum(bytes_ / _BAND_BYTES, _BANDS - 1).astype(np.intp)
+    return found

@@ -14,10 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import reduce
-from itertools import chain, count, repeat
+from itertools import count
 from math import inf, nan, prod
 from operator import and_
-from typing import Any
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -141,7 +140,8 @@ class _Search:
         """Score the layouts of *structure* that may matter; say whether time was enough."""
         scores = Scores(structure)
         bounds = [self._bounded(bound) for bound in scores.bounded()]
-        for size in chain((_FIRST,), repeat(_ROUND)):
+        size = _FIRST
+        while True:
             lowest = [bound.lowest(self._worst, self.front) for bound in bounds]
             least = np.minimum.reduce(lowest) if lowest else np.empty(0)
             left = np.flatnonzero(least < inf)
@@ -151,6 +151,7 @@ class _Search:
                 return False
             if len(left) > size:
                 left = np.sort(left[np.argpartition(least[left], size)[:size]])
+            size = _ROUND
             open_ = [b for b, low in zip(bounds, lowest, strict=True) if (low[left] < inf).any()]
             for scored in scores.scored(left, [bound.index for bound in open_]):
                 self._offer(scored)

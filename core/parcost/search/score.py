@@ -68,7 +68,7 @@ class Scores:
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self._variants, self._legal = structure.variants, structure.legal
-        self._occurs = self._legal.any(axis=-1)
+        self._occurs: NDArray[np.bool_] = np.any(self._legal, axis=-1)
         memory = self._variants.over("memory", self._occurs)
         self._memory = stacked(memory, self._variants.shape, frozenset())
         self._choice = _scheduling(self._variants, self._occurs)
@@ -80,13 +80,14 @@ class Scores:
         """Yield all layouts, by schedule, with what few of their terms come to."""
         terms = self._of_few(windows(self._few.values()))
         known: dict[Any, Load] = {}
+        steady: dict[Any, Sequence[Real]] = {}
         for index in range(self._variants.shape[self._choice] if self._choice is not None else 1):
             legal, here, memory = self._under(index, self._legal, terms, self._memory)
             if not legal.any():
                 continue
             pipeline = self._pipeline(index)
             timed = self._timed(pipeline, here, legal, known)
-            bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory])
+            bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory], steady)
             yield Scored(
                 structure=self.structure,
                 schedule=pipeline.schedule,
@@ -104,7 +105,8 @@ class Scores:
     def scored(self, kept: NDArray[np.intp], indices: Iterable[int]) -> Iterator[Scored]:
         """Yield the layouts at points *kept* of the flat axis under schedules by index."""
         structure = self.structure.at(kept)
-        variants, occurs = structure.variants, structure.legal.any(axis=-1)
+        variants = structure.variants
+        occurs: NDArray[np.bool_] = np.any(structure.legal, axis=-1)
         rest = [i for i in range(variants.plugins("terms")) if i not in self._few]
         asked = [variants.asked("terms", i, occurs) for i in rest]
         hosts = windows([*self._few.values(), *asked])
@@ -306,11 +308,11 @@ class _Timed:
     def _bound(self) -> Real:
         return lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
 
-    def fullest(self, terms: Sequence[Memory]) -> Real:
-        """Return the bytes of the fullest device."""
+    def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
+        """Return the bytes of the fullest device; *known* is what schedules have in common."""
         ((_, drawn),) = self.plan.orders
-        m = self.pipeline.micro_batches
-        held = Held(terms, self.plan, most=m, grown=drawn.grows)  # type: ignore[attr-defined]
+        m, grown = self.pipeline.micro_batches, drawn.grows  # type: ignore[attr-defined]
+        held = Held(terms, self.plan, most=m, grown=grown, steady=known)
         return reduce(maximum, (b for d in range(len(self.plan.held)) for b in held.moments(d)))
 
 

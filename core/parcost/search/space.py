@@ -89,7 +89,7 @@ class Space:
     def structures(self) -> Iterator[Structure]:
         """Yield the structures that have a legal layout, and those that have none."""
         names = [axis.attribute for axis in self.structural]
-        for values in product(*(axis.values for axis in self.structural)):
+        for values in product(*(_middle_first(axis.values) for axis in self.structural)):
             yield from self._structures(dict(zip(names, values, strict=True)))
 
     def _structures(self, at: Mapping[str, Any]) -> Iterator[Structure]:
@@ -122,6 +122,17 @@ class Space:
 
     def _variants(self, study: Study, axes: Sequence[Axis]) -> Variants:
         return Variants(study, [choice_of(self.scenario, study, axis) for axis in axes])
+
+
+def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
+    """Return *values* from the middle outwards: extremes are seldom best, and soon ruled out.
+
+    >>> _middle_first([1, 2, 4, 8, 16])
+    [4, 8, 2, 16, 1]
+    """
+    middle = (len(values) - 1) / 2
+    order = sorted(range(len(values)), key=lambda i: (abs(i - middle), -i))
+    return [values[i] for i in order]
 
 
 def _having(study: Study, choices: Sequence[Choice], place: Sequence[int]) -> Study:

@@ -125,7 +125,18 @@ def _spread(values: Mapping[int, Any], count: int, where: NDArray[np.intp], name
     rows = np.full((count, flat), _NUMBERS[name])
     for number, value in values.items():
         rows[number] = value
-    return rows[where]
+    return rows[_apart(rows, where)]
+
+
+def _apart(rows: NDArray[np.float64], where: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return *where* without the extent of choices that make no difference to *rows*."""
+    first: dict[bytes, int] = {}
+    alike = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(rows)])
+    found: NDArray[np.intp] = alike[where]
+    for k in range(found.ndim):
+        if (found == found.take([0], axis=k)).all():
+            found = found.take([0], axis=k)
+    return found
 
 
 def _one(values: Sequence[Any]) -> float | None:

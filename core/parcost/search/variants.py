@@ -211,9 +211,7 @@ class Variants:
             self.asking[-1].facts.add(make)
         return self._kept_or(make, combination, lambda: (make(self.at(combination)),))[0]
 
-    def number(
-        self, key: Any, study: Variant, make: Callable[..., T], numbers: Sequence[Any]
-    ) -> T:
+    def number(self, key: Any, study: Variant, make: Callable[..., T], numbers: Sequence[Any]) -> T:
         """Return the value kept under *key*, or made; the question in progress depends on it."""
         made, answer = self._kept_or(key, study.combination, lambda: (make(study, *numbers),))
         if self.asking:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parcost import Formula, Real, Study, hookimpl
-from parcost.numeric import INFINITY, maximum, minimum, where
+from parcost.numeric import INFINITY, ceil, maximum, minimum, where
 from parcost_plugins.kernels import fixed
 from parcost_plugins.kernels.rates import matmul, memory, sizes
 from parcost_plugins.vocabulary import (
@@ -38,7 +38,9 @@ class Tiled:
     def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
-            return _gemm(operator, study)
+            again = "F" if operator.pass_ == "R" else operator.pass_
+            size = (operator.m, operator.n, operator.k, operator.batch)
+            return study.once_for(_gemm, *size, again, operator.role, operator.wide)
         if isinstance(operator, FusedAttention):
             return fixed.core(operator, study)
         if isinstance(operator, Stream):
@@ -68,24 +70,37 @@ def quantised(
 
     A tile takes *depth* inner elements at a time, and waits as long as *fill* of them take.
     """
-    inner = -(-k // depth) * depth + fill
+    inner = ceil(k / depth) * depth + fill
     best: Real = INFINITY
     for tile in tiles:
         rows, columns = tile.m, tile.n
-        waves = batch * -(-m // rows) * -(-n // columns) / multiprocessors
-        waves = waves + wave_weight * (-(-waves // 1) - waves)
+        waves = batch * ceil(m / rows) * ceil(n / columns) / multiprocessors
+        waves = waves + wave_weight * (ceil(waves) - waves)
         best = minimum(best, waves * (rows * columns / tile.rate))
     return 2.0 * inner * multiprocessors * best
 
 
-def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
+def _gemm(
+    study: Study, m: Real, n: Real, k: Real, batch: Real, pass_: Any, role: Any, wide: bool
+) -> tuple[Real, Formula]:
     choice, device = study[KernelChoice], study[Cluster].device
+    gemm = Gemm(name="", m=m, n=n, k=k, batch=batch, pass_=pass_, role=role, wide=wide, count=())
     operand, result, width = sizes(gemm, study[Training].precision)
-    m, n, k, sms = gemm.m, gemm.n, gemm.k, device.multiprocessors
+    sms = device.multiprocessors
     peak, efficiency = matmul(gemm, study)
     efficiency = efficiency * _alignment(gemm, width, result, choice)
-    paid = study.once_for(_paid, m, n, k, gemm.batch)
-    bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
+    paid = quantised(
+        m,
+        n,
+        k,
+        batch,
+        sms,
+        choice.wave_weight,
+        choice.tiles,
+        depth=choice.tile_depth,
+        fill=choice.tile_fill,
+    )
+    bytes_ = batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, study)
     seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share)) + choice.launch
     formula = Formula(
@@ -95,7 +110,7 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
             "M": (m, ""),
             "N": (n, ""),
             "K": (k, ""),
-            "g": (gemm.batch, ""),
+            "g": (batch, ""),
             "e": (operand, "B"),
             "r": (result, "B"),
             "S": (sms, ""),
@@ -109,21 +124,6 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
         source=SOURCE,
     )
     return seconds, formula
-
-
-def _paid(study: Study, m: Real, n: Real, k: Real, batch: Real) -> Real:
-    choice = study[KernelChoice]
-    return quantised(
-        m,
-        n,
-        k,
-        batch,
-        study[Cluster].device.multiprocessors,
-        choice.wave_weight,
-        choice.tiles,
-        depth=choice.tile_depth,
-        fill=choice.tile_fill,
-    )
 
 
 def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:
