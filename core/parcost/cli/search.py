@@ -119,7 +119,7 @@ def command(
             found = _searched(whole, wish, out, progress)
         best = told.ranked(scenario, found)
         at = told.settings(scenario, found.best[0])
-        near = list(neighbours(scenario, whole.axes, at, found.best[0].seconds))
+        near = list(neighbours(scenario, whole.axes, at, found.best[0]))
     except SpecError as error:
         progress.clear()
         Reporter()(error.diagnostics)

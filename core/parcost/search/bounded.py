@@ -34,7 +34,7 @@ class Bounded:
     def lowest(self, worst: float, front: Front) -> NDArray[np.float64]:
         """Return the lowest cost at each point of the flat axis, infinite where none matters.
 
-        Layouts matter that may cost less than *worst* or be on the *front*, and all if
+        Layouts matter that may cost no more than *worst* or be on the *front*, and all if
         *worst* is not a number.
         """
         matters = self._left & (~(self._cost >= worst) | front.may_gain(self._seconds, self._bytes))

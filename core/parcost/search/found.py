@@ -15,24 +15,21 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class Place:
-    """Where a layout stands among those that were scored together.
-
-    *score* is its seconds, whether those are exact, and its bytes, where somebody asks.
-    """
+    """Where a layout stands among those that were scored together, and what its score is."""
 
     scored: Scored
     index: tuple[int, ...]
-    score: tuple[float, bool, float] | None = None
+    seconds: float
+    exact: bool
+    bytes_: float
 
 
 @frozen(kw_only=True, eq=False)
 class Layout:
     """One layout: its values by attribute, what it costs and what it holds.
 
-    *value* is its cost as people know it, such as an MFU. *same* has, for choices that make
-    no difference to it, the other values that they may as well have. *bounded* says that it
-    was not replayed: its seconds are exact all the same, and its bytes are no more than it
-    needs.
+    *value* is its cost as people know it, such as an MFU. *bounded* says that it was not
+    replayed: its seconds are exact all the same, and its bytes are no more than it needs.
     """
 
     values: Mapping[str, Any]
@@ -40,9 +37,12 @@ class Layout:
     value: float
     seconds: float
     bytes_: float
-    same: Mapping[str, Sequence[Any]] = {}
     bounded: bool = False
-    place: Place | None = field(default=None, repr=False)
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What layouts are sorted by: of equal cost the one with less memory, then by values."""
+        return self.cost, self.bytes_, spellings(self.values)
 
 
 @frozen(kw_only=True, eq=False)
@@ -83,7 +83,7 @@ class Best:
     def offer(self, degrees: Any, layout: Layout) -> None:
         """Take *layout* if none with its degrees is better."""
         known = self._by_degrees.get(degrees)
-        if known is None or (layout.cost, layout.bytes_) < (known.cost, known.bytes_):
+        if known is None or layout.rank < known.rank:
             self._by_degrees[degrees] = layout
 
     @property
@@ -92,12 +92,14 @@ class Best:
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
         return costs[-1] if len(costs) == self.keep else float("inf")
 
-    def ranked(self) -> list[Layout]:
-        """Return the best, first; of equally good ones that with less memory."""
-        found = sorted(
-            self._by_degrees.items(), key=lambda kept: (kept[1].cost, kept[1].bytes_, kept[0])
-        )
-        return [layout for _, layout in found[: self.keep]]
+    def ranked(self) -> list[tuple[Any, Layout]]:
+        """Return the degrees and layouts of the best, the very best first."""
+        return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
+
+
+def spellings(values: Mapping[str, Any]) -> list[str]:
+    """Return what tells layouts apart that cost the same, wherever they were found."""
+    return [f"{getattr(value, 'label', value)}" for value in values.values()]
 
 
 def pareto(layouts: Sequence[Layout]) -> list[Layout]:

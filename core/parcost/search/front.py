@@ -7,13 +7,14 @@ between two of them may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
-from parcost.search.found import Place
+from parcost.search.found import Place, spellings
+from parcost.search.score import values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,10 +24,21 @@ if TYPE_CHECKING:
 _BANDS = 64
 _BAND_BYTES = 4 * 2.0**30
 
+C = TypeVar("C")
+Rank = tuple[float, float, list[str]]  # seconds, bytes, and values: who comes first in a band
+
 
 def slim(scored: Scored) -> Scored:
     """Return what a replay needs of *scored*: not the numbers of millions of layouts."""
     return evolve(scored, seconds=None, exact=None, bytes_=None)
+
+
+@frozen(eq=False)
+class Candidate:
+    """The fastest layout of a band so far."""
+
+    rank: Rank
+    place: Place
 
 
 class Front:
@@ -34,7 +46,7 @@ class Front:
 
     def __init__(self) -> None:
         self._least = np.full(_BANDS, np.inf)
-        self._places: list[Place | None] = [None] * _BANDS
+        self._found: dict[int, Candidate] = {}
 
     def offer(self, scored: Scored, left: NDArray[np.bool_]) -> None:
         """Consider the layouts of *scored* that are *left*."""
@@ -44,29 +56,42 @@ class Front:
         seconds: Any = np.broadcast_to(scored.seconds, left.shape).reshape(-1)[flat]
         bytes_: Any = np.broadcast_to(scored.bytes_, left.shape).reshape(-1)[flat]
         bands = _band(bytes_)
-        least = self._least.copy()
+        least = np.full(_BANDS, np.inf)
         np.minimum.at(least, bands, seconds)
         kept = slim(scored)
-        for band in np.flatnonzero(least < self._least):
-            first = flat[np.flatnonzero((bands == band) & (seconds == least[band]))[0]]
-            index = tuple(int(i) for i in np.unravel_index(first, left.shape))
-            exact = bool(np.broadcast_to(scored.exact, left.shape)[index])
-            held = float(np.broadcast_to(scored.bytes_, left.shape)[index])
-            self._places[band] = Place(kept, index, (float(least[band]), exact, held))
-        self._least = least
+        for band in map(int, np.flatnonzero((least <= self._least) & (least < np.inf))):
+            fastest = np.flatnonzero((bands == band) & (seconds == least[band]))
+            smallest = fastest[bytes_[fastest] == bytes_[fastest].min()]
+            for i in smallest:
+                index = tuple(int(k) for k in np.unravel_index(flat[i], left.shape))
+                exact = bool(np.broadcast_to(scored.exact, left.shape)[index])
+                place = Place(kept, index, float(seconds[i]), exact, float(bytes_[i]))
+                rank = (place.seconds, place.bytes_, spellings(values_at(kept, index)))
+                if band not in self._found or rank < self._found[band].rank:
+                    self._found[band] = Candidate(rank, place)
+        self._least = np.minimum(least, self._least)
 
     def may_gain(self, seconds: Any, bytes_: Any) -> Any:
         """Say where a layout of no fewer seconds and bytes might be a candidate."""
-        return seconds < self._least[_band(bytes_)]
+        return seconds <= self._least[_band(bytes_)]
 
-    def points(self) -> Sequence[Place]:
-        """Return the candidates: each is faster than those that need less memory."""
-        found, least = [], np.inf
-        for seconds, place in zip(self._least, self._places, strict=True):
-            if place is not None and seconds < least:
-                found.append(place)
-                least = seconds
-        return found
+    def candidates(self) -> Mapping[int, Candidate]:
+        """Return the candidates, by band."""
+        return faster((band, c.rank, c) for band, c in self._found.items())
+
+
+def faster(candidates: Iterable[tuple[int, Rank, C]]) -> Mapping[int, C]:
+    """Return the first of each band, unless one of a lower band is as fast."""
+    found: dict[int, tuple[Rank, C]] = {}
+    for band, rank, candidate in candidates:
+        if band not in found or rank < found[band][0]:
+            found[band] = (rank, candidate)
+    kept: dict[int, C] = {}
+    least = np.inf
+    for band, (rank, candidate) in sorted(found.items(), key=lambda item: item[0]):
+        if rank[0] < least:
+            kept[band], least = candidate, rank[0]
+    return kept
 
 
 def _band(bytes_: Any) -> NDArray[np.intp]:

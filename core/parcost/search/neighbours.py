@@ -13,30 +13,35 @@ from parcost.render.numbers import quantity
 
 if TYPE_CHECKING:
     from parcost.scenario import Scenario
+    from parcost.search.found import Layout
     from parcost.terms import Axis
 
 
 @frozen(kw_only=True, eq=False)
 class Neighbour:
-    """A layout with one other value; *says* what it comes to, or why it does not run."""
+    """A layout with one other value; *says* what it comes to, or why it does not run.
+
+    *same*: it needs the same time and memory to the bit.
+    """
 
     path: str
     value: Any
     seconds: float | None
     runs: bool
     says: str
+    same: bool = False
 
 
 def neighbours(
-    scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], seconds: float
+    scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], layout: Layout
 ) -> Iterator[Neighbour]:
-    """Yield the neighbours of the layout *at* some values, whose step takes *seconds*.
+    """Yield the neighbours of *layout*, which is *at* some values.
 
     Of an axis of numbers they are the values next to its own, of one of words all others.
     """
     for axis in axes:
         for value in _others(axis, at[axis.attribute]):
-            yield _neighbour(scenario, {**at, axis.attribute: value}, axis.attribute, seconds)
+            yield _neighbour(scenario, {**at, axis.attribute: value}, axis.attribute, layout)
 
 
 def _others(axis: Axis, own: Any) -> Sequence[Any]:
@@ -49,10 +54,13 @@ def _others(axis: Axis, own: Any) -> Sequence[Any]:
 
 
 def _neighbour(
-    scenario: Scenario, values: Mapping[str, Any], path: str, seconds: float
+    scenario: Scenario, values: Mapping[str, Any], path: str, layout: Layout
 ) -> Neighbour:
-    def made(says: str, step: float | None = None, *, runs: bool = False) -> Neighbour:
-        return Neighbour(path=path, value=values[path], seconds=step, runs=runs, says=says)
+    def made(
+        says: str, step: float | None = None, *, runs: bool = False, same: bool = False
+    ) -> Neighbour:
+        value = values[path]
+        return Neighbour(path=path, value=value, seconds=step, runs=runs, says=says, same=same)
 
     try:
         result = scenario.replace(values).evaluate().result
@@ -62,7 +70,7 @@ def _neighbour(
     if result.outcome is None:
         return made(errors[0] if errors else "not legal")
     step = float(result.outcome.step_seconds)
-    change = f"{step / seconds - 1.0:+.2%}"
+    change = f"{step / layout.seconds - 1.0:+.2%}"
     if not all_of(result.feasible):
         needs = quantity(float(result.outcome.memory_bytes), "GiB")
         return made(f"{change}, but needs {needs}", step)
@@ -70,4 +78,7 @@ def _neighbour(
     for limit in limits:
         if not all_of(limit.holds(step, float(result.outcome.memory_bytes))):
             return made(f"{change}, but breaks {limit.says}", step)
-    return made("the same" if step == seconds else change, step, runs=True)
+    if step == layout.seconds:
+        same = float(result.outcome.memory_bytes) == layout.bytes_
+        return made("the same" if same else "as fast", step, runs=True, same=same)
+    return made(change, step, runs=True)

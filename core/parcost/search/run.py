@@ -15,26 +15,25 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import count
-from math import inf, nan, prod
+from math import inf, nan
 from operator import and_
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from parcost.diagnostics import SpecError
 from parcost.search.bounded import Bounded
-from parcost.search.failing import empty, nothing_found, objective_of
-from parcost.search.found import Best, Found, Layout, pareto
+from parcost.search.failing import objective_of
+from parcost.search.found import Best, Found
 from parcost.search.front import Front
+from parcost.search.piece import Piece, joined
 from parcost.search.score import Scored, Scores
 from parcost.search.space import Space, Structure
-from parcost.search.waiting import Waiting, layouts_at, same_as
+from parcost.search.waiting import Waiting, layouts_at
 from parcost.terms import Limit, Objective
 
 _FIRST, _ROUND = 64, 256  # points that are scored together, the ones with the lowest bounds
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _MANY = 12  # schedules of structures that wait: their terms are kept
-_FEW = 20_000  # replayed layouts, before those off the front are forgotten
 
 
 @frozen(kw_only=True, eq=False)
@@ -52,18 +51,36 @@ def search(
     *,
     told: Callable[[str], None] = lambda _: None,
     points: Callable[[Scored], None] | None = None,
-    part: tuple[int, int] = (0, 1),
 ) -> Found:
     """Return the best layouts of *space*.
 
     *points* is called with all layouts, some at a time, as they are scored, however long
-    that takes. Of the structures, only each n-th is looked at where *part* is (i, n).
+    that takes.
 
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
             the limits.
     """
-    run = _Search(space, wish, told, points, part)
+    start = time.monotonic()
+    objective = objective_of(space.scenario.first, wish.objective)
+    found = piece(space, wish, told=told, points=points)
+    return joined(space, objective, wish.keep, [found], time.monotonic() - start)
+
+
+def piece(
+    space: Space,
+    wish: Wish,
+    part: tuple[int, int] = (0, 1),
+    *,
+    worst: float = inf,
+    told: Callable[[str], None] = lambda _: None,
+    points: Callable[[Scored], None] | None = None,
+) -> Piece:
+    """Return what a *part* (i, n) of *space* comes to: each n-th structure, from the i-th on.
+
+    Layouts that cost more than *worst* are known not to be among the best.
+    """
+    run = _Search(space, wish, told, points, part, worst)
     with np.errstate(all="ignore"):
         interrupted = False
         try:
@@ -72,7 +89,7 @@ def search(
         except KeyboardInterrupt:
             interrupted = True
             run.replay_some()
-        return run.found(interrupted=interrupted)
+        return run.piece(interrupted=interrupted)
 
 
 @frozen(eq=False)
@@ -95,15 +112,15 @@ class _Search:
         told: Callable[[str], None],
         points: Callable[[Scored], None] | None,
         part: tuple[int, int],
+        worst: float,
     ) -> None:
         self.space, self.wish, self.told, self.points, self.part = space, wish, told, points, part
+        self.known = worst
         self.start = time.monotonic()
         self.best = Best(wish.keep)
         self.front = Front()
-        self.replayed: list[Layout] = []
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, Waiting]] = []
-        self.objective: Objective | None = None
         self.looked = 0
         self.crowd, self.crowded, self.many = 0, _CROWDED, _MANY
         self.tie = count()
@@ -114,18 +131,13 @@ class _Search:
         return time.monotonic() - self.start > self.wish.budget_seconds
 
     @property
-    def structures(self) -> int:
-        """How many structures the space has."""
-        whole = prod(len(axis.values) for axis in (*self.space.structural, *self.space.cuts))
-        i, n = self.part
-        return len(range(i, whole, n))
+    def worst(self) -> float:
+        """The cost above which no layout is among the best."""
+        return min(self.best.worst, self.known)
 
     def score(self) -> None:
-        """Score every layout."""
-        i, n = self.part
-        for number, structure in enumerate(self.space.structures()):
-            if number % n != i:
-                continue
+        """Score every layout that may matter."""
+        for structure in self.space.structures(self.part):
             self.counts.refused.update(structure.refused)
             self.counts.totals["legal"] += structure.points
             self.told(f"{self.counts.totals['legal']:,} legal layouts")
@@ -142,7 +154,8 @@ class _Search:
         bounds = [self._bounded(bound) for bound in scores.bounded()]
         size = _FIRST
         while True:
-            lowest = [bound.lowest(self._worst, self.front) for bound in bounds]
+            worst = self.worst if self.points is None else nan  # all points are asked for
+            lowest = [bound.lowest(worst, self.front) for bound in bounds]
             least = np.minimum.reduce(lowest) if lowest else np.empty(0)
             left = np.flatnonzero(least < inf)
             if not len(left):
@@ -157,18 +170,17 @@ class _Search:
                 self._offer(scored)
             for bound in bounds:
                 bound.settle(left)
-            if self.waiting and self.waiting[0][0] < self.best.worst:
+            if self._may_gain:
                 self.replay_some()
 
     @property
-    def _worst(self) -> float:
-        """The cost above which no layout need be scored."""
-        return self.best.worst if self.points is None else nan
+    def _may_gain(self) -> bool:
+        """Whether a layout that waits may be among the best."""
+        return bool(self.waiting) and self.waiting[0][0] <= self.worst
 
     def _bounded(self, bound: Scored) -> Bounded:
         """Return what *bound* leaves of its layouts, and count what it does not."""
         objective, limits = self._judged_by(bound)
-        self.objective = self.objective or objective
         totals, legal = self.counts.totals, bound.legal
         rooms = bound.structure.variants.base.contributions("rooms")
         left = legal & reduce(and_, (bound.bytes_ <= room for _, room in rooms), True)
@@ -197,14 +209,14 @@ class _Search:
         cost = np.where(left, objective.cost(scored.seconds), inf)
         self.front.offer(scored, left)
         entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
-        if entry.lowest < self.best.worst:
+        if entry.left and entry.lowest <= self.worst:
             self.crowd += entry.left
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
 
     def prove(self) -> None:
         """Replay layouts until no other one can be better, or the time is over."""
-        while self.waiting and self.waiting[0][0] < self.best.worst:
-            if self.late and self.replayed:
+        while self._may_gain:
+            if self.late and self.best.ranked():
                 return
             self.replay_some()
 
@@ -214,71 +226,50 @@ class _Search:
             return
         _, _, entry = heapq.heappop(self.waiting)
         before = entry.left
-        for place, layout in entry.replay(self.best.worst):
-            self.best.offer(place, layout)
-            self.replayed.append(evolve(layout, place=None))
+        for degrees, layout in entry.replay(self.worst):
+            self.best.offer(degrees, layout)
         self.crowd -= before - entry.left
-        self.counts.totals["replayed"] = self.counts.totals["replayed"] + entry.last
+        self.counts.totals["replayed"] += entry.last
         legal, tried = self.counts.totals["legal"], self.counts.totals["replayed"]
         self.told(f"{legal:,} legal layouts, {tried:,} replayed")
-        if entry.lowest < self.best.worst:
+        if entry.left and entry.lowest <= self.worst:
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
-        if len(self.replayed) > _FEW:
-            self.replayed = pareto(self.replayed)
 
     def _thin(self) -> None:
         """Replay the best that wait, and forget whatever cannot be among the best any more."""
         self.replay_some()
-        while self.waiting and self.waiting[0][0] < self.best.worst == inf:
+        while self.waiting and self.worst == inf:
             self.replay_some()
         entries = [entry for _, _, entry in self.waiting]
         for entry in entries:
-            entry.drop(self.best.worst)
+            entry.drop(self.worst)
         self.waiting = [(e.lowest, next(self.tie), e) for e in entries if e.left]
         heapq.heapify(self.waiting)
         self.crowd = sum(entry.left for entry in entries)
         self.crowded = max(_CROWDED, 2 * self.crowd)
         self.many = max(_MANY, 2 * len(self.waiting))
 
-    def found(self, *, interrupted: bool) -> Found:
+    def piece(self, *, interrupted: bool) -> Piece:
         """Return what the search has come to."""
-        totals = self.counts.totals
-        if self.objective is None and not interrupted:
-            raise SpecError([empty(self.space, self.counts.refused)])
-        ranked = self.best.ranked()
-        if not ranked or self.objective is None:
-            if interrupted:
-                raise KeyboardInterrupt
-            raise SpecError(
-                [
-                    nothing_found(
-                        self.space,
-                        totals["legal"],
-                        totals["large"],
-                        self.counts.limits,
-                        self.counts.least.get("needed", inf),
-                    )
-                ]
-            )
-        proven = self.looked == self.structures
-        left = self.waiting[0][0] if self.waiting else inf
-        gap = max(0.0, 1.0 - left / ranked[0].cost) if proven else None
-        front = [*self.replayed, *(x for _, x in layouts_at(self.front.points(), self._judged_by))]
-        return Found(
-            objective=self.objective,
-            best=[evolve(layout, same=same_as(layout)) for layout in ranked],
-            front=[evolve(layout, place=None) for layout in pareto(front)],
-            size=self.space.size,
-            legal=totals["legal"],
-            large=totals["large"],
+        totals, candidates = self.counts.totals, self.front.candidates()
+        places = [candidate.place for candidate in candidates.values()]
+        layouts = layouts_at(places, self._judged_by)
+        return Piece(
+            best=self.best.ranked(),
+            front=[
+                (band, candidate.rank, layout)
+                for (band, candidate), layout in zip(candidates.items(), layouts, strict=True)
+            ],
             refused=dict(self.counts.refused),
             limits=dict(self.counts.limits),
+            legal=totals["legal"],
+            large=totals["large"],
             replayed=totals["replayed"],
-            gap=gap,
+            least_bytes=self.counts.least.get("needed", inf),
+            left=self.waiting[0][0] if self.waiting else inf,
             looked=self.looked,
-            structures=self.structures,
+            structures=self.space.count(self.part),
             interrupted=interrupted,
-            seconds=time.monotonic() - self.start,
         )
 
     def _judged_by(self, scored: Scored) -> tuple[Objective, Sequence[Limit]]:

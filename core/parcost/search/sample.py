@@ -77,7 +77,7 @@ def sample(
                 layouts.append(layout)
     except KeyboardInterrupt:
         interrupted = True
-    ranked = best.ranked()
+    ranked = [layout for _, layout in best.ranked()]
     if not ranked or objective is None:
         if interrupted:
             raise KeyboardInterrupt

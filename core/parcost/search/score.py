@@ -56,6 +56,18 @@ class Scored:
     bytes_: Any
 
 
+def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
+    """Return the values of a layout by attribute."""
+    structure = scored.structure
+    values: dict[str, Any] = dict(structure.values)
+    for name, numbers in structure.degrees.items():
+        values[name] = float(numbers[index[-1]])
+    for k, choice in enumerate(structure.variants.choices):
+        at = scored.index if k == scored.choice else index[k]
+        values[choice.name] = choice.values[at]
+    return values
+
+
 class Scores:
     """The layouts of a structure: bounded at first, and scored where that is not enough.
 

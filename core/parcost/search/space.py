@@ -86,14 +86,30 @@ class Space:
         """The number of points, legal or not."""
         return prod(len(axis.values) for axis in self.axes)
 
-    def structures(self) -> Iterator[Structure]:
-        """Yield the structures that have a legal layout, and those that have none."""
-        names = [axis.attribute for axis in self.structural]
-        for values in product(*(_middle_first(axis.values) for axis in self.structural)):
-            yield from self._structures(dict(zip(names, values, strict=True)))
+    def structures(self, part: tuple[int, int] = (0, 1)) -> Iterator[Structure]:
+        """Yield the structures that have a legal layout, and those that have none.
 
-    def _structures(self, at: Mapping[str, Any]) -> Iterator[Structure]:
-        """Yield the structures that are alike but for how the model is cut."""
+        Of a *part* (i, n) it is each n-th, from the i-th on.
+        """
+        names = [axis.attribute for axis in self.structural]
+        cuts = list(product(*(range(len(axis.values)) for axis in self.cuts)))
+        for number, values in enumerate(
+            product(*(_middle_first(axis.values) for axis in self.structural))
+        ):
+            i, n = part
+            places = cuts[(i - number * len(cuts)) % n :: n]
+            if places:
+                yield from self._structures(dict(zip(names, values, strict=True)), places)
+
+    def count(self, part: tuple[int, int] = (0, 1)) -> int:
+        """Return the number of structures of a *part*."""
+        whole = prod(len(axis.values) for axis in (*self.structural, *self.cuts))
+        return len(range(part[0], whole, part[1]))
+
+    def _structures(
+        self, at: Mapping[str, Any], places: Sequence[tuple[int, ...]]
+    ) -> Iterator[Structure]:
+        """Yield structures that are alike but for how the model is cut."""
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
         varied = self.scenario.replace({**at, **degrees})
         ((_, study, _),) = varied._groups()  # noqa: SLF001  one structure, flat degrees
@@ -101,7 +117,7 @@ class Space:
         whole = self._variants(study, [*self.cuts, *self.choices])
         masks = list(_masks(whole, count))
         first = len(self.cuts)
-        for place in product(*(range(len(axis.values)) for axis in self.cuts)):
+        for place in places:
             legal, refused = _legal(masks, place, whole.shape[first:], count)
             chosen = whole.choices[:first]
             cut = {c.name: c.values[i] for c, i in zip(chosen, place, strict=True)}

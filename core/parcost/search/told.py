@@ -91,9 +91,9 @@ def tell(
     yield from _counted(found)
     yield Heading("The best layouts")
     yield _best(found, best)
-    free = found.best[0].same
-    if free:
-        said = [f"{_short(n)} may be {' or '.join(_text(v) for v in vs)}" for n, vs in free.items()]
+    alike = free(near)
+    if alike:
+        said = [f"{_short(n)} may be {' or '.join(map(_text, vs))}" for n, vs in alike.items()]
         yield Line("No difference to the first makes: " + "; ".join(said) + ".", "faint")
     if len(best) > 1:
         yield Heading("Why the others lost")
@@ -110,6 +110,15 @@ def tell(
         from parcost.render.narrative import section_page
 
         yield from section_page(section)
+
+
+def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
+    """Return other values of attributes that make no difference."""
+    found: dict[str, list[Any]] = {}
+    for other in near:
+        if other.same:
+            found.setdefault(other.path, []).append(spelled(other.value))
+    return found
 
 
 def _counted(found: Found) -> Iterator[Line]:
@@ -244,9 +253,6 @@ def data(
             "memory_is_a_bound": layout.bounded,
         }
 
-    def free(layout: Layout) -> dict[str, Any]:
-        return {path: [spelled(v) for v in values] for path, values in layout.same.items()}
-
     return {
         **header(),
         "name": scenario.name,
@@ -263,14 +269,8 @@ def data(
         "gap_fraction": found.gap,
         "interrupted": found.interrupted,
         "seconds": found.seconds,
-        "best": [
-            {
-                **plain(entry.layout),
-                "makes_no_difference": free(entry.layout),
-                "lost_by_seconds": dict(entry.lost_by),
-            }
-            for entry in best
-        ],
+        "best": [{**plain(entry.layout), "lost_by_seconds": dict(entry.lost_by)} for entry in best],
+        "makes_no_difference": free(near),
         "neighbours": [
             {
                 "attribute": other.path,

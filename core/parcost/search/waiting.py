@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from parcost.search.exact import replayed
 from parcost.search.found import Layout, Place
 from parcost.search.front import slim
-from parcost.search.score import Scored
+from parcost.search.score import Scored, values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,44 +55,52 @@ class Waiting:
         return len(self._costs) - self._next
 
     def drop(self, above: float) -> None:
-        """Forget all layouts whose cost is not below *above*."""
-        kept = np.flatnonzero(self._costs[self._next :] < above) + self._next
+        """Forget all layouts that cost more than *above*."""
+        kept = np.flatnonzero(self._costs[self._next :] <= above) + self._next
         self._points, self._costs, self._next = self._points[kept], self._costs[kept], 0
         if not self._sorted:
             self._lowest = float(self._costs.min()) if len(self._costs) else inf
 
-    def replay(self, below: float) -> Iterator[tuple[Any, Layout]]:
-        """Replay the next layouts that cost less than *below*; yield degrees and layouts."""
+    def replay(self, worst: float) -> Iterator[tuple[Any, Layout]]:
+        """Replay the next layouts that cost no more than *worst*; yield degrees and layouts."""
         if not self._sorted:
-            self.drop(below)
+            self.drop(worst)
             order = np.argsort(self._costs, kind="stable")
             self._points, self._costs = self._points[order], self._costs[order]
             self._sorted = True
         last = min(self._next + _BATCH, len(self._costs))
-        last = self._next + int(np.searchsorted(self._costs[self._next : last], below))
+        last = self._next + int(
+            np.searchsorted(self._costs[self._next : last], worst, side="right")
+        )
         points = self._points[self._next : last]
         self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
         where = np.unravel_index(points, self.shape)
-        return _replayed(self.scored, where, self.objective, self.limits)
+        for _, degrees, layout in _replayed(self.scored, where, self.objective, self.limits):
+            yield degrees, layout
 
 
 def layouts_at(
     places: Sequence[Place],
     judge: Callable[[Scored], tuple[Objective, Sequence[Limit]]],
-) -> Iterator[tuple[Any, Layout]]:
-    """Yield the layouts at some places, replayed.
+) -> list[Layout | None]:
+    """Return the layouts at some places, replayed, or None where they do not run after all.
 
     Those whose replay would take long, and whose step is known exactly, are taken as scored.
     """
-    together: dict[int, list[Place]] = {}
-    for place in places:
-        if _long(place) and place.score is not None and place.score[1]:
-            yield _as_scored(place, judge(place.scored)[0])
+    found: list[Layout | None] = [None] * len(places)
+    together: dict[int, list[int]] = {}
+    for i, place in enumerate(places):
+        if place.exact and _long(place):
+            found[i] = _as_scored(place, judge(place.scored)[0])
         else:
-            together.setdefault(id(place.scored), []).append(place)
+            together.setdefault(id(place.scored), []).append(i)
     for group in together.values():
-        scored = group[0].scored
-        yield from _replayed(scored, _where([p.index for p in group]), *judge(scored))
+        scored = places[group[0]].scored
+        where = _where([places[i].index for i in group])
+        at = {places[i].index: i for i in group}
+        for index, _, layout in _replayed(scored, where, *judge(scored)):
+            found[at[index]] = layout
+    return found
 
 
 def _long(place: Place) -> bool:
@@ -101,20 +109,16 @@ def _long(place: Place) -> bool:
     return bool(pipeline.stages * pipeline.chunks * batches > _MOST_OPS)
 
 
-def _as_scored(place: Place, objective: Objective) -> tuple[Any, Layout]:
-    assert place.score is not None
-    seconds, _, bytes_ = place.score
-    cost = float(_at(objective.cost(seconds), place.index))
-    values = _values(place.scored, place.index)
-    layout = Layout(
-        values=values,
+def _as_scored(place: Place, objective: Objective) -> Layout:
+    cost = float(_at(objective.cost(place.seconds), place.index))
+    return Layout(
+        values=values_at(place.scored, place.index),
         cost=cost,
         value=float(_at(objective.value(cost), place.index)),
-        seconds=seconds,
-        bytes_=bytes_,
+        seconds=place.seconds,
+        bytes_=place.bytes_,
         bounded=True,
     )
-    return (), layout
 
 
 def _where(indices: Sequence[tuple[int, ...]]) -> tuple[NDArray[np.intp], ...]:
@@ -126,7 +130,7 @@ def _replayed(
     where: Sequence[NDArray[np.intp]],
     objective: Objective,
     limits: Sequence[Limit],
-) -> Iterator[tuple[Any, Layout]]:
+) -> Iterator[tuple[tuple[int, ...], Any, Layout]]:
     if not len(where[0]):
         return
     structure = scored.structure
@@ -136,7 +140,7 @@ def _replayed(
         holds = all(_at(limit.holds(step, held), index) for limit in limits)
         if not (runs and holds):
             continue
-        values = _values(scored, index)
+        values = values_at(scored, index)
         degrees = tuple(
             float(v)
             for k, v in values.items()
@@ -144,6 +148,7 @@ def _replayed(
         )
         cost = float(_at(objective.cost(step), index))
         yield (
+            index,
             degrees,
             Layout(
                 values=values,
@@ -151,7 +156,6 @@ def _replayed(
                 value=float(_at(objective.value(cost), index)),
                 seconds=float(step),
                 bytes_=float(held),
-                place=Place(scored, index),
             ),
         )
 
@@ -160,37 +164,3 @@ def _at(value: Any, index: Sequence[int]) -> Any:
     """Return a number of the flat axis at one point."""
     found = np.atleast_1d(value)
     return found[index[-1] if found.shape[-1] > 1 else 0]
-
-
-def _values(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
-    structure = scored.structure
-    values: dict[str, Any] = dict(structure.values)
-    for name, numbers in structure.degrees.items():
-        values[name] = float(numbers[index[-1]])
-    for k, choice in enumerate(structure.variants.choices):
-        at = scored.index if k == scored.choice else index[k]
-        values[choice.name] = choice.values[at]
-    return values
-
-
-def same_as(layout: Layout) -> Mapping[str, Sequence[Any]]:
-    """Return, for each choice, the other values with which *layout* is the same to the bit."""
-    if layout.place is None:
-        return {}
-    scored, index = layout.place.scored, layout.place.index
-    found: dict[str, list[Any]] = {}
-    tried: list[tuple[str, Any]] = []
-    indices: list[tuple[int, ...]] = []
-    for k, choice in enumerate(scored.structure.variants.choices):
-        for i, value in enumerate(choice.values):
-            other = (*index[:k], i, *index[k + 1 :])
-            if k != scored.choice and other != index and scored.legal[other]:
-                tried.append((choice.name, value))
-                indices.append(other)
-    if not indices:
-        return {}
-    seconds, bytes_, _ = replayed(scored, _where(indices))
-    for (name, value), step, held in zip(tried, seconds, bytes_, strict=True):
-        if step == layout.seconds and held == layout.bytes_:
-            found.setdefault(name, []).append(value)
-    return found

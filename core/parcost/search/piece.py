@@ -1,0 +1,94 @@
+"""What the search of a part of a space comes to, and how parts become one result.
+
+A piece is plain data, so that it may come from another process. Ties are broken by the
+values of layouts, never by who was first: however a space is cut into parts, the whole is
+the same to the bit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost.diagnostics import SpecError
+from parcost.search.failing import empty, nothing_found
+from parcost.search.found import Best, Found, Layout, pareto
+from parcost.search.front import Rank, faster
+
+if TYPE_CHECKING:
+    from parcost.search.space import Space
+    from parcost.terms import Objective
+
+
+@frozen(kw_only=True, eq=False)
+class Piece:
+    """What became of the layouts of some structures.
+
+    *best* are the best layouts with their degrees, *front* candidates with their band and
+    rank, replayed; one that does not run after all is None. *least_bytes* is what the
+    smallest layout needs where none fits, and *left* the lowest cost of a layout that was
+    not replayed. So many structures were *looked* at, of those there are.
+    """
+
+    best: Sequence[tuple[Any, Layout]] = ()
+    front: Sequence[tuple[int, Rank, Layout | None]] = ()
+    refused: Mapping[str, int] = {}
+    limits: Mapping[str, int] = {}
+    legal: int = 0
+    large: int = 0
+    replayed: int = 0
+    least_bytes: float = inf
+    left: float = inf
+    looked: int = 0
+    structures: int = 0
+    interrupted: bool = False
+
+
+def joined(
+    space: Space, objective: Objective, keep: int, pieces: Sequence[Piece], seconds: float
+) -> Found:
+    """Return what *pieces* of *space* come to together, with the *keep* best layouts.
+
+    Raises:
+        SpecError: No layout is legal, fits and is within the limits.
+        KeyboardInterrupt: The search was interrupted before it found any.
+    """
+    refused = sum((Counter(piece.refused) for piece in pieces), Counter[str]())
+    limits = sum((Counter(piece.limits) for piece in pieces), Counter[str]())
+    legal, large = sum(p.legal for p in pieces), sum(p.large for p in pieces)
+    interrupted = any(piece.interrupted for piece in pieces)
+    best = Best(keep)
+    for piece in pieces:
+        for degrees, layout in piece.best:
+            best.offer(degrees, layout)
+    ranked = [layout for _, layout in best.ranked()]
+    if not ranked:
+        if interrupted:
+            raise KeyboardInterrupt
+        if not legal:
+            raise SpecError([empty(space, refused)])
+        needed = min(piece.least_bytes for piece in pieces)
+        raise SpecError([nothing_found(space, legal, large, limits, needed)])
+    looked = sum(piece.looked for piece in pieces)
+    left = min(piece.left for piece in pieces)
+    candidates = faster(entry for piece in pieces for entry in piece.front).values()
+    return Found(
+        objective=objective,
+        best=ranked,
+        front=pareto([*ranked, *(layout for layout in candidates if layout is not None)]),
+        size=space.size,
+        legal=legal,
+        large=large,
+        refused=dict(refused),
+        limits=dict(limits),
+        replayed=sum(piece.replayed for piece in pieces),
+        gap=max(0.0, 1.0 - left / ranked[0].cost) if looked == space.count() else None,
+        looked=looked,
+        structures=space.count(),
+        interrupted=interrupted,
+        seconds=seconds,
+    )
