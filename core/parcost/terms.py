@@ -265,6 +265,10 @@ class Goal:
     budget_seconds: float | None = None
 
 
+#: The longest op order that is worked out, in micro-batches times virtual stages.
+LONGEST_ORDER = 2**17
+
+
 @frozen(kw_only=True, eq=False)
 class Pipeline:
     """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.

@@ -16,11 +16,11 @@ import parcost
 from parcost import SpecError
 from parcost.scenario import Scenario
 from parcost.search.exact import replayed
+from parcost.search.found import spelled
 from parcost.search.run import Wish, search
 from parcost.search.score import Scores, score
 from parcost.search.space import Space, Structure
 from parcost.search.space import space as space_of
-from parcost.search.told import spelled
 
 MODELS = {
     "dense": "model m { layers = 8, hidden = 2048, heads = 16, ffn = 5632, vocabulary = 32_000 }",

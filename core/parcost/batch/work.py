@@ -118,14 +118,25 @@ def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
     Raises:
         StrangerError: This process would answer with other code.
     """
-    with _one_at_a_time, _working_in(task.folder):
-        worker = _worker(task.without)
-        if worker.environment.digest != task.expected:
+    with at_work(task.without, task.expected, task.folder) as worker:
+        return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
+
+
+@contextmanager
+def at_work(without: tuple[str, ...], expected: str, folder: str) -> Iterator[Worker]:
+    """Give the worker of this process, alone and in *folder*.
+
+    Raises:
+        StrangerError: This process would answer with other code than *expected*.
+    """
+    with _one_at_a_time, _working_in(folder):
+        worker = _worker(without)
+        if worker.environment.digest != expected:
             raise StrangerError(
                 "a worker runs another version of Python, numpy, parcost or a plugin; install "
                 "the same ones, and start it anew"
             )
-        return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
+        yield worker
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from parcost.cli.output import Interrupts, Target, tell
 if TYPE_CHECKING:
     from parcost.batch import Rejected, Spec
     from parcost.batch.cache import Cache
-    from parcost.batch.executors import Engine
     from parcost.batch.keys import Environment
     from parcost.batch.shards import Shard
     from parcost.batch.work import Worker
@@ -35,12 +34,8 @@ if TYPE_CHECKING:
 @options.overrides
 @options.without
 @options.out
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Use N processes.")
-@click.option(
-    "--executor",
-    metavar="NAME://ADDRESS",
-    help="Use the workers of an engine: dask://host:8786, or one that a plugin offers.",
-)
+@options.jobs
+@options.executor
 @click.option(
     "--shard",
     metavar="I/N",
@@ -86,7 +81,7 @@ def command(
         raise click.UsageError("`--cache` and `--no-cache` contradict each other")
     values = options.parse_overrides(overrides)
     part = _shard(shard)
-    engine = _engine(jobs, executor)
+    engine = options.engine(jobs, executor)
     options.check_without(without)
     many = several(paths)
     environment = Environment(without)
@@ -127,19 +122,6 @@ def _shard(text: str | None) -> Shard | None:
         return Shard.parsed(text)
     except ShardError as error:
         raise click.UsageError(f"`--shard`: {error}") from error
-
-
-def _engine(jobs: int | None, executor: str | None) -> Engine | None:
-    from parcost.batch.executors import UnknownExecutorError, named, processes
-
-    if jobs and executor:
-        raise click.UsageError("`--jobs` and `--executor` both say where work is done")
-    if executor:
-        try:
-            return named(executor)
-        except UnknownExecutorError as error:
-            raise click.UsageError(f"`--executor`: {error}") from error
-    return processes(jobs) if jobs and jobs > 1 else None
 
 
 def _cache(folder: str | None, environment: Environment) -> Cache:

@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from parcost.api import Session
+    from parcost.batch.executors import Engine
     from parcost.plugins import Plugins
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +37,12 @@ overrides = click.option(
     metavar="NAME=VALUE",
     help="Give an attribute another value, in the words of the language: "
     "--set layout.tp=4 --set 'overlap.bucket=25 MB'. May be repeated.",
+)
+jobs = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Use N processes.")
+executor = click.option(
+    "--executor",
+    metavar="NAME://ADDRESS",
+    help="Use the workers of an engine: dask://host:8786, or one that a plugin offers.",
 )
 
 
@@ -82,3 +89,17 @@ def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:
             raise click.UsageError(f"`--set {name}` is given twice")
         values[name] = value
     return values
+
+
+def engine(jobs: int | None, executor: str | None) -> Engine | None:
+    """Return where `--jobs` or `--executor` say that work is done: here, without them."""
+    from parcost.batch.executors import UnknownExecutorError, named, processes
+
+    if jobs and executor:
+        raise click.UsageError("`--jobs` and `--executor` both say where work is done")
+    if executor:
+        try:
+            return named(executor)
+        except UnknownExecutorError as error:
+            raise click.UsageError(f"`--executor`: {error}") from error
+    return processes(jobs) if jobs and jobs > 1 else None

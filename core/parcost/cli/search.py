@@ -67,6 +67,8 @@ _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits"}
 @options.study
 @options.overrides
 @options.without
+@options.jobs
+@options.executor
 def command(
     path: str,
     over: tuple[str, ...],
@@ -81,6 +83,8 @@ def command(
     study: str | None,
     overrides: tuple[str, ...],
     without: tuple[str, ...],
+    jobs: int | None,
+    executor: str | None,
 ) -> int:
     """Find the best layouts of a study for its model and machine.
 
@@ -91,14 +95,20 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
     the best bound on until no other can be better.
     """
+    from parcost.batch.keys import Environment
     from parcost.diagnostics import SpecError
     from parcost.search import told
+    from parcost.search.alone import settings
     from parcost.search.neighbours import neighbours
     from parcost.search.sample import sample as drawn
     from parcost.search.space import LARGEST, space
+    from parcost.search.spread import Quest, spread
 
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
+    engine = options.engine(jobs, executor)
+    if engine is not None and (sample is not None or out is not None):
+        raise click.UsageError("`--jobs` and `--executor` go without `--out` and `--sample`")
     if out is not None:
         _check_name(out)
     session = options.session(without)
@@ -115,10 +125,20 @@ def command(
         wish = _wish(goal, objective, top, budget)
         if sample is not None:
             found = drawn(whole, wish, sample, seed=seed, told=progress.show)
+        elif engine is not None:
+            quest = Quest(
+                path=path,
+                study=scenario.name,
+                overrides=values,
+                given=given,
+                names=names,
+                wish=wish,
+            )
+            found = spread(whole, quest, Environment(without), engine, told=progress.show)
         else:
             found = _searched(whole, wish, out, progress)
-        best = told.ranked(scenario, found)
-        at = told.settings(scenario, found.best[0])
+        best = told.ranked(found)
+        at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
     except SpecError as error:
         progress.clear()

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from parcost.search.score import Scored
+    from parcost.report import Result
     from parcost.terms import Objective
-
-
-@frozen(eq=False)
-class Place:
-    """Where a layout stands among those that were scored together, and what its score is."""
-
-    scored: Scored
-    index: tuple[int, ...]
-    seconds: float
-    exact: bool
-    bytes_: float
 
 
 @frozen(kw_only=True, eq=False)
 class Layout:
     """One layout: its values by attribute, what it costs and what it holds.
 
-    *value* is its cost as people know it, such as an MFU. *bounded* says that it was not
-    replayed: its seconds are exact all the same, and its bytes are no more than it needs.
+    *value* is its cost as people know it, such as an MFU. *result* is that of evaluating it by
+    itself, where that has been done.
     """
 
     values: Mapping[str, Any]
@@ -37,12 +26,12 @@ class Layout:
     value: float
     seconds: float
     bytes_: float
-    bounded: bool = False
+    result: Result | None = field(default=None, repr=False)
 
     @property
-    def rank(self) -> tuple[Any, ...]:
-        """What layouts are sorted by: of equal cost the one with less memory, then by values."""
-        return self.cost, self.bytes_, spellings(self.values)
+    def rank(self) -> Rank:
+        """What layouts are sorted by."""
+        return rank(self.cost, self.bytes_, self.values)
 
 
 @frozen(kw_only=True, eq=False)
@@ -90,16 +79,32 @@ class Best:
     def worst(self) -> float:
         """The cost above which nothing needs to be looked at."""
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
-        return costs[-1] if len(costs) == self.keep else float("inf")
+        return costs[-1] * (1.0 + ALIKE) if len(costs) == self.keep else float("inf")
 
     def ranked(self) -> list[tuple[Any, Layout]]:
         """Return the degrees and layouts of the best, the very best first."""
         return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
 
 
-def spellings(values: Mapping[str, Any]) -> list[str]:
-    """Return what tells layouts apart that cost the same, wherever they were found."""
-    return [f"{getattr(value, 'label', value)}" for value in values.values()]
+def spelled(value: Any) -> Any:
+    """Return a value as the language spells it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    label = getattr(value, "label", None)
+    return label if isinstance(label, str) else value
+
+
+#: Cost, memory and values.
+Rank: TypeAlias = tuple[float, float, list[str]]
+ALIKE = 1e-12  # numbers that differ by less, as a share, are equal but for how they were added up
+
+
+def rank(cost: float, bytes_: float, values: Mapping[str, Any]) -> Rank:
+    """Return what layouts are sorted by: of equal cost the one with less memory, then by values.
+
+    Numbers are rounded: it does not matter where a layout was found, and beside which others.
+    """
+    return float(f"{cost:.11e}"), float(f"{bytes_:.11e}"), [f"{v}" for v in values.values()]
 
 
 def pareto(layouts: Sequence[Layout]) -> list[Layout]:

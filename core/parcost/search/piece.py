@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from attrs import frozen
 
 from parcost.diagnostics import SpecError
+from parcost.search.alone import alone
 from parcost.search.failing import empty, nothing_found
 from parcost.search.found import Best, Found, Layout, pareto
-from parcost.search.front import Rank, faster
+from parcost.search.front import Candidate, faster
 
 if TYPE_CHECKING:
     from parcost.search.space import Space
@@ -28,14 +30,13 @@ if TYPE_CHECKING:
 class Piece:
     """What became of the layouts of some structures.
 
-    *best* are the best layouts with their degrees, *front* candidates with their band and
-    rank, replayed; one that does not run after all is None. *least_bytes* is what the
-    smallest layout needs where none fits, and *left* the lowest cost of a layout that was
-    not replayed. So many structures were *looked* at, of those there are.
+    *best* are the best layouts with their degrees, *front* the candidates. *least_bytes* is
+    what the smallest layout needs where none fits, and *left* the lowest cost of a layout
+    that was not replayed. So many structures were *looked* at, of those there are.
     """
 
     best: Sequence[tuple[Any, Layout]] = ()
-    front: Sequence[tuple[int, Rank, Layout | None]] = ()
+    front: Sequence[Candidate] = ()
     refused: Mapping[str, int] = {}
     limits: Mapping[str, int] = {}
     legal: int = 0
@@ -52,6 +53,8 @@ def joined(
     space: Space, objective: Objective, keep: int, pieces: Sequence[Piece], seconds: float
 ) -> Found:
     """Return what *pieces* of *space* come to together, with the *keep* best layouts.
+
+    Whatever is listed is evaluated by itself: what it says is what any evaluation says.
 
     Raises:
         SpecError: No layout is legal, fits and is within the limits.
@@ -75,11 +78,13 @@ def joined(
         raise SpecError([nothing_found(space, legal, large, limits, needed)])
     looked = sum(piece.looked for piece in pieces)
     left = min(piece.left for piece in pieces)
-    candidates = faster(entry for piece in pieces for entry in piece.front).values()
+    fastest = faster(entry for piece in pieces for entry in piece.front)
+    exact = [_exactly(space, layout.values, objective) for layout in ranked]
+    front = [_exactly(space, candidate.values, objective) for candidate in fastest]
     return Found(
         objective=objective,
-        best=ranked,
-        front=pareto([*ranked, *(layout for layout in candidates if layout is not None)]),
+        best=[layout for layout in exact if layout is not None],
+        front=pareto([layout for layout in (*exact, *front) if layout is not None]),
         size=space.size,
         legal=legal,
         large=large,
@@ -92,3 +97,9 @@ def joined(
         interrupted=interrupted,
         seconds=seconds,
     )
+
+
+def _exactly(space: Space, values: Mapping[str, Any], objective: Objective) -> Layout | None:
+    """Return a layout as evaluated by itself, or None where it does not run after all."""
+    with np.errstate(all="ignore"):
+        return alone(space.scenario, values, objective.name).layout

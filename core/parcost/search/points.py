@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parcost.diagnostics import ParcostError
-from parcost.search.told import spelled
+from parcost.search.found import spelled
 
 if TYPE_CHECKING:
     from parcost.search.score import Scored

@@ -28,7 +28,7 @@ from parcost.search.front import Front
 from parcost.search.piece import Piece, joined
 from parcost.search.score import Scored, Scores
 from parcost.search.space import Space, Structure
-from parcost.search.waiting import Waiting, layouts_at
+from parcost.search.waiting import Waiting
 from parcost.terms import Limit, Objective
 
 _FIRST, _ROUND = 64, 256  # points that are scored together, the ones with the lowest bounds
@@ -76,7 +76,7 @@ def piece(
     told: Callable[[str], None] = lambda _: None,
     points: Callable[[Scored], None] | None = None,
 ) -> Piece:
-    """Return what a *part* (i, n) of *space* comes to: each n-th structure, from the i-th on.
+    """Return what the *part* i of n of *space* comes to.
 
     Layouts that cost more than *worst* are known not to be among the best.
     """
@@ -251,15 +251,10 @@ class _Search:
 
     def piece(self, *, interrupted: bool) -> Piece:
         """Return what the search has come to."""
-        totals, candidates = self.counts.totals, self.front.candidates()
-        places = [candidate.place for candidate in candidates.values()]
-        layouts = layouts_at(places, self._judged_by)
+        totals = self.counts.totals
         return Piece(
             best=self.best.ranked(),
-            front=[
-                (band, candidate.rank, layout)
-                for (band, candidate), layout in zip(candidates.items(), layouts, strict=True)
-            ],
+            front=self.front.candidates(),
             refused=dict(self.counts.refused),
             limits=dict(self.counts.limits),
             legal=totals["legal"],

@@ -9,19 +9,18 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parcost.diagnostics import Diagnostic, Severity, SpecError
-from parcost.numeric import all_of
+from parcost.search.alone import alone
 from parcost.search.failing import objective_of
-from parcost.search.found import Best, Found, Layout, pareto
+from parcost.search.found import Best, Found, pareto
 from parcost.search.run import Wish
 
 if TYPE_CHECKING:
     from parcost.search.space import Space
-    from parcost.terms import Objective
 
 
 def sample(
@@ -43,7 +42,7 @@ def sample(
     refused: Counter[str] = Counter()
     limits: Counter[str] = Counter()
     legal = large = drawn = 0
-    objective: Objective | None = None
+    objective = objective_of(space.scenario.first, wish.objective)
     interrupted = False
     try:
         while legal < count and time.monotonic() - start < wish.budget_seconds:
@@ -51,34 +50,22 @@ def sample(
             values = {axis.attribute: rng.choice(axis.values) for axis in space.axes}
             told(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
             with np.errstate(all="ignore"):
-                result = space.scenario.replace(values).evaluate().result
-            study, outcome = result.study, result.outcome
-            objective = objective or objective_of(study, wish.objective)
-            if outcome is None:
-                found = [d.id for d in result.diagnostics if d.severity is Severity.ERROR]
+                one = alone(space.scenario, values, wish.objective)
+            if one.result.outcome is None:
+                found = [d.id for d in one.result.diagnostics if d.severity is Severity.ERROR]
                 refused.update(set(found))
                 continue
             legal += 1
-            if not all_of(result.feasible):
-                large += 1
-                continue
-            seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
-            broken = [
-                limit.says
-                for _, goal in study.contributions("goals")
-                for limit in goal.limits
-                if not all_of(limit.holds(seconds, bytes_))
-            ]
-            limits.update(broken[:1])
-            if not broken:
-                layout = _layout(values, objective_of(study, wish.objective), seconds, bytes_)
+            large += one.large
+            limits.update([one.broken.says] if one.broken is not None else [])
+            if one.layout is not None:
                 degrees = tuple(float(v) for v in values.values() if isinstance(v, (int, float)))
-                best.offer(degrees, layout)
-                layouts.append(layout)
+                best.offer(degrees, one.layout)
+                layouts.append(one.layout)
     except KeyboardInterrupt:
         interrupted = True
     ranked = [layout for _, layout in best.ranked()]
-    if not ranked or objective is None:
+    if not ranked:
         if interrupted:
             raise KeyboardInterrupt
         raise SpecError([_nothing(space, drawn, legal, large, refused)])
@@ -98,17 +85,6 @@ def sample(
         interrupted=interrupted,
         seconds=time.monotonic() - start,
         sampled=drawn,
-    )
-
-
-def _layout(values: dict[str, Any], objective: Objective, seconds: float, bytes_: float) -> Layout:
-    cost = float(objective.cost(seconds))
-    return Layout(
-        values=values,
-        cost=cost,
-        value=float(objective.value(cost)),
-        seconds=seconds,
-        bytes_=bytes_,
     )
 
 

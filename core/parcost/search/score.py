@@ -22,6 +22,7 @@ from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import Hop, Plan, Timeline, slower
 from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
+from parcost.search.found import spelled
 from parcost.search.sketch import settled, sketch
 from parcost.search.space import Structure
 from parcost.search.stack import at, at_points, stacked, under, windows
@@ -57,14 +58,14 @@ class Scored:
 
 
 def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
-    """Return the values of a layout by attribute."""
+    """Return the values of a layout by attribute, as the language spells them."""
     structure = scored.structure
-    values: dict[str, Any] = dict(structure.values)
+    values = {name: spelled(value) for name, value in structure.values.items()}
     for name, numbers in structure.degrees.items():
         values[name] = float(numbers[index[-1]])
     for k, choice in enumerate(structure.variants.choices):
         at = scored.index if k == scored.choice else index[k]
-        values[choice.name] = choice.values[at]
+        values[choice.name] = spelled(choice.values[at])
     return values
 
 

@@ -87,24 +87,25 @@ class Space:
         return prod(len(axis.values) for axis in self.axes)
 
     def structures(self, part: tuple[int, int] = (0, 1)) -> Iterator[Structure]:
-        """Yield the structures that have a legal layout, and those that have none.
-
-        Of a *part* (i, n) it is each n-th, from the i-th on.
-        """
+        """Yield the structures of the *part* i of n, with a legal layout or with none."""
         names = [axis.attribute for axis in self.structural]
         cuts = list(product(*(range(len(axis.values)) for axis in self.cuts)))
-        for number, values in enumerate(
-            product(*(_middle_first(axis.values) for axis in self.structural))
-        ):
-            i, n = part
-            places = cuts[(i - number * len(cuts)) % n :: n]
+        mine, first = self._numbers(part), 0
+        for values in product(*(_middle_first(axis.values) for axis in self.structural)):
+            places = cuts[max(mine.start - first, 0) : max(mine.stop - first, 0)]
             if places:
                 yield from self._structures(dict(zip(names, values, strict=True)), places)
+            first += len(cuts)
 
     def count(self, part: tuple[int, int] = (0, 1)) -> int:
         """Return the number of structures of a *part*."""
+        return len(self._numbers(part))
+
+    def _numbers(self, part: tuple[int, int]) -> range:
+        """Return which structures a part has: neighbours, which have rules in common."""
         whole = prod(len(axis.values) for axis in (*self.structural, *self.cuts))
-        return len(range(part[0], whole, part[1]))
+        i, n = part
+        return range(i * whole // n, (i + 1) * whole // n)
 
     def _structures(
         self, at: Mapping[str, Any], places: Sequence[tuple[int, ...]]
@@ -219,6 +220,11 @@ def find(study: Study, path: str) -> tuple[Any, str]:
             if owner in (vars(block).get("label", ""), type_.kind) and attribute in type_.fields:
                 return block, attribute
     raise SpecError([Diagnostic("unknown-attribute", f"there is no attribute `{path}`")])
+
+
+def is_text(block: Any, attribute: str) -> bool:
+    """Say whether an attribute holds a string, which the language writes in quotes."""
+    return block_type(type(block)).fields[attribute].kind == "text"
 
 
 def _held(scenario: Scenario, path: str, value: Any, study: Study) -> Any:

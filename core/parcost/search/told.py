@@ -14,10 +14,8 @@ from attrs import frozen
 
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
-from parcost.schema import block_type
-from parcost.search.found import Found, Layout
+from parcost.search.found import Found, Layout, spelled
 from parcost.search.neighbours import Neighbour
-from parcost.search.space import find
 
 if TYPE_CHECKING:
     from parcost.report import Result
@@ -37,28 +35,9 @@ class Ranked:
     lost_by: Sequence[tuple[str, float]]
 
 
-def spelled(value: Any) -> Any:
-    """Return a value as the language spells it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    label = getattr(value, "label", None)
-    return label if isinstance(label, str) else value
-
-
-def settings(scenario: Scenario, layout: Layout) -> dict[str, Any]:
-    """Return what sets *scenario* to *layout*: strings stand in quotes."""
-    study = scenario.first
-    said = {path: spelled(value) for path, value in layout.values.items()}
-    for path, value in said.items():
-        block, attribute = find(study, path)
-        if block_type(type(block)).fields[attribute].kind == "text":
-            said[path] = f'"{value.strip(chr(34))}"'
-    return said
-
-
-def ranked(scenario: Scenario, found: Found) -> list[Ranked]:
-    """Return the best layouts, evaluated."""
-    results = [scenario.replace(settings(scenario, x)).evaluate().result for x in found.best]
+def ranked(found: Found) -> list[Ranked]:
+    """Return the best layouts with their evaluations."""
+    results = [layout.result for layout in found.best if layout.result is not None]
     first = _seconds(results[0])
     return [
         Ranked(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
@@ -227,7 +206,7 @@ def _front(found: Found) -> Table:
         Row(
             (
                 numbers.quantity(layout.seconds, "s"),
-                ("from " if layout.bounded else "") + numbers.quantity(layout.bytes_, "GiB"),
+                numbers.quantity(layout.bytes_, "GiB"),
                 _written(layout, list(layout.values)),
             )
         )
@@ -250,7 +229,6 @@ def data(
             "objective": layout.value,
             "step_seconds": layout.seconds,
             "memory_bytes": layout.bytes_,
-            "memory_is_a_bound": layout.bounded,
         }
 
     return {

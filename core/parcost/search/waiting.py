@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import evolve
 
 from parcost.search.exact import replayed
-from parcost.search.found import Layout, Place
-from parcost.search.front import slim
+from parcost.search.found import Layout
 from parcost.search.score import Scored, values_at
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from parcost.terms import Limit, Objective
 
 _BATCH = 128  # layouts that are replayed together
-_MOST_OPS = 4096  # of a schedule, forward passes alone, that are replayed for the front
 
 
 class Waiting:
@@ -32,7 +31,8 @@ class Waiting:
         limits: Sequence[Limit],
         cost: NDArray[np.float64],
     ) -> None:
-        self.scored, self.objective, self.limits = slim(scored), objective, limits
+        self.scored = evolve(scored, seconds=None, exact=None, bytes_=None)  # of all layouts
+        self.objective, self.limits = objective, limits
         self.shape = cost.shape
         self.last = 0  # that were replayed together
         flat = cost.reshape(-1)
@@ -75,54 +75,7 @@ class Waiting:
         points = self._points[self._next : last]
         self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
         where = np.unravel_index(points, self.shape)
-        for _, degrees, layout in _replayed(self.scored, where, self.objective, self.limits):
-            yield degrees, layout
-
-
-def layouts_at(
-    places: Sequence[Place],
-    judge: Callable[[Scored], tuple[Objective, Sequence[Limit]]],
-) -> list[Layout | None]:
-    """Return the layouts at some places, replayed, or None where they do not run after all.
-
-    Those whose replay would take long, and whose step is known exactly, are taken as scored.
-    """
-    found: list[Layout | None] = [None] * len(places)
-    together: dict[int, list[int]] = {}
-    for i, place in enumerate(places):
-        if place.exact and _long(place):
-            found[i] = _as_scored(place, judge(place.scored)[0])
-        else:
-            together.setdefault(id(place.scored), []).append(i)
-    for group in together.values():
-        scored = places[group[0]].scored
-        where = _where([places[i].index for i in group])
-        at = {places[i].index: i for i in group}
-        for index, _, layout in _replayed(scored, where, *judge(scored)):
-            found[at[index]] = layout
-    return found
-
-
-def _long(place: Place) -> bool:
-    pipeline = place.scored.pipeline
-    batches = _at(pipeline.micro_batches, place.index)
-    return bool(pipeline.stages * pipeline.chunks * batches > _MOST_OPS)
-
-
-def _as_scored(place: Place, objective: Objective) -> Layout:
-    cost = float(_at(objective.cost(place.seconds), place.index))
-    return Layout(
-        values=values_at(place.scored, place.index),
-        cost=cost,
-        value=float(_at(objective.value(cost), place.index)),
-        seconds=place.seconds,
-        bytes_=place.bytes_,
-        bounded=True,
-    )
-
-
-def _where(indices: Sequence[tuple[int, ...]]) -> tuple[NDArray[np.intp], ...]:
-    return tuple(np.array(axis, dtype=np.intp) for axis in zip(*indices, strict=True))
+        yield from _replayed(self.scored, where, self.objective, self.limits)
 
 
 def _replayed(
@@ -130,7 +83,7 @@ def _replayed(
     where: Sequence[NDArray[np.intp]],
     objective: Objective,
     limits: Sequence[Limit],
-) -> Iterator[tuple[tuple[int, ...], Any, Layout]]:
+) -> Iterator[tuple[Any, Layout]]:
     if not len(where[0]):
         return
     structure = scored.structure
@@ -148,7 +101,6 @@ def _replayed(
         )
         cost = float(_at(objective.cost(step), index))
         yield (
-            index,
             degrees,
             Layout(
                 values=values,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from attrs import evolve
 
 from parcost import (
+    LONGEST_ORDER,
     Call,
     Check,
     Edge,
@@ -260,6 +261,21 @@ def _listed(study: Study) -> list[Check]:
 def _limits(study: Study) -> Iterator[Check]:
     """Yield what the schedule itself says: it is asked once per number of micro-batches."""
     cut = study.pipeline
+    size = cut.stages * cut.chunks * cut.micro_batches
+    yield Check(
+        id="schedule-too-long",
+        holds=size <= LONGEST_ORDER,
+        subject="schedule.kind",
+        message="{micro_batches} micro-batches on {stages} are {size} passes in order, "
+        "and {most} are the most that are worked out",
+        inputs={
+            "stages": _stages(study),
+            "micro_batches": cut.micro_batches,
+            "size": size,
+            "most": LONGEST_ORDER,
+        },
+        help="take a larger micro-batch, fewer chunks or a smaller batch",
+    )
     limits = getattr(study.schedule, "limits", None)
     if limits is None:
         return

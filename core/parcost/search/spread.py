@@ -1,0 +1,195 @@
+"""A search in pieces: the processes of this machine, or an engine of elsewhere, do one each.
+
+What one piece finds is the mark for those that begin later, which saves work and changes
+nothing: pieces join to the same result to the bit, however they were cut. A piece whose
+worker dies is done again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field, frozen
+
+from parcost.batch.executors import Engine, ExecutorError
+from parcost.batch.work import at_work
+from parcost.diagnostics import ParcostError
+from parcost.search.failing import objective_of
+from parcost.search.found import Best, Found
+from parcost.search.piece import Piece, joined
+from parcost.search.run import Wish, piece
+from parcost.search.space import space
+
+if TYPE_CHECKING:
+    from parcost.batch.keys import Environment
+    from parcost.search.space import Space
+
+_PIECES_OF_A_WORKER = 3
+_STRIKES = 3
+_PATIENCE_SECONDS = 0.5  # between two looks at the clock
+
+
+@frozen(kw_only=True, eq=False)
+class Quest:
+    """What is searched, for a worker that reads the file itself.
+
+    *given* and *names* are those of :func:`parcost.search.space.space`.
+    """
+
+    path: str
+    study: str
+    overrides: Mapping[str, Any]
+    given: Mapping[str, Sequence[Any]]
+    names: Sequence[str]
+    wish: Wish
+
+
+@frozen(kw_only=True, eq=False)
+class _Task:
+    quest: Quest
+    part: tuple[int, int]
+    worst: float
+    budget_seconds: float
+    without: tuple[str, ...]
+    expected: str
+    folder: str
+
+
+def _done(task: _Task) -> Piece:
+    """Search a part of the space of a file, in a process that may have done so before."""
+    with at_work(task.without, task.expected, task.folder) as worker:
+        quest = task.quest
+        found = worker.session.load(quest.path, quest.overrides)
+        (scenario,) = (s for s in found if s.name == quest.study)
+        whole = space(scenario, quest.given, quest.names)
+        wish = evolve(quest.wish, budget_seconds=task.budget_seconds)
+        return piece(whole, wish, task.part, worst=task.worst)
+
+
+def spread(
+    whole: Space,
+    quest: Quest,
+    environment: Environment,
+    engine: Engine,
+    *,
+    told: Callable[[str], None] = lambda _: None,
+) -> Found:
+    """Return the best layouts of *whole*, the space of *quest*, found by an *engine*.
+
+    Raises:
+        SpecError: There is no such objective, or no layout is legal, fits and is within
+            the limits.
+        ExecutorError: Workers keep dying.
+    """
+    start = time.monotonic()
+    objective = objective_of(whole.scenario.first, quest.wish.objective)
+    run = _Spread(whole, quest, environment, engine, told, start)
+    pieces = run.pieces()
+    return joined(whole, objective, quest.wish.keep, pieces, time.monotonic() - start)
+
+
+@define(eq=False)
+class _Spread:
+    """The pieces of a search as they come in."""
+
+    whole: Space
+    quest: Quest
+    environment: Environment
+    engine: Engine
+    told: Callable[[str], None]
+    start: float
+    _pool: Executor | None = None
+    _strikes: int = 0
+    _best: Best = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._best = Best(self.quest.wish.keep)
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return all pieces, or those that there are when somebody interrupts."""
+        count = min(self.whole.count(), _PIECES_OF_A_WORKER * self.engine.workers)
+        todo = list(range(count - 1, -1, -1))
+        under_way: dict[Future[Piece], tuple[int, Executor | None]] = {}
+        found: list[Piece] = []
+        whole = False
+        try:
+            while todo or under_way:
+                while todo and len(under_way) < self.engine.workers:
+                    i = todo.pop()
+                    future = self._submit((i, count))
+                    under_way[future] = (i, self._pool)
+                self.told(f"{len(found)} of {count} parts of the space searched")
+                ready, _ = wait(under_way, _PATIENCE_SECONDS, FIRST_COMPLETED)
+                for future in ready:
+                    i, pool = under_way.pop(future)
+                    one = self._taken(future, pool)
+                    if one is None:
+                        todo.append(i)
+                    else:
+                        found.append(one)
+            whole = True
+        except KeyboardInterrupt:
+            found.append(Piece(interrupted=True))
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=whole, cancel_futures=True)
+                if not whole:
+                    self.engine.stop()
+        return found
+
+    def _taken(self, future: Future[Piece], pool: Executor | None) -> Piece | None:
+        """Return what has been found, or None where it is to be done again."""
+        try:
+            found = future.result()
+        except ParcostError:
+            raise
+        except (Exception, CancelledError) as error:
+            broken = isinstance(error, BrokenExecutor)
+            if broken and pool is not self._pool:
+                return None  # all that it was doing breaks with a pool, and it is replaced
+            self._strikes += 1
+            if self._strikes == _STRIKES:
+                said = f"{type(error).__name__}: {error}"
+                raise ExecutorError(f"workers keep dying, the last by {said}") from error
+            if broken and pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._pool = None
+            return None
+        self._strikes = 0
+        for degrees, layout in found.best:
+            self._best.offer(degrees, layout)
+        return found
+
+    def _submit(self, part: tuple[int, int]) -> Future[Piece]:
+        if self._pool is None:
+            self._pool = self.engine.start()
+        late = time.monotonic() - self.start
+        task = _Task(
+            quest=self.quest,
+            part=part,
+            worst=self._best.worst,
+            budget_seconds=max(self.quest.wish.budget_seconds - late, 0.0),
+            without=self.environment.without,
+            expected=self.environment.digest,
+            folder=str(Path.cwd()),
+        )
+        try:
+            return self._pool.submit(_done, task)
+        except BrokenExecutor as error:  # it broke since the last answer
+            failed: Future[Piece] = Future()
+            failed.set_exception(error)
+            return failed
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ExecutorError(f"the executor takes no more work: {said}") from error
