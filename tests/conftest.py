@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,3 +139,44 @@ def bind() -> Callable[..., Study]:
         return scenario.replace(values or {}).studies()[0]
 
     return make
+
+
+class Cluster:
+    """A Dask scheduler and two workers, each a process, on loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        file = folder / "scheduler.json"
+        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        self.processes = [self._process("scheduler", *options, "--scheduler-file", str(file))]
+        until = time.monotonic() + 90
+        while not file.exists():
+            assert time.monotonic() < until, "no scheduler"
+            time.sleep(0.05)
+        options = ["--scheduler-file", str(file), "--host", "127.0.0.1", "--no-dashboard"]
+        options += ["--no-nanny", "--nthreads", "1", "--local-directory", str(folder)]
+        self.workers = [self._process("worker", *options) for _ in range(2)]
+        self.processes += self.workers
+        from distributed import Client
+
+        with Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=90)
+            self.address = client.scheduler.address.removeprefix("tcp://")
+
+    def _process(self, kind: str, *options: str) -> subprocess.Popen[bytes]:
+        code = f"from distributed.cli.dask_{kind} import main; main()"
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([sys.executable, "-c", code, *options], **silent)  # type: ignore[call-overload,no-any-return]
+
+    def close(self) -> None:
+        for process in reversed(self.processes):
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait(30)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Start a cluster that a test may harm."""
+    made = Cluster(tmp_path)
+    yield made
+    made.close()

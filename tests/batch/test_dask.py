@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,39 +34,6 @@ def text(i: int) -> str:
     return SPEC.format(batch=32 * (i + 1), tp="[1, 2, 4]" if i % 12 == 0 else 2)
 
 
-class Cluster:
-    """A scheduler and two workers."""
-
-    def __init__(self, folder: Path) -> None:
-        file = folder / "scheduler.json"
-        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-        self.processes = [self._process("scheduler", *options, "--scheduler-file", str(file))]
-        until = time.monotonic() + 90
-        while not file.exists():
-            assert time.monotonic() < until, "no scheduler"
-            time.sleep(0.05)
-        options = ["--scheduler-file", str(file), "--host", "127.0.0.1", "--no-dashboard"]
-        options += ["--no-nanny", "--nthreads", "1", "--local-directory", str(folder)]
-        self.workers = [self._process("worker", *options) for _ in range(2)]
-        self.processes += self.workers
-        from distributed import Client
-
-        with Client(scheduler_file=str(file), set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=90)
-            self.address = client.scheduler.address.removeprefix("tcp://")
-
-    def _process(self, kind: str, *options: str) -> subprocess.Popen[bytes]:
-        code = f"from distributed.cli.dask_{kind} import main; main()"
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen([sys.executable, "-c", code, *options], **silent)  # type: ignore[call-overload,no-any-return]
-
-    def close(self) -> None:
-        for process in reversed(self.processes):
-            with suppress(ProcessLookupError):
-                process.kill()
-            process.wait(30)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("batch")
@@ -79,15 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    yield made
-    made.close()
-
-
 def test_a_batch_is_the_same_to_the_bit_though_a_worker_dies(
-    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     specs = [Spec(path.name) for path in sorted(folder.glob("*.par"))]
@@ -104,7 +60,7 @@ def test_a_batch_is_the_same_to_the_bit_though_a_worker_dies(
 
 
 def test_the_command_line_finds_the_cluster(
-    cluster: Cluster,
+    cluster: Any,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
