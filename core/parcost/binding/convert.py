@@ -56,6 +56,16 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
     return Bound(value, what, origin)
 
 
+def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
+    """Say whether *node* gives *bound* in every study: it refers to nothing."""
+    if any(isinstance(factor, str) for factor in field.qualifiers.values()):
+        return False  # the word behind it may refer
+    value, meant = node.value, bound.value
+    if type(value) is s.Path:  # a let would mean another word
+        return isinstance(meant, v.Said) and meant.what == value.text
+    return type(value) in (s.Number, s.Text)
+
+
 def _wrong_kind(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
     wanted = {
         "word": "a word",
