@@ -11,7 +11,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from parcost.plugins import Plugins
     from parcost.scenario import Scenario
 
-_MOST_FILES = 200  # a session keeps what it has read
-_RARELY = (5000, 20, 10)  # objects between collections of garbage, and collections between larger
+_MOST_FILES = 200  # that specs import, and a session keeps
+_RARELY = (20_000, 20, 10)  # objects between collections of garbage, and those between larger
 
 
 class StrangerError(ParcostError):
@@ -59,7 +59,6 @@ class Worker:
     environment: Environment
     session: Session = field(init=False)
     _imports: Imports = field(init=False)
-    _files: int = 0
 
     def __attrs_post_init__(self) -> None:
         from parcost.plugins import load
@@ -77,7 +76,6 @@ class Worker:
         from parcost.batch.live import of_spec, passed_over
         from parcost.batch.tell import told
 
-        self._forget()
         bound = of_spec(spec, self.session, overrides=question.overrides, study=question.study)
         entries: list[Entry] = []
         first: Scenario | None = None
@@ -89,14 +87,17 @@ class Worker:
             if not passed_over(scenario, spec):
                 report = attempt(scenario.path, scenario.evaluate)
                 entries.append(told(report, question.part))
-        if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
-            return Answer(entries)
-        return self._kept(spec, question, first, entries)
+        answer = Answer(entries)
+        if keep and first is not None and all(entry.exit_code != FAULT for entry in entries):
+            answer = self._kept(spec, question, first, entries)
+        self._forget(spec)
+        return answer
 
-    def _forget(self) -> None:
-        """Begin anew before what was read becomes a burden."""
-        self._files += 1
-        if self._files % _MOST_FILES == 0:
+    def _forget(self, spec: Spec) -> None:
+        """Let go of a file that is done, and begin anew before its imports become a burden."""
+        with suppress(OSError, ValueError, RuntimeError):  # a path that leads nowhere
+            self.session.loader.forget(Path(spec.path))
+        if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
 
     def _kept(

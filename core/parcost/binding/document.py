@@ -88,6 +88,16 @@ class Loader:
     _stamps: dict[str, tuple[int, int]] = Factory(dict)
     _open: list[str] = Factory(list)
 
+    def __len__(self) -> int:
+        """Return how many files are kept."""
+        return len(self._modules)
+
+    def forget(self, path: Path) -> None:
+        """Let go of the module in the file at *path*; whoever imports it reads it again."""
+        key = str(path.resolve())
+        self._modules.pop(key, None)
+        self._stamps.pop(key, None)
+
     def file(self, path: Path, name: str, root: Path | None = None) -> Module:
         """Return the module in the file at *path*, read again only when it changed.
 
