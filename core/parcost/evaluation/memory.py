@@ -188,10 +188,13 @@ class Held:
         """Return the bytes that a micro-batch holds on copy *k* until W, and until B only."""
         key = (moment, self.kinds[k])
         if key not in self._weights:
-            here = [term for term in self.living if moment in term.moments]
-            x = self.plan.stage[k]
-            left = total(t.bytes_ * count(t, x) * (1.0 - t.freed_at_b) for t in here)
-            freed = total(t.bytes_ * count(t, x) * t.freed_at_b for t in here if self.frees)
+            left: Real = 0.0
+            freed: Real = 0.0
+            for term in self.living:
+                if moment in term.moments:
+                    bytes_ = term.bytes_ * count(term, self.plan.stage[k])
+                    left = left + bytes_ * (1.0 - term.freed_at_b)
+                    freed = freed + bytes_ * term.freed_at_b
             self._weights[key] = (left, freed)
         return self._weights[key]
 
