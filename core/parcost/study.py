@@ -301,6 +301,10 @@ class Study:
         """Return the same study with nothing asked yet, for evaluating it again."""
         return evolve(self, faults=[], answers={})
 
+    def forget(self) -> None:
+        """Let go of the answers of plugins, which may refer to the study: for batches."""
+        self._answers.clear()
+
     def where(self, subject: str) -> Span | None:
         """Return where the attribute at a path such as ``layout.tp`` was written.
 

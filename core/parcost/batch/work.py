@@ -11,7 +11,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from parcost.api import Session
     from parcost.batch.entry import Entry
     from parcost.plugins import Plugins
+    from parcost.report import Report
     from parcost.scenario import Scenario
 
 _MOST_FILES = 200  # that specs import, and a session keeps
@@ -76,6 +77,7 @@ class Worker:
         from parcost.batch.live import of_spec, passed_over
         from parcost.batch.tell import told
 
+        self._forget()
         bound = of_spec(spec, self.session, overrides=question.overrides, study=question.study)
         entries: list[Entry] = []
         first: Scenario | None = None
@@ -87,16 +89,14 @@ class Worker:
             if not passed_over(scenario, spec):
                 report = attempt(scenario.path, scenario.evaluate)
                 entries.append(told(report, question.part))
-        answer = Answer(entries)
-        if keep and first is not None and all(entry.exit_code != FAULT for entry in entries):
-            answer = self._kept(spec, question, first, entries)
-        self._forget(spec)
-        return answer
+                if not isinstance(report, Rejected):
+                    _let_go(scenario, report)
+        if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
+            return Answer(entries)
+        return self._kept(spec, question, first, entries)
 
-    def _forget(self, spec: Spec) -> None:
-        """Let go of a file that is done, and begin anew before its imports become a burden."""
-        with suppress(OSError, ValueError, RuntimeError):  # a path that leads nowhere
-            self.session.loader.forget(Path(spec.path))
+    def _forget(self) -> None:
+        """Begin anew before what specs import becomes a burden."""
         if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
 
@@ -111,6 +111,16 @@ class Worker:
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
         return Answer(entries, key, packed(needed, entries))
+
+
+def _let_go(scenario: Scenario, report: Report) -> None:
+    """Undo the circles in which they refer to themselves, so that they go at once.
+
+    Whoever leaves that to the collection of garbage waits longer for it than for parsing.
+    """
+    for result in report.results:
+        result.study.forget()
+    scenario.forget()
 
 
 def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:

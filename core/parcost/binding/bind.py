@@ -83,6 +83,10 @@ class Binder:
                 del self.found[count:]
         return blocks
 
+    def forget(self) -> None:
+        """Let go of whoever refers back: nothing is evaluated any more."""
+        del self.names, self.expressions
+
     def claim_value(self, node: s.Expr, module: Module) -> v.Value:
         """Return the value of an expression in an ``expect`` block."""
         return self.evaluate(node, Scope(None, module, None, "expect"))

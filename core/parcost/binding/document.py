@@ -92,14 +92,10 @@ class Loader:
         """Return how many files are kept."""
         return len(self._modules)
 
-    def forget(self, path: Path) -> None:
-        """Let go of the module in the file at *path*; whoever imports it reads it again."""
-        key = str(path.resolve())
-        self._modules.pop(key, None)
-        self._stamps.pop(key, None)
-
-    def file(self, path: Path, name: str, root: Path | None = None) -> Module:
+    def file(self, path: Path, name: str, root: Path | None = None, *, keep: bool = True) -> Module:
         """Return the module in the file at *path*, read again only when it changed.
+
+        What it imports is kept whether or not it is to *keep* itself.
 
         Raises:
             SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
@@ -113,8 +109,9 @@ class Loader:
         if key in self._modules and self._stamps.get(key) == stamp and self._fresh(key):
             return self._modules[key]
         source = files.read(path, name)
-        module = self._module(source, path, key, root)
-        self._stamps[key] = stamp
+        module = self._module(source, path, key, root, keep=keep)
+        if keep:
+            self._stamps[key] = stamp
         return module
 
     def text(self, text: str, name: str) -> Module:
