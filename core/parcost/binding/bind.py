@@ -18,7 +18,7 @@ from attrs import Factory, define
 
 from parcost.binding import defaults
 from parcost.binding import values as v
-from parcost.binding.convert import convert, is_literal
+from parcost.binding.convert import convert, is_literal, stays_inside
 from parcost.binding.definitions import Definition, Definitions
 from parcost.binding.document import Loader, Module, Origin, add_let
 from parcost.binding.expressions import Expressions
@@ -218,12 +218,17 @@ class Binder:
 
     def _is_closed(self, definition: Definition) -> bool:
         """Say whether the object of *definition* refers to nothing outside of it."""
-        for name, field in definition.type.fields.items():
+        type_ = definition.type
+        for name, field in type_.fields.items():
             if name in definition.attributes:
                 node, module = definition.attributes[name]
-                if ("imported", id(node)) not in module.literals:
-                    return False
-            elif field.kind != "children" and not defaults.plain(definition.type.schema, name):
+                if ("imported", id(node)) in module.literals:
+                    continue
+            elif field.kind == "children" or defaults.plain(type_.schema, name):
+                continue
+            else:
+                node, _ = defaults.expression(type_.kind, name, type_.defaults[name])
+            if not stays_inside(node, field, type_):
                 return False
         return all(self._is_closed(child) for child in definition.children.values())
 
