@@ -160,6 +160,7 @@ def said(name: str, value: float, promised: str = "") -> None:
 def main(count: int, format_: str) -> None:
     """Measure and print."""
     os.environ.pop("PARCOST_NO_CACHE", None)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # which compiles all of it for each process
     with TemporaryDirectory() as place:
         folder, cache = Path(place, "specs"), str(Path(place, "cache"))
         options = ["--format", format_, "--out", str(Path(place, "out")), "--cache", cache]

@@ -40,14 +40,21 @@ class Session:
         object.__setattr__(self, "loader", Loader(catalogues))
 
     def load(
-        self, path: str | Path, overrides: Mapping[str, Any] | None = None
+        self,
+        path: str | Path,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        keep: bool = True,
     ) -> tuple[Scenario, ...]:
         """Return the studies of the file at *path*; the whole file where it names none.
+
+        Unless it is to *keep* the file, the session only keeps what that imports.
 
         Raises:
             SpecError: The file cannot be read, or holds errors that no study escapes.
         """
-        return self._scenarios(self.loader.file(Path(path), str(path)), overrides or {})
+        module = self.loader.file(Path(path), str(path), keep=keep)
+        return self._scenarios(module, overrides or {})
 
     def load_text(
         self,

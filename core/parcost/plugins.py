@@ -112,7 +112,7 @@ class Plugins:
         or repeats a name, is noted in *faults*; without a list to note it in, it is
         a :class:`PluginError`. Spec errors raised by a plugin pass through.
         """
-        seen: dict[Any, Plugin] = {}
+        unique, seen = hook in _UNIQUE, dict[Any, Plugin]()
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
@@ -123,12 +123,16 @@ class Plugins:
                 _fault(faults, plugin, hook, f"raised {_spelled(error)}", error)
                 continue
             for answer in answers:
-                complaint = _complaint(hook, answer, seen)
+                complaint = _complaint(hook, answer)
+                if unique and not complaint:
+                    key = (answer.name, getattr(answer, "pass_", ""))
+                    if other := seen.get(key):
+                        complaint = f"repeats the name `{key[0]}`, which plugin {other} contributed"
+                    else:
+                        seen[key] = plugin
                 if complaint:
                     _fault(faults, plugin, hook, complaint)
                     continue
-                if hook in _UNIQUE:
-                    seen[_key(answer)] = plugin
                 if hook == "terms" and isinstance(answer.resource, terms.Names):
                     yield from ((plugin, part) for part in _by_name(answer))
                 else:
@@ -248,7 +252,7 @@ def _fault(
     faults.append(Fault(plugin=plugin, hook=hook, message=message))
 
 
-def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
+def _complaint(hook: str, answer: Any) -> str:
     types = _ANSWERS.get(hook)
     if types is not None and not isinstance(answer, types):
         wanted = " or ".join(t.__name__ for t in types)
@@ -259,8 +263,6 @@ def _complaint(hook: str, answer: Any, seen: dict[Any, Plugin]) -> str:
         return complaint
     if hook in _NAMED and not isinstance(getattr(answer, "name", None), str):
         return f"returned {type(answer).__name__} without a name"
-    if hook in _UNIQUE and (other := seen.get(_key(answer))):
-        return f"repeats the name `{answer.name}`, which plugin {other} contributed"
     return ""
 
 
@@ -314,7 +316,3 @@ def _spelled(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  the error itself is foreign code
         return type(error).__name__
-
-
-def _key(answer: Any) -> tuple[str, str]:
-    return answer.name, getattr(answer, "pass_", "")

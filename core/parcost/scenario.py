@@ -118,6 +118,12 @@ class Scenario:
         units = {axis.name: axis.unit for axis in self._probe[1]}
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
+    def forget(self) -> None:
+        """Let go of what was bound, which refers to itself in circles: for batches."""
+        if "_probe" in vars(self):
+            self.binder.forget()
+            del vars(self)["_probe"]
+
     def check(self) -> Sequence[Diagnostic]:
         """Return what the rules say, without evaluating anything."""
         found = list(self.warnings)

@@ -16,6 +16,7 @@ reference and ``parcost show`` are made from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
@@ -71,7 +72,7 @@ class Field:
     target: str = ""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class BlockType:
     """What the language knows of one block."""
 
@@ -81,6 +82,12 @@ class BlockType:
     schema: type
     fields: Mapping[str, Field]
     defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
+
+    @cached_property
+    def may_be_implied(self) -> bool:
+        """Whether a study has such a block where nobody writes one."""
+        complete = all(name in self.defaults for name in self.fields)
+        return complete and self.label == "none" and not self.inside
 
 
 def quantity(

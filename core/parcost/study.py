@@ -53,7 +53,7 @@ class Study:
     blocks: Mapping[type, tuple[Any, ...]]
     plugins: Plugins
     axes: Sequence[tuple[str, Sequence[Any]]] = ()
-    origins: Mapping[tuple[int, str], Origin] = field(factory=dict, repr=False)
+    origins: Mapping[int, Mapping[str, Origin]] = field(factory=dict, repr=False)
     path: str = ""
     lacking: Mapping[type, Sequence[Diagnostic]] = field(factory=dict, repr=False)
     faults: list[Fault] = field(factory=list, repr=False)
@@ -317,6 +317,10 @@ class Study:
         """Return the same study with nothing asked yet, for evaluating it again."""
         return evolve(self, faults=[], answers={})
 
+    def forget(self) -> None:
+        """Let go of the answers of plugins, which may refer to the study: for batches."""
+        self._answers.clear()
+
     def where(self, subject: str) -> Span | None:
         """Return where the attribute at a path such as ``layout.tp`` was written.
 
@@ -329,15 +333,16 @@ class Study:
         for blocks in self.blocks.values():
             for block in blocks:
                 if kind in (block.label, block_type(type(block)).kind):
+                    origins = self.origins.get(id(block), {})
                     for name in (attribute, ""):
-                        origin = self.origins.get((id(block), name))
+                        origin = origins.get(name)
                         if origin is not None and origin.span is not None:
                             return origin.span
         return None
 
     def origin(self, block: object, attribute: str) -> Origin | None:
         """Return where the value of *attribute* of *block* came from."""
-        return self.origins.get((id(block), attribute))
+        return self.origins.get(id(block), {}).get(attribute)
 
 
 _MEASURED = "the measured curve, by message size"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -13,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from parcost.batch import Spec, executors
+from parcost.batch import Spec, executors, work
 from parcost.batch.cache import Cache
 from parcost.batch.entry import Entry
 from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
 from parcost.batch.keys import Environment, Question
 from parcost.batch.run import Run
-from parcost.batch.work import StrangerError, Task, answers
+from parcost.batch.work import StrangerError, Task, Worker, answers
 
 SPEC = """\
 use catalog.devices.h100_sxm
@@ -211,16 +210,39 @@ def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) 
         executors.named("mina://x")
 
 
-def test_specs_are_forgotten_as_a_batch_goes_on(
-    specs: list[Spec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from parcost.batch import work
-
-    monkeypatch.setattr(work, "_MOST_FILES", 10)
-    worker = work.Worker(ENVIRONMENT)
-    first = worker.session
+def test_a_spec_is_forgotten_once_it_is_done_and_the_catalogue_is_not(specs: list[Spec]) -> None:
+    worker = Worker(ENVIRONMENT)
+    worker.answer(specs[0], QUESTION, keep=False)
+    kept = len(worker.session.loader)
     for spec in specs:
         worker.answer(spec, QUESTION, keep=False)
-    assert worker.session is not first
-    assert len(worker.session.loader._modules) < 24
-    assert os.getpid()
+    assert len(worker.session.loader) == kept > 0
+
+
+def test_imports_are_forgotten_before_they_become_a_burden(
+    specs: list[Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "_MOST_FILES", 10)
+    worker = Worker(ENVIRONMENT)
+    for spec in specs:
+        own = Path(f"of_{spec.path}")
+        own.write_text("let unused = 1\n", encoding="utf-8")
+        path = Path(spec.path)
+        path.write_text(f'use "{own}"\n{path.read_text(encoding="utf-8")}', encoding="utf-8")
+        (entry,) = worker.answer(spec, QUESTION, keep=False).entries
+        assert entry.exit_code == 0
+        assert len(worker.session.loader) <= 11
+
+
+def test_a_file_that_was_a_spec_of_the_batch_may_be_imported_by_the_next(
+    specs: list[Spec],
+) -> None:
+    worker = Worker(ENVIRONMENT)
+    alone = worker.answer(specs[1], QUESTION, keep=False).entries
+    Path("own.par").write_text(f'use "{specs[0].path}"\n', encoding="utf-8")
+    first, again, own = (
+        worker.answer(spec, QUESTION, keep=False).entries
+        for spec in (specs[0], specs[1], Spec("own.par"))
+    )
+    assert [entry.text for entry in again] == [entry.text for entry in alone]
+    assert own[0].data()["results"] == first[0].data()["results"]

@@ -352,3 +352,41 @@ def test_what_depends_on_something_broken_is_not_reported_again(plugins: Plugins
     assert ids("box { size = 1 XB, rate = 1 B/s }\nshelf { total = box.size }", plugins) == [
         "unknown-unit"
     ]
+
+
+# --- What studies of a session share --------------------------------------------------
+
+SHARED = "use catalog.devices.h100_sxm\nuse catalog.models.llama3_8b\n"
+
+
+def _device(study: Study) -> Any:
+    return next(b for (b, *_) in study.blocks.values() if type(b).__block__.kind == "device")
+
+
+def test_studies_of_a_session_share_what_they_import_and_nothing_that_they_change() -> None:
+    session = parcost.Session()
+
+    def studied(text: str, **overrides: float) -> Study:
+        (scenario,) = session.load_text(text, overrides=overrides)
+        return scenario.studies()[0]
+
+    one, other = studied(SHARED), studied(f"{SHARED}let unused = 1\n")
+    changed = studied(f"{SHARED}device h100_sxm {{ memory_efficiency = 50 % }}\n")
+    set_ = studied(SHARED, **{"device.memory_efficiency": 0.25})
+    again = studied(SHARED)
+
+    assert _device(one) is _device(other) is _device(again)
+    assert _device(changed).memory_efficiency == 0.5
+    assert _device(set_).memory_efficiency == 0.25
+    assert _device(again).memory_efficiency not in (0.25, 0.5)
+    assert _device(changed).bf16 == _device(again).bf16
+
+
+def test_what_is_shared_says_where_it_comes_from_in_every_study() -> None:
+    session = parcost.Session()
+    texts = (SHARED, f"{SHARED}device h100_sxm {{ memory_efficiency = 50 % }}\n", SHARED)
+    studies = [session.load_text(text)[0].studies()[0] for text in texts]
+    found = [study.origin(_device(study), "memory_efficiency") for study in studies]
+    assert [origin.how for origin in found if origin] == ["imported", "given", "imported"]
+    peaks = [study.origin(_device(study), "bf16") for study in studies]
+    assert all(origin and origin.how == "imported" and origin.source for origin in peaks)

@@ -61,6 +61,7 @@ class Cache:
     environment: Environment
     say: Callable[[str], None]
     _texts: dict[Path, str | None] = field(factory=dict)
+    _packaged: dict[Import, bool] = field(factory=dict)  # which every spec names alike
     _writes: bool = True
 
     def find(self, spec: Spec, question: Question) -> list[Entry] | None:
@@ -123,16 +124,19 @@ class Cache:
 
     def _holds(self, one: Import, spec: Spec) -> bool:
         """Whether an import still says what it said, and is still called so."""
+        if one.package and one in self._packaged:
+            return self._packaged[one]
         place = location(one, spec.path, self.environment.packages)
         if place is None:
             return False
         if place not in self._texts:
             self._texts[place] = _digest_of(place)
-        called = one.name
-        if not one.package:
-            called = str(place) if Path(spec.path).is_absolute() else os.path.relpath(place)
-            called = os.path.normpath(called)
-        return self._texts[place] == one.digest and called == one.name
+        holds = self._texts[place] == one.digest
+        if one.package:
+            self._packaged[one] = holds
+            return holds
+        called = str(place) if Path(spec.path).is_absolute() else os.path.relpath(place)
+        return holds and os.path.normpath(called) == one.name
 
     def _place(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]

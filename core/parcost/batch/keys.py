@@ -144,7 +144,6 @@ class Imports:
         None where that cannot be told: something was not found, which may be there next
         time, or lies where nobody else finds it.
         """
-        home = str(Path(path).parent.resolve())
         found: list[Import] = []
         done: set[int] = set()
         left = [module, *self.loader.preludes()]
@@ -158,14 +157,14 @@ class Imports:
                 return None
             if one is module:
                 continue
-            placed = self._file(one, one.path, home) if one.path else self._resource(one)
+            placed = self._file(one, one.path, path) if one.path else self._resource(one)
             if placed is None:
                 return None
             found.append(placed)
         return sorted(found, key=lambda i: (i.package, i.place))
 
-    def _file(self, module: Module, path: Path, home: str) -> Import:
-        place = os.path.relpath(path.resolve(), home)
+    def _file(self, module: Module, path: Path, spec: str) -> Import:
+        place = os.path.relpath(path.resolve(), Path(spec).parent.resolve())
         return Import(module.source.name, "", place, digest(module.source.text))
 
     def _resource(self, module: Module) -> Import | None:

@@ -61,7 +61,7 @@ def of_spec(
     study: str | None = None,
 ) -> Iterator[Scenario | Rejected]:
     """Yield the scenarios of one file, or why it has none."""
-    loaded = attempt(spec.path, partial(session.load, spec.path, overrides))
+    loaded = attempt(spec.path, partial(session.load, spec.path, overrides, keep=False))
     if isinstance(loaded, Rejected):
         yield loaded
         return

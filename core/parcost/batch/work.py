@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from parcost.api import Session
     from parcost.batch.entry import Entry
     from parcost.plugins import Plugins
+    from parcost.report import Report
     from parcost.scenario import Scenario
 
-_MOST_FILES = 200  # a session keeps what it has read
-_RARELY = (5000, 20, 10)  # objects between collections of garbage, and collections between larger
+_MOST_FILES = 200  # that specs import, and a session keeps
+_RARELY = (20_000, 20, 10)  # objects between collections of garbage, and those between larger
 
 
 class StrangerError(ParcostError):
@@ -59,7 +60,6 @@ class Worker:
     environment: Environment
     session: Session = field(init=False)
     _imports: Imports = field(init=False)
-    _files: int = 0
 
     def __attrs_post_init__(self) -> None:
         from parcost.plugins import load
@@ -89,14 +89,15 @@ class Worker:
             if not passed_over(scenario, spec):
                 report = attempt(scenario.path, scenario.evaluate)
                 entries.append(told(report, question.part))
+                if not isinstance(report, Rejected):
+                    _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return Answer(entries)
         return self._kept(spec, question, first, entries)
 
     def _forget(self) -> None:
-        """Begin anew before what was read becomes a burden."""
-        self._files += 1
-        if self._files % _MOST_FILES == 0:
+        """Begin anew before what specs import becomes a burden."""
+        if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
 
     def _kept(
@@ -110,6 +111,16 @@ class Worker:
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
         return Answer(entries, key, packed(needed, entries))
+
+
+def _let_go(scenario: Scenario, report: Report) -> None:
+    """Undo the circles in which they refer to themselves, so that they go at once.
+
+    Whoever leaves that to the collection of garbage waits longer for it than for parsing.
+    """
+    for result in report.results:
+        result.study.forget()
+    scenario.forget()
 
 
 def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:

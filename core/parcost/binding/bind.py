@@ -11,14 +11,14 @@ one value at a time; the others are arrays over *points*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, define
 
 from parcost.binding import defaults
 from parcost.binding import values as v
-from parcost.binding.convert import convert
+from parcost.binding.convert import convert, is_literal, stays_inside
 from parcost.binding.definitions import Definition, Definitions
 from parcost.binding.document import Loader, Module, Origin, add_let
 from parcost.binding.expressions import Expressions
@@ -44,7 +44,7 @@ class Binder:
     points: Mapping[int, Any] = Factory(dict)
     found: list[Diagnostic] = Factory(list)
     axes: dict[int, Axis] = Factory(dict)
-    origins: dict[tuple[int, str], Origin] = Factory(dict)
+    origins: dict[int, Mapping[str, Origin]] = Factory(dict)  # by id of an object
     objects: dict[int, Any] = Factory(dict)
     lacking: dict[type, list[Diagnostic]] = Factory(dict)
     definitions: Definitions = Factory(
@@ -83,6 +83,10 @@ class Binder:
                 del self.found[count:]
         return blocks
 
+    def forget(self) -> None:
+        """Let go of whoever refers back: nothing is evaluated any more."""
+        del self.names, self.expressions
+
     def claim_value(self, node: s.Expr, module: Module) -> v.Value:
         """Return the value of an expression in an ``expect`` block."""
         return self.evaluate(node, Scope(None, module, None, "expect"))
@@ -97,14 +101,13 @@ class Binder:
                 )
 
     def _is_set(self, definition: Definition) -> bool:
-        return any((id(definition), name) in self._given for name in definition.type.fields)
+        given = any((id(definition), name) in self._given for name in definition.type.fields)
+        return given or any(self._is_set(child) for child in definition.children.values())
 
     def _imply(self) -> None:
         """Let blocks exist that need no label and no attribute."""
         for type_ in self.types.values():
-            optional = type_.label == "none" and not type_.inside
-            complete = all(name in type_.defaults for name in type_.fields)
-            if optional and complete and (type_.kind, "") not in self.definitions.table:
+            if type_.may_be_implied and (type_.kind, "") not in self.definitions.table:
                 self.definitions.table[type_.kind, ""] = Definition(type_, "", None)
 
     def _apply_overrides(self) -> None:
@@ -155,6 +158,21 @@ class Binder:
                 raise BrokenError
             return self.objects[key]
         self.objects[key] = None
+        shared = self._shared(definition)
+        known = self.loader.made.get(shared) if shared else None
+        if known:
+            made, origins = known
+            self.origins |= origins
+        else:
+            made = self._made(definition)
+        self.objects[key] = made
+        if shared and not known and self._is_closed(definition):
+            inside = [made, *self._inside(definition)]
+            self.loader.made[shared] = made, {id(one): self.origins[id(one)] for one in inside}
+        return made
+
+    def _made(self, definition: Definition) -> Any:
+        """Return a definition's object; note where its attributes come from."""
         type_ = definition.type
         held: dict[str, Any] = {}
         origins: dict[str, Origin] = {}
@@ -163,29 +181,62 @@ class Binder:
         for name, field in type_.fields.items():
             if field.kind == "children":
                 nested = [c for c in definition.children.values() if c.type.kind == field.target]
-                made = [self._object_or_none(child) for child in nested]
-                broken = broken or None in made
-                held[name] = tuple(made)
+                inside = [self._object_or_none(child) for child in nested]
+                broken = broken or None in inside
+                held[name] = tuple(inside)
                 continue
-            if not self.is_given(definition, name) and name not in type_.defaults:
-                missing.append(name)
-                continue
-            bound = self._attribute_or_none(definition, name)
-            if bound is None:
+            try:
+                bound = self.attribute(definition, name)
+            except BrokenError:
                 broken = True
+                if not self.is_given(definition, name) and name not in type_.defaults:
+                    missing.append(name)
             else:
                 held[name], origins[name] = bound.held, bound.origin
         if missing:
             self.found.append(self._missing(definition, missing))
-        if missing or broken:
+        if broken:
             raise BrokenError
-        made = type_.schema(label=definition.label, **held)
-        self.objects[key] = made
-        for name, origin in origins.items():
-            self.origins[id(made), name] = origin
         if definition.header is not None:
-            self.origins[id(made), ""] = Origin("given", definition.header.kind.span)
+            origins[""] = Origin("given", definition.header.kind.span)
+        made = type_.schema(label=definition.label, **held)
+        self.origins[id(made)] = origins
         return made
+
+    def _shared(self, definition: Definition) -> tuple[Any, ...] | None:
+        """Return what other studies may know the object of *definition* by, if they may.
+
+        That is the type, the label and the layers, where all of them are of catalogues,
+        whose modules stay as long as the loader.
+        """
+        for _, module in definition.layers:
+            if not module.catalogue or module is self.module:
+                return None
+        if self._given and self._is_set(definition):
+            return None
+        return definition.type.schema, definition.label, *(id(b) for b, _ in definition.layers)
+
+    def _is_closed(self, definition: Definition) -> bool:
+        """Say whether the object of *definition* refers to nothing outside of it."""
+        type_ = definition.type
+        for name, field in type_.fields.items():
+            if name in definition.attributes:
+                node, module = definition.attributes[name]
+                if ("imported", id(node)) in module.literals:
+                    continue
+            elif field.kind == "children" or defaults.plain(type_.schema, name):
+                continue
+            else:
+                node, _ = defaults.expression(type_.kind, name, type_.defaults[name])
+            if not stays_inside(node, field, type_):
+                return False
+        return all(self._is_closed(child) for child in definition.children.values())
+
+    def _inside(self, definition: Definition) -> Iterator[Any]:
+        """Yield the objects of the blocks inside of *definition*."""
+        for child in definition.children.values():
+            yield self.objects[id(child)]
+            yield from self._inside(child)
 
     def _missing(self, definition: Definition, names: list[str]) -> Diagnostic:
         listed = ", ".join(f"`{name}`" for name in names)
@@ -199,12 +250,6 @@ class Binder:
     def is_given(self, definition: Definition, name: str) -> bool:
         return name in definition.attributes or (id(definition), name) in self._given
 
-    def _attribute_or_none(self, definition: Definition, name: str) -> Bound | None:
-        try:
-            return self.attribute(definition, name)
-        except BrokenError:
-            return None
-
     def attribute(self, definition: Definition, name: str) -> Bound:
         """Return the value of an attribute, computed once, whoever asks."""
         key = (id(definition), name)
@@ -213,16 +258,40 @@ class Binder:
             if known is None:
                 raise BrokenError
             return known
-        bound: Bound | None = None
-        if not self.is_given(definition, name):
-            if name not in definition.type.defaults:
-                raise BrokenError  # reported with its block, as missing
-            bound = defaults.plain(definition.type, name)
-        if bound is None:
-            node, module, origin = self._source_of(definition, name)
-            bound = self._guarded(definition, name, node, module, origin)
+        if key in self._given:
+            node = self._given[key]
+            origin = Origin("set", node.span)
+            bound = self._guarded(definition, name, node, self.module, origin)
+        elif name in definition.attributes:
+            bound = self._written(definition, name)
+        else:
+            bound = self._default(definition, name)
         self._bound[key] = bound
         return bound
+
+    def _written(self, definition: Definition, name: str) -> Bound:
+        """Return the value of an attribute that some file gives; a literal is read once."""
+        node, module = definition.attributes[name]
+        how = "given" if module is self.module else "imported"
+        known = module.literals.get((how, id(node)))
+        if known is not None:
+            return known
+        origin = Origin(how, node.span, *_provenance(node, definition))
+        bound = self._guarded(definition, name, node, module, origin)
+        if is_literal(node, definition.type.fields[name], bound):
+            module.literals[how, id(node)] = bound
+        return bound
+
+    def _default(self, definition: Definition, name: str) -> Bound:
+        """Return the value of an attribute that nobody gives."""
+        type_ = definition.type
+        if name not in type_.defaults:
+            raise BrokenError  # reported with its block, as missing
+        bound = defaults.plain(type_.schema, name)
+        if bound is not None:
+            return bound
+        node, origin = defaults.expression(type_.kind, name, type_.defaults[name])
+        return self._guarded(definition, name, node, self.module, origin)
 
     def _guarded(
         self,
@@ -265,19 +334,6 @@ class Binder:
                 also=also,
             )
         )
-
-    def _source_of(self, definition: Definition, name: str) -> tuple[s.Attribute, Module, Origin]:
-        key = (id(definition), name)
-        if key in self._given:
-            node = self._given[key]
-            return node, self.module, Origin("set", node.span)
-        if name in definition.attributes:
-            node, module = definition.attributes[name]
-            how = "given" if module is self.module else "imported"
-            kind, source = _provenance(node, definition)
-            return node, module, Origin(how, node.span, kind, source)
-        node = defaults.expression(definition.type.kind, name, definition.type.defaults[name])
-        return node, self.module, Origin("default", expression=node.value.span.text)
 
     def evaluate(self, node: Any, scope: Scope) -> v.Value:
         """Return the value of an expression."""

@@ -14,7 +14,7 @@ from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
 from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
 from parcost.render.numbers import quantity as shown
-from parcost.schema import Curve, Field
+from parcost.schema import BlockType, Curve, Field
 
 if TYPE_CHECKING:
     from parcost.binding.bind import Binder
@@ -54,6 +54,40 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
     if field.kind == "switch":
         return Bound(value, what == "on", origin)
     return Bound(value, what, origin)
+
+
+def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
+    """Say whether *node* gives *bound* in every study: it refers to nothing."""
+    if _qualifiers_refer(field):
+        return False
+    value, meant = node.value, bound.value
+    if type(value) is s.Path:  # a let would mean another word
+        return isinstance(meant, v.Said) and meant.what == value.text
+    return type(value) in (s.Number, s.Text)
+
+
+def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
+    """Say whether *node* gives a number that depends on its own block of *type_* alone."""
+    return (
+        field.kind == "quantity" and not _qualifiers_refer(field) and _names_only(type_, node.value)
+    )
+
+
+def _names_only(type_: BlockType, node: s.Expr) -> bool:
+    """Say whether all names in an expression are those of attributes of *type_*."""
+    match node:
+        case s.Path(parts=[name]):
+            return name.text in type_.fields
+        case s.Chain(operands=inner) | s.Call(arguments=inner):
+            return all(_names_only(type_, part) for part in inner)
+        case s.Unary(operand=part):
+            return _names_only(type_, part)
+    return isinstance(node, s.Number)
+
+
+def _qualifiers_refer(field: Field) -> bool:
+    """Say whether a word behind the value may stand for another attribute."""
+    return any(isinstance(factor, str) for factor in field.qualifiers.values())
 
 
 def _wrong_kind(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from attrs import evolve
@@ -14,10 +15,9 @@ from parcost.diagnostics import Diagnostic, SpecError
 from parcost.language import syntax as s
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
-from parcost.schema import BlockType
+from parcost.schema import block_type
 
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_EXPRESSIONS: dict[tuple[str, str, str], s.Attribute] = {}
 
 
 def given(path: str, value: Any) -> s.Attribute:
@@ -36,8 +36,10 @@ def given(path: str, value: Any) -> s.Attribute:
     return s.Attribute((), s.Path((word,), span), Given(value, span), (), (), span)  # type: ignore[arg-type]
 
 
-def plain(type_: BlockType, name: str) -> Bound | None:
+@cache
+def plain(schema: type, name: str) -> Bound | None:
     """Return a declared default that is a value and not an expression, or None."""
+    type_ = block_type(schema)
     default, field = type_.defaults[name], type_.fields[name]
     if default is None or default == ():
         return Bound(v.Said(None), default, Origin("default", expression="none"))
@@ -53,12 +55,11 @@ def plain(type_: BlockType, name: str) -> Bound | None:
     return None
 
 
-def expression(kind: str, name: str, text: str) -> s.Attribute:
+@cache
+def expression(kind: str, name: str, text: str) -> tuple[s.Attribute, Origin]:
     """Return a default expression as if it had been written in a spec."""
-    key = (kind, name, text)
-    if key not in _EXPRESSIONS:
-        _EXPRESSIONS[key] = _parse_value(f"{kind}.{name}", text, f"default of {kind}.{name}")
-    return _EXPRESSIONS[key]
+    node = _parse_value(f"{kind}.{name}", text, f"default of {kind}.{name}")
+    return node, Origin("default", expression=node.value.span.text)
 
 
 def _parse_value(path: str, text: str, place: str) -> s.Attribute:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, frozen
 
@@ -20,6 +20,9 @@ from parcost.language import syntax as s
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.terms import Catalogue
+
+if TYPE_CHECKING:
+    from parcost.binding.scope import Bound
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 200
@@ -59,6 +62,7 @@ class Module:
     aliases: dict[str, Module] = Factory(dict)  # imported with one
     picked: list[tuple[Module, s.Block, str]] = Factory(list)  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
+    literals: dict[tuple[str, int], Bound] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
 
     def labelled(self, label: str) -> s.Block | None:
@@ -71,15 +75,27 @@ class Module:
 
 @define(eq=False)
 class Loader:
-    """Reads modules, each once. *catalogues* by name."""
+    """Reads modules, each once. *catalogues* by name.
+
+    *made* are objects of blocks of catalogues that every study has alike, with the origins
+    of the attributes of each object, and of those inside, by id.
+    """
 
     catalogues: Mapping[str, Catalogue]
+    made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
+    _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
     _modules: dict[str, Module] = Factory(dict)
     _stamps: dict[str, tuple[int, int]] = Factory(dict)
     _open: list[str] = Factory(list)
 
-    def file(self, path: Path, name: str, root: Path | None = None) -> Module:
+    def __len__(self) -> int:
+        """Return how many files are kept."""
+        return len(self._modules)
+
+    def file(self, path: Path, name: str, root: Path | None = None, *, keep: bool = True) -> Module:
         """Return the module in the file at *path*, read again only when it changed.
+
+        What it imports is kept whether or not it is to *keep* itself.
 
         Raises:
             SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
@@ -93,15 +109,15 @@ class Loader:
         if key in self._modules and self._stamps.get(key) == stamp and self._fresh(key):
             return self._modules[key]
         source = files.read(path, name)
-        module = self._module(source, path, key, root or files.project_root(path))
-        self._stamps[key] = stamp
+        module = self._module(source, path, key, root, keep=keep)
+        if keep:
+            self._stamps[key] = stamp
         return module
 
     def text(self, text: str, name: str) -> Module:
         """Return the module that *text* spells; relative imports start here."""
         source = Source(name, text)
-        here = Path.cwd() / name
-        return self._module(source, here, f"text:{name}", files.project_root(here), keep=False)
+        return self._module(source, Path.cwd() / name, f"text:{name}", None, keep=False)
 
     def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
         """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""
@@ -220,9 +236,10 @@ class Loader:
         module.aliases[alias.text] = imported
 
     def _imported_file(self, target: s.Text, module: Module, root: Path | None) -> Module:
-        if module.path is None or root is None:
+        if module.path is None:
             message = "a file of a catalogue imports by name, not by path"
             raise SpecError([problem("import-escapes", message, target.span)])
+        root = root or files.project_root(module.path)
         try:
             path = (module.path.parent / target.value).resolve()
         except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
@@ -275,19 +292,11 @@ class Loader:
                     )
                 ]
             )
-        known = entries(catalogue)
+        known = self._entries(catalogue)
         if tuple(steps) not in known:
-            spelled = [".".join((catalogue.name, *entry)) for entry in known]
-            raise SpecError(
-                [
-                    problem(
-                        "unknown-import",
-                        f"the catalogue has no `{target.text}`",
-                        target.span,
-                        help=did_you_mean(target.text, spelled) or "`parcost catalog` lists it",
-                    )
-                ]
-            )
+            hint = did_you_mean(target.text, known.values()) or "`parcost catalog` lists it"
+            message = f"the catalogue has no `{target.text}`"
+            raise SpecError([problem("unknown-import", message, target.span, help=hint)])
         imported = self.catalogue_file(catalogue, tuple(steps))
         name = (alias or target.parts[-1]).text
         for block in imported.blocks:
@@ -296,6 +305,14 @@ class Loader:
                 return imported
         message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
         raise SpecError([problem("unknown-import", message, target.span)])
+
+    def _entries(self, catalogue: Catalogue) -> Mapping[tuple[str, ...], str]:
+        """Return the importable names of a catalogue, and how each is spelled; listed once."""
+        if catalogue.name not in self._listed:
+            self._listed[catalogue.name] = {
+                entry: ".".join((catalogue.name, *entry)) for entry in entries(catalogue)
+            }
+        return self._listed[catalogue.name]
 
 
 def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:

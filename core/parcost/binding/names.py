@@ -111,10 +111,8 @@ class Names:
             raise BrokenError from None
         finally:
             self.binder.open.pop()
-        if isinstance(value, v.Quantity):
-            value = evolve(value, literal=False) if key else value
         if key:
-            self._lets[key] = value
+            value = self._lets[key] = v.referred(value)
         return value
 
     def _block(self, word: str, module: Module, node: s.Path) -> Definition | None:
@@ -231,7 +229,7 @@ class Names:
                     )
                 ]
             )
-        return evolve(value, literal=False) if isinstance(value, v.Quantity) else value
+        return v.referred(value)
 
     def _walk(self, value: v.Value, rest: Sequence[s.Name], node: s.Path) -> v.Value:
         for name in rest:

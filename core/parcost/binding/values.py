@@ -76,6 +76,13 @@ def describe(value: Value) -> str:
     return "a name"
 
 
+def referred(value: Value) -> Value:
+    """Return *value* as whoever refers to it has it: no number is written out there."""
+    if isinstance(value, Quantity) and value.literal:
+        return Quantity(value.number, value.dimension, value.axes)
+    return value
+
+
 def number(value: Value, span: Span) -> Quantity:
     """Return *value* if it is a quantity.
 

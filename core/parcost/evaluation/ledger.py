@@ -14,7 +14,7 @@ from parcost.evaluation.once import WHENS, Added, Pipelined, add
 from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import ALL, Plan
 from parcost.evaluation.select import Choice, columns, total
-from parcost.evaluation.work import Load, count
+from parcost.evaluation.work import Load
 from parcost.numeric import Real, any_of, maximum
 from parcost.outcome import Line
 from parcost.terms import Edge, Formula, Once, Work
@@ -37,13 +37,11 @@ def work_lines(
     """
     m = plan.pipeline.micro_batches
 
-    def summed(row: Callable[[int], Sequence[Real]]) -> Sequence[Real]:
-        return device.row(lambda d: columns([_of_all(plan, k, row(k)) for k in plan.held[d]]))
-
     def on_device(row: Callable[[Load], Sequence[Real]]) -> Sequence[Real]:
-        return summed(lambda k: row(loads[k]))
+        held = plan.held
+        return device.row(lambda d: columns([_of_all(plan, k, row(loads[k])) for k in held[d]]))
 
-    times = summed(lambda k: [count(work, plan.stage[k]) for _, work in works])
+    times = on_device(lambda load: load.counts)
     at_once = device.row(paired.hidden) if plan.pairs else [0.0] * len(works)
     exposed = on_device(lambda load: load.exposed)
     hidden = on_device(lambda load: load.hidden)

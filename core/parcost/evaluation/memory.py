@@ -88,7 +88,7 @@ class Held:
         self.frees = any_of(total(term.freed_at_b for term in self.living) != 0)
         self._resident: dict[Any, Sequence[Real]] = {} if steady is None else steady
         self._terms = tuple(self.steady)
-        self._weights: dict[tuple[Moment, int], tuple[Real, Real]] = {}
+        self._known: dict[tuple[Moment, int], tuple[Real, Real]] = {}  # weights
         self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
@@ -106,7 +106,7 @@ class Held:
         """Return the bytes of the micro-batches alive on device *d*."""
         if moment not in _LIVING:
             return 0.0
-        return self._weighed(self.alive(d, moment), self.plan.held[d], moment)
+        return self._weighed(self.alive(d, moment), self._weights(self.plan.held[d], moment))
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
@@ -171,32 +171,39 @@ class Held:
             return [self.plan.by_order(lambda order: float(reached(order)[0][0])) for _ in held]
         found: list[Real] = [0.0] * (len(held) * (1 + self.frees))
         for m, order in self.plan.orders:
-            vectors = reached(order)
-            _, which = largest([self._weighed(vector, held, moment) for vector in vectors])
+            vectors, weights = reached(order), self._weights(held, moment)
+            _, which = largest([self._weighed(vector, weights) for vector in vectors])
             here = self.plan.pipeline.micro_batches == m
             most = which.row(vectors.__getitem__)
             found = [where(here, a, b) for a, b in zip(most, found, strict=True)]
         return found
 
-    def _weighed(self, alive: Sequence[Real], held: Sequence[int], moment: Moment) -> Real:
+    def _weighed(self, alive: Sequence[Real], weights: Sequence[tuple[Real, Real]]) -> Real:
         """Return the bytes of these micro-batches."""
-        weights = [self._weight(k, moment) for k in held]
-        begun = total(n * left for n, (left, _) in zip(alive, weights, strict=False))
+        begun: Real = 0.0
+        for n, (left, _) in zip(alive, weights, strict=False):
+            begun = begun + n * left
         if not self.frees:
             return begun
-        whole = zip(alive[len(held) :], weights, strict=True)
+        whole = zip(alive[len(weights) :], weights, strict=True)
         return begun + total(n * freed for n, (_, freed) in whole)
 
+    def _weights(self, held: Sequence[int], moment: Moment) -> Sequence[tuple[Real, Real]]:
+        """Return the bytes that a micro-batch holds on each copy until W, and until B only."""
+        return [self._weight(k, moment) for k in held]
+
     def _weight(self, k: int, moment: Moment) -> tuple[Real, Real]:
-        """Return the bytes that a micro-batch holds on copy *k* until W, and until B only."""
         key = (moment, self.kinds[k])
-        if key not in self._weights:
-            here = [term for term in self.living if moment in term.moments]
-            x = self.plan.stage[k]
-            left = total(t.bytes_ * count(t, x) * (1.0 - t.freed_at_b) for t in here)
-            freed = total(t.bytes_ * count(t, x) * t.freed_at_b for t in here if self.frees)
-            self._weights[key] = (left, freed)
-        return self._weights[key]
+        if key not in self._known:
+            left: Real = 0.0
+            freed: Real = 0.0
+            for term in self.living:
+                if moment in term.moments:
+                    bytes_ = term.bytes_ * count(term, self.plan.stage[k])
+                    left = left + bytes_ * (1.0 - term.freed_at_b)
+                    freed = freed + bytes_ * term.freed_at_b
+            self._known[key] = (left, freed)
+        return self._known[key]
 
     def _counted(self, term: Memory, held: Sequence[int]) -> float:
         counts = [count(term, self.plan.stage[k]) for k in held]

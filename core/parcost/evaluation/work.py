@@ -35,11 +35,12 @@ _APART: Mapping[Pass, Pass] = {**_WHOLE, "W": "W"}  # where W is an op of its ow
 class Load:
     """All work of one micro-batch on one virtual stage.
 
-    *took*, *exposed*, *hidden* and *covered* (hidden by the term's own hosts, which it
-    slows down) are seconds of each of *works*, in order.
+    *counts* are how often each of *works* occurs, in order; *took*, *exposed*, *hidden* and
+    *covered* (hidden by the term's own hosts, which it slows down) are its seconds.
     """
 
     works: Sequence[Work]
+    counts: Sequence[float]
     took: Sequence[Real]
     exposed: list[Real]
     hidden: list[Real]
@@ -72,7 +73,8 @@ class Load:
 
 def count(term: Work | Once | Memory, stage: int) -> float:
     """Return how often *term* occurs on virtual stage *stage*."""
-    return term.count if isinstance(term.count, (float, int)) else term.count[stage]
+    times = term.count
+    return times if isinstance(times, (float, int)) else times[stage]
 
 
 def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
@@ -81,11 +83,12 @@ def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
     >>> kinds([], 3)
     [0, 0, 0]
     """
-    columns = [t.count for t in terms if not isinstance(t.count, (float, int))]
+    # Many terms share their counts, which need not be compared again and again.
+    columns = {id(t.count): t.count for t in terms if not isinstance(t.count, (float, int))}
     if not columns:
         return [0] * stages
     first: dict[tuple[float, ...], int] = {}
-    return [first.setdefault(key, x) for x, key in enumerate(zip(*columns, strict=True))]
+    return [first.setdefault(key, x) for x, key in enumerate(zip(*columns.values(), strict=True))]
 
 
 def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
@@ -105,12 +108,12 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     guests: dict[tuple[Pass, str], list[int]] = {}
     hosts: dict[tuple[Pass, str], list[int]] = {}
     flops: Real = 0.0
-    for i, work in enumerate(works):
-        if not counts[i]:
+    for i, (work, times, time) in enumerate(zip(works, counts, took, strict=True)):
+        if not times:
             continue
-        flops = flops + work.flops * counts[i]
+        flops = flops + work.flops * times
         if work.window is None:
-            seconds[work.pass_] = seconds[work.pass_] + took[i]
+            seconds[work.pass_] = seconds[work.pass_] + time
             if work.host:
                 hosts.setdefault((work.pass_, work.host), []).append(i)
         else:
@@ -118,6 +121,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
             guests.setdefault(key, []).append(i)
     load = Load(
         works=works,
+        counts=counts,
         took=took,
         exposed=exposed,
         hidden=hidden,
@@ -152,6 +156,7 @@ def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:
 
     return Load(
         works=works,
+        counts=apart.counts,
         took=apart.took,
         exposed=chosen(apart.exposed, fused.exposed),
         hidden=chosen(apart.hidden, fused.hidden),

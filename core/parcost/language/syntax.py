@@ -45,7 +45,8 @@ class Path:
     @property
     def text(self) -> str:
         """The path as written, without blanks."""
-        return ".".join(part.text for part in self.parts)
+        first, *rest = self.parts
+        return ".".join([first.text, *(part.text for part in rest)]) if rest else first.text
 
 
 @frozen

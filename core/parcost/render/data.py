@@ -132,6 +132,8 @@ def plain(value: Any) -> Any:
     >>> plain((1, float("inf"), "x", {"a": 2.5}))
     [1, None, 'x', {'a': 2.5}]
     """
+    if value.__class__ is float:  # most are
+        return value if math.isfinite(value) else None
     match value:
         case None | bool() | int() | str():
             return value

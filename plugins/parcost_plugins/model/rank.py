@@ -38,13 +38,8 @@ class Rank:
         return _NOTHING if chosen is None else chosen
 
     @cached_property
-    def kinds(self) -> Mapping[Kind, Counts]:
-        """Layers of each virtual stage by kind, recomputed ones apart."""
-        return kinds(self.study)
-
-    @cached_property
     def _alike(self) -> Mapping[Kind, Counts]:
-        """The same, however layers are recomputed."""
+        """Layers of each virtual stage by kind, however they are recomputed."""
         return kinds(self.study, recomputing=False)
 
     @cached_property
@@ -62,8 +57,8 @@ class Rank:
         """Layers with a dense MLP."""
         if not self.model.experts:
             return self._span()
-        span = self._span(moe=False)
-        return Span(span.count, lambda: span.again, lambda: self.moe.again)
+        span, rival = self._span(moe=False), self.moe
+        return Span(span.count, lambda: span.again, lambda: rival.again)
 
     @cached_property
     def moe(self) -> Span:
@@ -79,9 +74,10 @@ class Rank:
         return [(windowed, span) for windowed, span in spans if any(span.count)]
 
     def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
+        study = self.study  # and not the rank, which holds the span
         return Span(
             having(self._alike, moe=moe, windowed=windowed),
-            lambda: having(self.kinds, moe=moe, windowed=windowed, recomputed=True),
+            lambda: having(study.once(kinds), moe=moe, windowed=windowed, recomputed=True),
         )
 
     @property
