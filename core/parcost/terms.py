@@ -144,8 +144,9 @@ class Memory:
     *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose
     activations are alive there at that moment, which the schedule decides.
     *once_per_device* is held once however many virtual stages the device has.
-    *of_activations* is a share of all *per_micro_batch* memory there, which is held too;
-    a negative one is kept elsewhere, down to -1, which is all of it.
+    *of_activations* is a share of all *per_micro_batch* memory there, which is held too. A
+    negative one is kept elsewhere, down to -1, which is all of it: every *per_micro_batch* term
+    is then what is left of it, and this one no line.
     Where the schedule runs W apart, the share *freed_at_b* of a *per_micro_batch* term is
     freed when B ends, and the rest when W does.
     """
