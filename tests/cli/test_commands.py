@@ -931,3 +931,10 @@ def test_figures_lists_what_a_report_leaves_out(run: Run) -> None:
     assert told.code == 0
     assert "r.memory" in told.out
     assert run("figures", "a.par", "nothing").code == 2
+
+
+def test_what_has_no_end_is_told_in_words(run: Run) -> None:
+    done = run("figures", "idle.par", idle="estimate idle { compute = 0 s, communication = 0 s }\n")
+    assert done.code == 0
+    (rate,) = (line for line in done.out.splitlines() if "samples_per_second" in line)
+    assert rate.split()[1] == "infinite"

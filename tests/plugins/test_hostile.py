@@ -151,3 +151,48 @@ def test_a_schedule_whose_closed_form_fails_is_named() -> None:
     text = SPEC.replace("zero = 0", "zero = 1, tp = 8") + "schedule { kind = hasty }\n"
     with pytest.raises(PluginError, match=r"plugin `hasty` failed in `schedules`: "):
         ids(text, plugin)
+
+
+ENDLESS = """
+estimate far {
+  parameters = 1e300
+  peak       = 1e-300 TFLOPS dense
+  batch      = 1e200
+}
+"""
+
+
+def test_what_cannot_be_computed_is_refused_where_it_was_asked_for() -> None:
+    (said,) = parcost.load_text(ENDLESS)[0].evaluate().diagnostics
+    assert said.id == "not-a-number"
+    assert said.message.startswith("`far.idle` and 6 more cannot be computed")
+    assert said.labels[0].span.text == "estimate"
+
+
+def test_points_that_cannot_be_computed_are_left_out_of_a_sweep() -> None:
+    text = ENDLESS.replace("1e-300 TFLOPS", "[1e-300 TFLOPS, 1e200 TFLOPS]").replace(
+        "1e200\n", "1\n"
+    )
+    rows = parcost.load_text(text)[0].evaluate().rows()
+    assert [row["feasible"] for row in rows] == [False, True]
+    assert rows[1]["far.step_time"] == pytest.approx(6e300 / 1e212)
+
+
+@pytest.mark.parametrize("rate", ["memory_bandwidth", "reduction_bandwidth"])
+def test_a_rate_of_next_to_nothing_takes_for_ever_wherever_it_stands(rate: str) -> None:
+    slow = SPEC.replace("zero = 0", "tp = 8")
+    slow = slow.replace("cluster {", "cluster { device = other,")
+    other = f"device other extends h100_sxm {{ {rate} = 1e-300 B/s }}\n"
+    assert ids(slow + other) == ["cannot-run"]
+
+
+def test_points_that_take_for_ever_leave_those_that_end() -> None:
+    text = SPEC.replace("zero = 0", "tp = 8")
+    text = text.replace("cluster {", "cluster { device = other,")
+    other = "device other extends h100_sxm { memory_bandwidth = [1e-300 B/s, 3 TB/s] }\n"
+    report = parcost.load_text(text + other)[0].evaluate()
+    never, ends = report.rows()
+    assert not never["feasible"]
+    assert "would take for ever" in never["reason"]
+    alone = text + other.replace("[1e-300 B/s, 3 TB/s]", "3 TB/s")
+    assert ends["step_time"] == parcost.load_text(alone)[0].evaluate().result.figure("step_time")
