@@ -18,6 +18,7 @@ from parcost.schema import Curve, Field
 
 if TYPE_CHECKING:
     from parcost.binding.bind import Binder
+    from parcost.language.text import Span
 
 
 def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
@@ -38,7 +39,7 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
         for axis in value.axes:
             binder.axes[axis].structural = True
     if field.kind == "integers":
-        return Bound(value, _integers(value, node), origin)
+        return Bound(value, _integers(value, node, field), origin)
     if not isinstance(value, v.Said):
         raise SpecError([_wrong_kind(node, value, field)])
     what = value.what
@@ -72,8 +73,21 @@ def _wrong_kind(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
     )
 
 
-def _integers(value: v.Value, node: s.Attribute) -> tuple[int, ...]:
+def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...]:
     items = value.items if isinstance(value, v.Items) else (value,)
+    name, span = node.name.text, node.value.span
+    if not items:
+        raise SpecError(
+            [
+                problem(
+                    "empty-list",
+                    f"`{name}` lists nothing",
+                    span,
+                    help="leave it out where it has a default",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
     whole: list[int] = []
     for item in items:
         if (
@@ -81,19 +95,32 @@ def _integers(value: v.Value, node: s.Attribute) -> tuple[int, ...]:
             or item.dimension != ONE
             or not isinstance(item.number, (float, int))
             or item.number != int(item.number)
-            or not 0 <= item.number < 2**31
+            or abs(item.number) >= 2**31
         ):
-            raise SpecError(
-                [
-                    problem(
-                        "wrong-kind",
-                        f"`{node.name.text}` is a list of whole numbers",
-                        node.value.span,
-                    )
-                ]
-            )
+            complaint = f"`{name}` is a list of whole numbers"
+            raise SpecError([problem("wrong-kind", complaint, span)])
         whole.append(int(item.number))
+    if field.minimum is not None and min(whole) < field.minimum:
+        raise SpecError(
+            [
+                problem(
+                    "out-of-range",
+                    f"`{name}` lists numbers of at least {field.minimum:g}",
+                    _span_of(node.value, whole.index(min(whole))),
+                    f"this is {min(whole)}",
+                    help=f"the nearest legal value is {field.minimum:g}",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
     return tuple(whole)
+
+
+def _span_of(node: Any, position: int) -> Span:
+    """Return where one item of a list was written, if it was written as one."""
+    items = node.items if isinstance(node, s.List) else ()
+    span: Span = items[position].span if position < len(items) else node.span
+    return span
 
 
 def _quantity(

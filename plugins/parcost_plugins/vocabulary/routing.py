@@ -168,6 +168,8 @@ def of_loads(loads: tuple[int, ...], ranks: Real) -> Real:
     >>> of_loads((4, 2, 1, 1), 2.0)
     1.5
     """
+    if not any(loads):
+        return 1.0  # which a rule refuses
     if not is_array(ranks):
         each = max(int(len(loads) // ranks), 1)
         sums = [sum(loads[i : i + each]) for i in range(0, len(loads), each)]
