@@ -212,3 +212,10 @@ def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
     assert diagnose(check, study).message == (
         "a device keeps 14.9 GiB on its host, which has 9.3 GiB for it"
     )
+
+
+def test_the_point_of_a_sweep_that_keeps_all_on_the_device_needs_no_host(bind: Bind) -> None:
+    study = offloaded(bind, {"offload.optimizer": [0, 0.5]}, {})
+    assert [list(check.holds) for check in failed(study).values()] == [[True, False]] * 2
+    study = offloaded(bind, {"offload.parameters": [0, 0.5]})
+    assert list(failed(study)["offload-needs-sharding"].holds) == [True, False]
