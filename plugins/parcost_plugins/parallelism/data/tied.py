@@ -22,6 +22,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.sums import adding
 
 
 def reduction(study: Study) -> Iterator[Once]:
@@ -40,7 +41,8 @@ def reduction(study: Study) -> Iterator[Once]:
     ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
     shards = study[Sharding].shard if layout.zero >= 2 else 1.0
     n = copied * study[Training].precision.reduction / shards
-    call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
+    algorithm = adding(study, study[CollectiveChoice].data)
+    call = study.collective("all_reduce", n, ends, algorithm)
     yield Once(
         name="shared embedding all-reduce",
         seconds=call.seconds,
