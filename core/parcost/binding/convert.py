@@ -252,6 +252,9 @@ def _qualified(
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
 
 
+_EXACT = 2**53  # beyond, a number and its neighbour are the same
+
+
 def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> None:
     worst = number if isinstance(number, (float, int)) else _worst(number, field)
     low, high = field.minimum, field.maximum
@@ -259,6 +262,8 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     percent = "%" in node.value.span.text
 
     def said(number: float) -> str:
+        if number == int(number) and abs(number) <= _EXACT and not percent:
+            return f"{int(number)}"
         return f"{100 * number:g} %" if percent else f"{number:g}"
 
     if field.whole and worst != int(worst):
@@ -269,6 +274,12 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     elif (low is not None and worst < low) or (field.positive and worst <= 0):
         bound = "above 0" if field.positive else f"at least {said(low or 0)}"
         complaint, id = f"`{name}` must be {bound}", "out-of-range"
+    elif field.whole and worst > _EXACT and (high is None or high > _EXACT):
+        complaint, id = (
+            f"`{name}` is at most 2^53, beyond which whole numbers are not exact",
+            "out-of-range",
+        )
+        hint = f"the nearest legal value is {_EXACT}"
     elif high is not None and worst > high:
         complaint, id = f"`{name}` must be at most {said(high)}", "out-of-range"
         hint = f"the nearest legal value is {said(high)}"

@@ -18,6 +18,7 @@ from parcost_plugins.vocabulary import PipelineSketch
 
 # Quotients that are whole numbers come out a little off: 7 x 0.9 / 0.1 is 63.
 _ROUNDING = 1e-9
+_MOST_STAGES = 1_000_000  # virtual ones, each with times of its own
 
 
 def sketches(study: Study) -> Iterator[Figure | Check]:
@@ -55,6 +56,8 @@ def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     """Return what the schedule has against the pipeline."""
     limits = getattr(schedule, "limits", None)
+    if sketch.stages * sketch.chunks > _MOST_STAGES:
+        return _too_many(sketch)
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     why = limits(p, m, v) if limits is not None else None
     if not why:
@@ -65,6 +68,22 @@ def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
         subject=f"{called(sketch)}.kind",
         message="`{kind}` does not run at p = {p}, m = {m}, v = {v}: {why}",
         inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
+    )
+
+
+def _too_many(sketch: PipelineSketch) -> Check:
+    """Return the rule that a pipeline has as many virtual stages as can be told apart."""
+    return Check(
+        id="pipeline-size",
+        holds=False,
+        subject=f"{called(sketch)}.{'chunks' if sketch.chunks > 1 else 'stages'}",
+        message="{p} stages of {v} chunks are {all:,} virtual stages, and {most:,} are the most",
+        inputs={
+            "p": sketch.stages,
+            "v": sketch.chunks,
+            "all": sketch.stages * sketch.chunks,
+            "most": _MOST_STAGES,
+        },
     )
 
 

@@ -29,6 +29,7 @@ from parcost_plugins.vocabulary import (
     Training,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.nearest import all_divisors
 from parcost_plugins.vocabulary.partition import stages_of_devices
 
 
@@ -293,7 +294,8 @@ def _stages(study: Study) -> str:
 
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     """Return the nearest numbers of stages that divide, and a list that fits this one."""
-    fitting = [p for p in range(1, layers + 1) if (layers + ends) % (p * chunks) == 0]
+    each, left = divmod(layers + ends, chunks)
+    fitting = [p for p in all_divisors(each) if p <= layers] if not left and each else []
     nearest = [*[p for p in fitting if p < pp][-1:], *[p for p in fitting if p > pp][:1]]
     ways = []
     if nearest:
