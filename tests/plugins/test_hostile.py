@@ -251,3 +251,12 @@ def test_a_claim_about_a_figure_of_a_faulty_plugin_names_the_plugin() -> None:
         session.load_text(text)[0].evaluate()
     (said,) = caught.value.diagnostics
     assert said.notes == ("plugin `mine` raised ZeroDivisionError: division by zero in `details`",)
+
+
+def test_a_run_that_makes_no_progress_never_ends() -> None:
+    text = SPEC.replace("zero = 0", "tp = 8") + "run { tokens = 1e12 }\n"
+    text += "reliability { mtbf = 1 day, restart = 1 min, lost = 100 % }\n"
+    text += "checkpoint { interval = 1 h, blocking = 10 s }\n"
+    result = parcost.load_text(text)[0].evaluate().result
+    assert not result.faults
+    assert (result.figure("goodput"), result.figure("days")) == (0, float("inf"))
