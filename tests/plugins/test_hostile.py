@@ -215,6 +215,8 @@ SUM = "operation = all_reduce, size = 1 MB total, ranks = 4"
         ("schedule { stages = [] }", "empty-list", "[]"),
         ("schedule { stages = [16, -16] }", "out-of-range", "-16"),
         ("training { documents = [0, 8192] }", "out-of-range", "0"),
+        ("overlap { bucket = 1e-300 B }", "out-of-range", "1e-300 B"),
+        ("placement p { groups = 1, local_share = 50 % }", "out-of-range", "1"),
         ("routing { distribution = measured, loads = [] }", "empty-list", "[]"),
         (
             f"network n {{ kind = torus, devices = 4, {LINK}, dimensions = [0, 4] }}",

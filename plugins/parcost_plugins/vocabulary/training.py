@@ -297,7 +297,7 @@ class Overlap:
     chunk_overhead: Real = quantity(
         SECONDS, default=0.0, doc="of one chunk, besides launching its kernel"
     )
-    bucket: Real = quantity(BYTES, positive=True, doc="gradients of one bucket")
+    bucket: Real = quantity(BYTES, minimum=1.0, doc="gradients of one bucket")
     first_bucket: Real = quantity(
         BYTES,
         positive=True,
