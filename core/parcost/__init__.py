@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from parcost.schema import word as word
     from parcost.study import Call as Call
     from parcost.study import Study as Study
+    from parcost.terms import LONGEST_ORDER as LONGEST_ORDER
     from parcost.terms import Activity as Activity
     from parcost.terms import Axis as Axis
     from parcost.terms import Catalogue as Catalogue
@@ -144,6 +145,7 @@ _HOMES = {
     ),
     "study": ("Call", "Study"),
     "terms": (
+        "LONGEST_ORDER",
         "Activity",
         "Axis",
         "Catalogue",

@@ -19,12 +19,14 @@ from parcost.binding.document import Loader, Module
 from parcost.binding.scope import Axis
 from parcost.diagnostics import Diagnostic, Severity, SpecError
 from parcost.evaluation import judge
+from parcost.evaluation.claims import claims
 from parcost.language import syntax as s
 from parcost.numeric import all_of, any_of, quiet
 from parcost.report import Infeasible, Report, Result
 from parcost.study import Study
 
 if TYPE_CHECKING:
+    from parcost.outcome import Fault
     from parcost.plugins import Plugins
 
 MOST_POINTS = 10_000_000
@@ -117,15 +119,32 @@ class Scenario:
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
     def check(self) -> Sequence[Diagnostic]:
-        """Return what the rules say, without evaluating anything."""
+        """Return what the rules say, and whether there is what claims are about.
+
+        That takes a step, of the first point; how it comes out is not looked at.
+        """
         found = list(self.warnings)
-        judge.expectations(self)
+        good = True
         for _, study, _ in self._groups():
             with quiet():
                 rules = judge.rules(study)
+            good = good and all_of(rules.holds)
             if not study.axes or not all_of(rules.holds):
                 found += [judge.diagnose(check, study) for check in rules.failed]
+            found += [self._fault(fault) for fault in study.faults]
+        try:
+            if good and claims(self):
+                with quiet():
+                    judge.claimed(self, self.first)
+            else:
+                judge.expectations(self)
+        except SpecError as error:
+            raise SpecError([*found, *error.diagnostics]) from error
         return found
+
+    def _fault(self, fault: Fault) -> Diagnostic:
+        message = f"plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
+        return Diagnostic("plugin-fault", message, place=self.path)
 
     # --- binding ----------------------------------------------------------------------
 

@@ -339,6 +339,10 @@ class Activity(NamedTuple):
     end: float
 
 
+#: The longest order that is worked out, in micro-batches times virtual stages.
+LONGEST_ORDER = 2**17
+
+
 class Schedule(Protocol):
     """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
 

@@ -79,6 +79,11 @@ def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Exp
     return found
 
 
+def claims(scenario: Scenario) -> bool:
+    """Say whether *scenario* claims anything."""
+    return any(block.items for block, _ in _expect_blocks(scenario))
+
+
 def _expect_blocks(scenario: Scenario) -> Sequence[tuple[s.Block, Module]]:
     own = [(block, scenario.module) for block in scenario.module.expects]
     if scenario.study is not None:

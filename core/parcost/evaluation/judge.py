@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Rules",
+    "claimed",
     "diagnose",
     "endless",
     "evaluate",
@@ -74,6 +75,24 @@ def evaluate(
         diagnostics=found,
         at=at,
     )
+
+
+def claimed(scenario: Scenario, study: Study) -> None:
+    """Require that there is what the claims of *scenario* are about, however it comes out.
+
+    Raises:
+        SpecError: A claim names no figure of *study*, or is in another unit.
+    """
+    outcome: Outcome | None = None
+    if study.trains:
+        from parcost.evaluation import reduce
+
+        if not all_of(endless(study).holds):
+            expectations(scenario)
+            return
+        outcome = reduce.evaluate(study)
+    figures = [*_figures(study, outcome), *calculated(study)]
+    expectations(scenario, Known(figures, lambda: details(study, outcome), study.faults))
 
 
 def calculated(study: Study) -> list[tuple[Plugin, Figure]]:

@@ -30,8 +30,6 @@ from parcost.evaluation.program import (
 )
 from parcost.terms import Op, Pair, Schedule
 
-#: The longest order that is worked out, in micro-batches times virtual stages.
-LONGEST = 2**17
 _CACHED = 2**20  # steps of all cached orders together, some 40 bytes each
 
 _Asked = tuple[int, int, int, int, bool]

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 from attrs import field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError
-from parcost.evaluation.order import LONGEST, Order, order_of
+from parcost.evaluation.order import Order, order_of
 from parcost.evaluation.program import NEVER, OrderError, Program
 from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum
-from parcost.terms import Pipeline, Schedule, Times
+from parcost.terms import LONGEST_ORDER, Pipeline, Schedule, Times
 
 ALL = 1.0  # the share of the micro-batches that passes through a stage without copies
 _BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the cache
@@ -72,8 +72,8 @@ class Plan:
         whole = micro_batches >= 1 and micro_batches % 1 == 0
         m = int(micro_batches) if whole else 0
         why = "" if whole else "that is not a number of micro-batches"
-        if m * p * v > LONGEST:
-            why = f"p m v = {m * p * v:,}, and no order above {LONGEST:,} is worked out"
+        if m * p * v > LONGEST_ORDER:
+            why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
         limits = getattr(self.schedule, "limits", None)
         if not why and limits is not None:
             why = limits(p, m, v) or ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Pipeline, Real, Schedule, Study, Times, called
+from parcost import LONGEST_ORDER, Check, Figure, Pipeline, Real, Schedule, Study, Times, called
 from parcost import makespan as timed
 from parcost.numeric import ceil, floor, maximum, ratio
 from parcost_plugins.figures.naming import figures_of
@@ -18,7 +18,6 @@ from parcost_plugins.vocabulary import PipelineSketch
 
 # Quotients that are whole numbers come out a little off: 7 x 0.9 / 0.1 is 63.
 _ROUNDING = 1e-9
-_MOST_STAGES = 1_000_000  # virtual ones, each with times of its own
 
 
 def sketches(study: Study) -> Iterator[Figure | Check]:
@@ -56,7 +55,7 @@ def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     """Return what the schedule has against the pipeline."""
     limits = getattr(schedule, "limits", None)
-    if sketch.stages * sketch.chunks > _MOST_STAGES:
+    if sketch.stages * sketch.chunks * sketch.micro_batches > LONGEST_ORDER:
         return _too_many(sketch)
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     why = limits(p, m, v) if limits is not None else None
@@ -72,18 +71,16 @@ def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
 
 
 def _too_many(sketch: PipelineSketch) -> Check:
-    """Return the rule that a pipeline has as many virtual stages as can be told apart."""
+    """Return the rule that a schedule is no longer than what is worked out."""
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    largest = max(("stages", p), ("micro_batches", m), ("chunks", v), key=lambda one: one[1])
     return Check(
         id="pipeline-size",
         holds=False,
-        subject=f"{called(sketch)}.{'chunks' if sketch.chunks > 1 else 'stages'}",
-        message="{p} stages of {v} chunks are {all:,} virtual stages, and {most:,} are the most",
-        inputs={
-            "p": sketch.stages,
-            "v": sketch.chunks,
-            "all": sketch.stages * sketch.chunks,
-            "most": _MOST_STAGES,
-        },
+        subject=f"{called(sketch)}.{largest[0]}",
+        message="p m v = {p} x {m} x {v} = {passes}, and no schedule of more than {most} passes "
+        "is worked out",
+        inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
     )
 
 

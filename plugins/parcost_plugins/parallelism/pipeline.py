@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from attrs import evolve
 
 from parcost import (
+    LONGEST_ORDER,
     Call,
     Check,
     Edge,
@@ -261,6 +262,22 @@ def _listed(study: Study) -> list[Check]:
 def _limits(study: Study) -> Iterator[Check]:
     """Yield what the schedule itself says: it is asked once per number of micro-batches."""
     cut = study.pipeline
+    stages = cut.stages * cut.chunks
+    yield Check(
+        id="schedule-length",
+        holds=cut.micro_batches * stages <= LONGEST_ORDER,
+        subject="training.global_batch",
+        message="{micro_batches} micro-batches on {stages} are {passes} passes, and no schedule "
+        "of more than {most} is worked out",
+        inputs={
+            "micro_batches": cut.micro_batches,
+            "stages": _stages(study),
+            "passes": cut.micro_batches * stages,
+            "most": LONGEST_ORDER,
+            "fewer": LONGEST_ORDER // stages,
+        },
+        help="larger micro-batches are fewer: {fewer} of them at most",
+    )
     limits = getattr(study.schedule, "limits", None)
     if limits is None:
         return
