@@ -172,6 +172,7 @@ class Scenario:
             binder.origins,
             self.path,
             binder.lacking,
+            lets=binder.names.used,
             replace=self._replacer(points),
         )
         return study, binder

@@ -41,7 +41,8 @@ class Call:
 class Study:
     """One scenario. ``study[Layout]`` is its only block of that class.
 
-    *axes* are the swept attributes: names and values, in the order of array axes.
+    *axes* are the swept attributes: names and values, in the order of array axes. *lets*
+    are what names outside of blocks stand for, as written.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Study:
     path: str = ""
     lacking: Mapping[type, Sequence[Diagnostic]] = field(factory=dict, repr=False)
     faults: list[Fault] = field(factory=list, repr=False)
+    lets: Mapping[str, str] = field(factory=dict, repr=False)
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _answers: dict[Any, Any] = field(factory=dict, repr=False)
 
