@@ -25,8 +25,8 @@ theirs = [
 assert theirs, "parcost-rollouts adds no line"
 for line in theirs:
     print(f"{line.name}, from {line.plugin}: {line.formula.text}")
-used = [line for line in outcome.ledger if "double_binary_tree" in line.formula.text]
-assert used, "no message goes by the double binary tree"
+used = [line for line in outcome.ledger if "all_pairs" in line.formula.text]
+assert used, "no message goes by all pairs"
 print(f"{used[0].name}: {used[0].formula.text}")
 
 # A schedule of another, which is its op order and nothing else.

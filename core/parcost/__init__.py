@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from parcost.terms import Times as Times
     from parcost.terms import Work as Work
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOMES = {
     "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
@@ -145,6 +145,7 @@ _HOMES = {
     ),
     "study": ("Call", "Study"),
     "terms": (
+        "LONGEST_ORDER",
         "Activity",
         "Axis",
         "Catalogue",
@@ -157,7 +158,6 @@ _HOMES = {
         "Goal",
         "Group",
         "Kernels",
-        "LONGEST_ORDER",
         "Limit",
         "Link",
         "Memory",

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def where(condition: Mask, then: Real, otherwise: Real) -> Real:
 def ceil(a: Real) -> Real:
     """Return the smallest integer that is not below *a*, as a float."""
     if isinstance(a, (float, int)):
-        return float(math.ceil(a))
+        return float(math.ceil(a)) if math.isfinite(a) else a
     found: Real = (_np or _numpy()).ceil(a)
     return found
 
@@ -77,7 +79,7 @@ def ceil(a: Real) -> Real:
 def floor(a: Real) -> Real:
     """Return the largest integer that is not above *a*, as a float."""
     if isinstance(a, (float, int)):
-        return float(math.floor(a))
+        return float(math.floor(a)) if math.isfinite(a) else a
     found: Real = (_np or _numpy()).floor(a)
     return found
 
@@ -120,7 +122,7 @@ def sqrt(a: Real) -> Real:
 def log(a: Real) -> Real:
     """Return the natural logarithm of *a*, elementwise."""
     if isinstance(a, (float, int)):
-        return math.log(a)
+        return math.log(a) if a > 0 else -INFINITY
     found: Real = (_np or _numpy()).log(a)
     return found
 
@@ -133,6 +135,8 @@ def ratio(part: Real, whole: Real) -> Real:
     >>> ratio(1.0, 4.0), ratio(0.0, 0.0), ratio(1e9, 0.0)
     (0.25, 0.0, inf)
     """
+    if not is_array(part, whole):
+        return part / whole if whole else (0.0 if part == 0 else math.copysign(INFINITY, part))
     return part / maximum(whole, sys.float_info.min)
 
 
@@ -143,6 +147,18 @@ def divides(a: Real, b: Real) -> Mask:
     True
     """
     return b % a == 0
+
+
+def quiet() -> AbstractContextManager[Any]:
+    """Return a context in which what is not finite is no warning: rules look for it.
+
+    NumPy may be imported only inside, by a plugin that warns from then on.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        silent: AbstractContextManager[Any] = numpy.errstate(all="ignore")
+        return silent
+    return warnings.catch_warnings(action="ignore", category=RuntimeWarning)
 
 
 def all_of(mask: Mask) -> bool:

@@ -55,13 +55,17 @@ class Line:
 
 @frozen(kw_only=True, eq=False)
 class MemoryLine:
-    """One memory term on the busiest device at its fullest moment."""
+    """One memory term on the busiest device at its fullest moment.
+
+    *left* is the share of it that stays there: some activations may be kept elsewhere.
+    """
 
     name: str
     bytes_: Real
     formula: Formula
     plugin: Plugin
     term: Memory
+    left: Real = 1.0
 
 
 @frozen(kw_only=True, eq=False)

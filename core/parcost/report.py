@@ -94,12 +94,15 @@ class Result:
     def details(self) -> Sequence[tuple[Plugin, Figure]]:
         """Further figures: volumes, counts, ratios, bounds; made when first read."""
         from parcost.evaluation.judge import details
+        from parcost.numeric import quiet
 
-        return details(self.study, self.outcome)
+        with quiet():
+            return details(self.study, self.outcome)
 
     @cached_property
     def sections(self) -> Sequence[tuple[Plugin, Section]]:
         """Tables of calculations, then advice, sensitivities and the like; made when first read."""
+        from parcost.numeric import quiet
         from parcost.terms import Section
 
         if not self.legal or self.swept:
@@ -107,7 +110,10 @@ class Result:
         study = self.study
         found = [(p, s) for p, s in study.contributions("calculations") if isinstance(s, Section)]
         if self.outcome is not None:
-            found += study.plugins.ask("sections", study.faults, study=study, outcome=self.outcome)
+            with quiet():
+                found += study.plugins.ask(
+                    "sections", study.faults, study=study, outcome=self.outcome
+                )
         return tuple(found)
 
 

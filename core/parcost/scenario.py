@@ -6,7 +6,6 @@ meet every rule, so that an illegal point is never priced.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
@@ -20,14 +19,15 @@ from parcost.binding.document import Loader, Module
 from parcost.binding.scope import Axis
 from parcost.diagnostics import Diagnostic, Severity, SpecError
 from parcost.evaluation import judge
+from parcost.evaluation.claims import claims
 from parcost.language import syntax as s
-from parcost.numeric import all_of, any_of
+from parcost.numeric import all_of, any_of, quiet
 from parcost.report import Infeasible, Report, Result
 from parcost.study import Study
 
 if TYPE_CHECKING:
+    from parcost.outcome import Fault
     from parcost.plugins import Plugins
-    from parcost.terms import Check
 
 MOST_POINTS = 10_000_000
 MOST_ERRORS = 100
@@ -125,14 +125,32 @@ class Scenario:
             del vars(self)["_probe"]
 
     def check(self) -> Sequence[Diagnostic]:
-        """Return what the rules say, without evaluating anything."""
+        """Return what the rules say, and whether there is what claims are about.
+
+        That takes a step, of the first point; how it comes out is not looked at.
+        """
         found = list(self.warnings)
-        judge.expectations(self)
+        good = True
         for _, study, _ in self._groups():
-            rules = judge.rules(study)
+            with quiet():
+                rules = judge.rules(study)
+            good = good and all_of(rules.holds)
             if not study.axes or not all_of(rules.holds):
                 found += [judge.diagnose(check, study) for check in rules.failed]
+            found += [self._fault(fault) for fault in study.faults]
+        try:
+            if good and claims(self):
+                with quiet():
+                    judge.claimed(self, self.first)
+            else:
+                judge.expectations(self)
+        except SpecError as error:
+            raise SpecError([*found, *error.diagnostics]) from error
         return found
+
+    def _fault(self, fault: Fault) -> Diagnostic:
+        message = f"plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
+        return Diagnostic("plugin-fault", message, place=self.path)
 
     # --- binding ----------------------------------------------------------------------
 
@@ -160,6 +178,7 @@ class Scenario:
             binder.origins,
             self.path,
             binder.lacking,
+            lets=binder.names.used,
             replace=self._replacer(points),
         )
         return study, binder
@@ -212,30 +231,38 @@ class Scenario:
         self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]
     ) -> Iterator[Result]:
         """Yield the result of the points that may run; several where they are not alike."""
-        rules = judge.rules(study)
+        with quiet():
+            rules = judge.rules(study)
         warnings = [check for check in rules.failed if check.severity == "warning"]
         if not any_of(rules.holds):
             yield judge.refuse(study, rules.failed, at)
             return
         if not study.axes:
-            yield self._with_warnings(self._evaluated(study, warnings, at))
+            with quiet():
+                result = judge.evaluate(self, study, warnings, at)
+            yield self._with_warnings(result)
             return
         infeasible = self._infeasible(points, rules)
         for part in _alike(study, rules.holds):
             kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
-            bound = self._bind(kept)[0]
-            again = [c for c in judge.rules(bound).failed if c.severity == "warning"]
-            result = self._evaluated(bound, again, at)
-            yield self._with_warnings(evolve(result, infeasible=infeasible))
+            with quiet():
+                bound, never = self._that_end(kept)
+                again = [c for c in judge.rules(bound).failed if c.severity == "warning"]
+                result = judge.evaluate(self, bound, again, at)
+            yield self._with_warnings(evolve(result, infeasible=[*infeasible, *never]))
             infeasible = ()
 
-    def _evaluated(self, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]) -> Result:
-        if "numpy" not in sys.modules:  # plain floats, which warn of nothing
-            return judge.evaluate(self, study, warnings, at)
-        import numpy as np
+    def _that_end(self, points: Mapping[int, Any]) -> tuple[Study, Sequence[Infeasible]]:
+        """Return the study at those *points* where every term ends, and the others.
 
-        with np.errstate(all="ignore"):
-            return judge.evaluate(self, study, warnings, at)
+        Where none does, the study at all of them.
+        """
+        bound = self._bind(points)[0]
+        ends = judge.gather([judge.endless(bound)] if bound.trains else [], bound)
+        if all_of(ends.holds) or not any_of(ends.holds):
+            return bound, ()
+        kept = {k: i if isinstance(i, int) else i[ends.holds] for k, i in points.items()}
+        return self._bind(kept)[0], self._infeasible(points, ends)
 
     def _infeasible(self, points: Mapping[int, Any], rules: judge.Rules) -> Sequence[Infeasible]:
         """Return the points that some rule does not let through, with what the rules say."""

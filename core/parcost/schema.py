@@ -197,9 +197,9 @@ def reference(target: str, *, doc: str, default: Any = REQUIRED) -> Any:
     return _field(default, Field(kind="reference", doc=doc, target=target))
 
 
-def integers(*, doc: str, default: Any = REQUIRED) -> Any:
-    """Declare a list of whole numbers, bound as a tuple of ints."""
-    return _field(default, Field(kind="integers", doc=doc, structural=True))
+def integers(*, doc: str, default: Any = REQUIRED, minimum: float = 0.0) -> Any:
+    """Declare a list of whole numbers, bound as a tuple of ints; what is written has some."""
+    return _field(default, Field(kind="integers", doc=doc, minimum=minimum, structural=True))
 
 
 def children(target: str, *, doc: str) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
-from parcost.numeric import Real, any_of, is_array, minimum
+from parcost.numeric import INFINITY, Real, any_of, is_array, minimum, where
 from parcost.schema import block_type
 from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
 
@@ -46,7 +46,8 @@ def key_of(value: Any) -> Any:
 class Study:
     """One scenario. ``study[Layout]`` is its only block of that class.
 
-    *axes* are the swept attributes: names and values, in the order of array axes.
+    *axes* are the swept attributes: names and values, in the order of array axes. *lets*
+    are what names outside of blocks stand for, as written.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Study:
     path: str = ""
     lacking: Mapping[type, Sequence[Diagnostic]] = field(factory=dict, repr=False)
     faults: list[Fault] = field(factory=list, repr=False)
+    lets: Mapping[str, str] = field(factory=dict, repr=False)
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _answers: dict[Any, Any] = field(factory=dict, repr=False)
 
@@ -185,10 +187,12 @@ class Study:
 
         ``auto`` is the elementwise minimum over every algorithm that offers the
         operation, but for those that only a name asks for; a name is that algorithm,
-        infinite where it cannot run.
+        infinite where it cannot run, as is an operation that it does not do at all.
         """
         placed = group if isinstance(group, Group) else self.group(group)
         offered = self._offered(operation, algorithm)
+        if not offered:
+            return _never(operation, algorithm, placed)
         times = [a.seconds(operation, n, placed) for a in offered]
         best = times[0]
         for time in times[1:]:
@@ -212,16 +216,9 @@ class Study:
                 or (algorithm == "auto" and operation not in getattr(known, "by_name_only", ()))
             )
         offered: Sequence[Collective] = self._answers[key]
-        if not offered:
-            message = (
-                f"no plugin offers `{operation}`"
-                if algorithm == "auto"
-                else f"the algorithm `{algorithm}` does not do `{operation}`"
-            )
-            able = [f"`{known.name}`" for known in reversed(self.algorithms(operation))]
-            hint = f"these do: {', '.join(able)}" if able else None
-            where = self.path or self.name
-            raise SpecError([Diagnostic("no-collective", message, help=hint, place=where)])
+        if not offered and algorithm == "auto":
+            message = f"no plugin offers `{operation}`"
+            raise SpecError([Diagnostic("no-collective", message, place=self.path or self.name)])
         return offered
 
     def _told(
@@ -343,6 +340,13 @@ class Study:
     def origin(self, block: object, attribute: str) -> Origin | None:
         """Return where the value of *attribute* of *block* came from."""
         return self.origins.get(id(block), {}).get(attribute)
+
+
+def _never(operation: str, algorithm: str, group: Group) -> Call:
+    """Return the price of what an algorithm does not do: nothing, for a single rank."""
+    formula = Formula(text=f"{algorithm} does not do {operation}", inputs={"P": (group.ranks, "")})
+    seconds = where(group.ranks > 1, INFINITY, 0.0)
+    return Call(seconds=seconds, algorithm=algorithm, formula=formula)
 
 
 _MEASURED = "the measured curve, by message size"

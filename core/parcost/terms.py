@@ -144,8 +144,9 @@ class Memory:
     *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose
     activations are alive there at that moment, which the schedule decides.
     *once_per_device* is held once however many virtual stages the device has.
-    *of_activations* is a share of all *per_micro_batch* memory there, which is held too;
-    a negative one is kept elsewhere, down to -1, which is all of it.
+    *of_activations* is a share of all *per_micro_batch* memory there, which is held too. A
+    negative one is kept elsewhere, down to -1, which is all of it: every *per_micro_batch* term
+    is then what is left of it, and this one no line.
     Where the schedule runs W apart, the share *freed_at_b* of a *per_micro_batch* term is
     freed when B ends, and the rest when W does.
     """
@@ -265,10 +266,6 @@ class Goal:
     budget_seconds: float | None = None
 
 
-#: The longest op order that is worked out, in micro-batches times virtual stages.
-LONGEST_ORDER = 2**17
-
-
 @frozen(kw_only=True, eq=False)
 class Pipeline:
     """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
@@ -340,6 +337,10 @@ class Activity(NamedTuple):
     op: Op | Pair
     start: float
     end: float
+
+
+#: The longest order that is worked out, in micro-batches times virtual stages.
+LONGEST_ORDER = 2**17
 
 
 class Schedule(Protocol):

@@ -931,3 +931,46 @@ def test_figures_lists_what_a_report_leaves_out(run: Run) -> None:
     assert told.code == 0
     assert "r.memory" in told.out
     assert run("figures", "a.par", "nothing").code == 2
+
+
+def test_what_has_no_end_is_told_in_words(run: Run) -> None:
+    done = run("figures", "idle.par", idle="estimate idle { compute = 0 s, communication = 0 s }\n")
+    assert done.code == 0
+    (rate,) = (line for line in done.out.splitlines() if "samples_per_second" in line)
+    assert rate.split()[1] == "infinite"
+
+
+def test_check_says_what_eval_says_of_all_but_prices(run: Run) -> None:
+    """Rules of a schedule's length, names and units in claims, and plugins that fail."""
+    long = GOOD.replace("tp = 2", "tp = 2, pp = 4").replace("= 32 seq", "= 100000 seq")
+    done = run("check", "long.par", long=long)
+    assert done.code == 1
+    assert "error[schedule-length]: 50000 micro-batches on pp 4 are 200000 passes" in done.out
+    assert "help: larger micro-batches are fewer: 32768 of them at most" in done.out
+    claims = "expect {\n  mfuu >= 1 %\n  memory >= 3 s\n  mfu = 40 %\n}\n"
+    done = run("check", "claims.par", claims=GOOD + claims)
+    assert done.code == 2
+    assert "error[unknown-name]: no figure is called `mfuu`" in done.out
+    assert "error[wrong-dimension]: `memory` is measured in B" in done.out
+    assert "error[missing-tolerance]: `mfu =` needs a tolerance" in done.out
+    assert "error" not in run("check", "hopes.par", hopes=DISAPPOINTED).out
+
+
+def test_check_tells_rules_beside_claims_that_are_wrong(run: Run) -> None:
+    done = run("check", "both.par", both=UNDIVIDED + "expect { mfu = 40 % }\n")
+    assert done.code == 2
+    assert "error[missing-tolerance]" in done.out
+    assert re.search(r"error\[\w+-divide\]", done.out)
+
+
+def test_check_names_a_plugin_that_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checks(study: Any) -> list[Any]:
+        return [1 / 0 for _ in [study]]
+
+    import parcost_plugins.rules
+
+    monkeypatch.setattr(parcost_plugins.rules, "checks", hookimpl(checks))
+    done = run("check", "good.par", good=GOOD)
+    assert done.code == 3
+    assert "error[plugin-fault]: plugin `rules` of parcost" in done.out
+    assert "failed in `checks`: raised ZeroDivisionError" in done.out

@@ -78,3 +78,36 @@ def test_a_measured_curve_stays_a_curve() -> None:
     (scenario,) = parcost.load_text(fabric + "cluster { devices = 8 }\n" + GOOD)
     (again,) = parcost.load_text(resolved(scenario.studies()[0]))
     assert outcome(again) == outcome(scenario)
+
+
+def test_names_that_a_sweep_is_written_with_come_along(tmp_path: Path) -> None:
+    """Also those of an import, and at each value of what is evaluated by itself."""
+    (tmp_path / "site.par").write_text("let nodes = [1, 2]\n", encoding="utf-8")
+    path = tmp_path / "a.par"
+    path.write_text(
+        'use "site.par" as site\n'
+        "use catalog.fabrics.hgx_h100\n"
+        "let life = 6 h\n"
+        "let stages = [1, 2]\n"
+        "let batch = site.nodes * 32\n"
+        "cluster { devices = 8 * site.nodes }\n"
+        "reliability { mtbf = life / site.nodes, restart = mtbf / 100 }\n"
+        "checkpoint { interval = 1 h, blocking = 10 s }\n"
+        "layout { pp = stages, zero = 1 }\n"
+        + GOOD.replace("layout   { tp = 2, zero = 1, sequence_parallel = on }\n", "").replace(
+            "= 32 seq", "= batch * stages seq"
+        ),
+        encoding="utf-8",
+    )
+    (scenario,) = parcost.load(path)
+    expected = [row["step_time"] for row in scenario.evaluate().rows()]
+    texts = [resolved(study) for study in scenario.studies()]
+    assert [text.splitlines()[:4] for text in texts] == [
+        [f"let {line}" for line in lines]
+        for lines in (
+            ["batch = site_nodes * 32", "stages = 1", "site_nodes = [1, 2]", "life = 6 h"],
+            ["batch = site_nodes * 32", "stages = 2", "site_nodes = [1, 2]", "life = 6 h"],
+        )
+    ]
+    found = [row["step_time"] for t in texts for row in parcost.load_text(t)[0].evaluate().rows()]
+    assert found == expected

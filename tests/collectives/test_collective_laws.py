@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Group, Study
-from parcost.diagnostics import SpecError
 from parcost.numeric import ceil_log2
 from parcost.plugins import load
 from parcost_plugins.collectives import (
@@ -319,13 +318,12 @@ def test_an_array_names_every_algorithm_that_is_fastest_somewhere() -> None:
     assert call.seconds == pytest.approx([3e-6, 6e-6 + 2 * 7 / 8 * 1e-2], rel=1e-3)
 
 
-def test_an_algorithm_is_not_asked_for_what_it_does_not_do() -> None:
+def test_what_an_algorithm_does_not_do_takes_for_ever() -> None:
     study = Study("test", {}, PLUGINS)
-    with pytest.raises(SpecError) as error:
-        study.collective("broadcast", 1.0, one_level(8.0, 1e-6, 1e11), "pairwise")
-    assert error.value.diagnostics[0].message == (
-        "the algorithm `pairwise` does not do `broadcast`"
-    )
+    call = study.collective("broadcast", 1.0, one_level(8.0, 1e-6, 1e11), "pairwise")
+    assert (call.seconds, call.formula.text) == (float("inf"), "pairwise does not do broadcast")
+    alone = study.collective("broadcast", 1.0, one_level(1.0, 1e-6, 1e11), "pairwise")
+    assert alone.seconds == 0
 
 
 def test_the_formula_lists_the_link_that_the_algorithm_is_priced_on() -> None:

@@ -66,3 +66,53 @@ def test_a_switch_that_does_not_reduce_is_told_how_to() -> None:
 
 def test_an_algorithm_for_experts_says_nothing_of_a_dense_model() -> None:
     assert not ids(8, "expert = pairwise")
+
+
+@pytest.mark.parametrize(
+    "choice, layout, operation, group, does",
+    [
+        ("data = bruck", "zero = 1", "reduce_scatter", "dp_cp", "`all_gather` and `all_to_all`"),
+        ("data = bruck", "zero = 0", "all_reduce", "dp_cp", "`all_gather` and `all_to_all`"),
+        ("tensor = direct", "zero = 0", "all_reduce", "tp", "`point_to_point`"),
+        ("pipeline = bruck", "pp = 2", "point_to_point", "pp", "`all_gather` and `all_to_all`"),
+        ("context = bruck", "cp = 2", "point_to_point", "cp", "`all_gather` and `all_to_all`"),
+    ],
+)
+def test_what_an_algorithm_does_not_do_is_said_where_it_is_named(
+    choice: str, layout: str, operation: str, group: str, does: str
+) -> None:
+    found = ids(8, choice, layout)["collective-operation"]
+    said = choice.partition(" = ")[2]
+    assert found.message == (
+        f"`{said}` does not do `{operation}`, which the ranks of `{group}` need: it is for {does}"
+    )
+    assert found.labels[0].span.text == choice
+
+
+def test_points_whose_algorithm_can_are_evaluated_beside_those_whose_cannot() -> None:
+    text = TEXT.format(tp=8, choice="data = [auto, ring, tree]", layout="zero = 1", reduces="off")
+    rows = parcost.load_text(text)[0].evaluate().rows()
+    assert [row["feasible"] for row in rows] == [True, True, False]
+    assert "`tree` does not do `reduce_scatter`" in rows[2]["reason"]
+    alone = TEXT.format(tp=8, choice="data = ring", layout="zero = 1", reduces="off")
+    step = parcost.load_text(alone)[0].evaluate().result.figure("step_time")
+    assert rows[1]["step_time"] == step
+
+
+def test_an_algorithm_that_adds_nothing_up_leaves_the_norm_of_the_gradients_to_another() -> None:
+    """Gradients of 8 bits travel by all-to-all and all-gather; no all-reduce is left but that."""
+    text = TEXT.format(tp=8, choice="data = bruck", layout="zero = 0", reduces="off")
+    report = parcost.load_text(text + "compression { method = int8 }\n")[0].evaluate()
+    assert report.result.legal
+    outcome = report.result.outcome
+    assert outcome is not None
+    (norm,) = (line for line in outcome.ledger if line.name == "all-reduce of the gradient norm")
+    assert 0 < norm.exposed < 1e-3
+    assert "bruck" not in norm.formula.text
+
+
+def test_an_algorithm_for_experts_that_a_dense_model_lacks_is_idle() -> None:
+    text = TEXT.format(tp=8, choice="expert = ring", layout="zero = 0", reduces="off")
+    (said,) = (d for d in parcost.load_text(text)[0].check() if d.id == "no-effect")
+    assert said.message == "`expert` has no effect"
+    assert said.help == "read with a model that has experts"

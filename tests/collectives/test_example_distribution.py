@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,45 +56,44 @@ def plugins(modules: dict[str, ModuleType]) -> Plugins:
 
 
 @pytest.fixture(scope="module")
-def tree(modules: dict[str, ModuleType]) -> Any:
-    (offered,) = modules["collective_double_binary_tree"].collectives()
+def pairs(modules: dict[str, ModuleType]) -> Any:
+    (offered,) = modules["collective_all_pairs"].collectives()
     return offered
 
 
-def one_level(P: Any, alpha: Any, bandwidth: Any) -> Group:
-    link = AlphaBeta(name="network", latency=alpha, bandwidth=bandwidth)
+def one_node(P: Any, alpha: Any, bandwidth: Any) -> Group:
+    link = AlphaBeta(name="node", latency=alpha, bandwidth=bandwidth)
     return Group(name="g", ranks=P, shape=(P,), links=(link,))
 
 
 # --- the algorithm ----------------------------------------------------------------------
 
 
-def test_two_trees_beat_a_ring_of_a_thousand_ranks_up_to_two_gib(tree: Any) -> None:
-    group = one_level(1024.0, 5e-6, 50e9)
-    n = 2.0 ** np.arange(10, 40)
-    ring_wins = Ring().seconds("all_reduce", n, group) < tree.seconds("all_reduce", n, group)
-    assert n[ring_wins][0] == 2.0**32
-    assert (np.diff(ring_wins.astype(int)) >= 0).all()
+def test_all_pairs_move_the_bytes_of_a_ring_in_two_steps(pairs: Any) -> None:
+    # 8 ranks: 7/8 of 1 MB each way at 100 GB/s is 2 x 8.75 us; 2 x 1 us of latency, a ring 14 x
+    group = one_node(8.0, 1e-6, 100e9)
+    assert pairs.seconds("all_reduce", 1e6, group) == pytest.approx(19.5e-6)
+    assert Ring().seconds("all_reduce", 1e6, group) == pytest.approx(31.5e-6)
+    assert pairs.seconds("all_gather", 1e6, group) == pytest.approx(9.75e-6)
+    assert pairs.seconds("reduce_scatter", 1e6, group) == pytest.approx(9.75e-6)
 
 
-def test_the_ring_overtakes_two_trees_at_about_three_gigabytes(tree: Any) -> None:
-    # With x = n/B: 2046 alpha + 2046/1024 x = 2 (x + 20 alpha + sqrt(80 alpha x)) at x = 61.4 ms
-    group = one_level(1024.0, 5e-6, 50e9)
-    for n, trees_win in ((3.0e9, True), (3.15e9, False)):
-        ring = Ring().seconds("all_reduce", n, group)
-        assert (tree.seconds("all_reduce", n, group) < ring) is trees_win
+def test_who_adds_up_takes_time_for_it(pairs: Any) -> None:
+    # gamma = 1 ns per kB: 7/8 MB more, but nothing is added in an all-gather
+    group = evolve(one_node(8.0, 1e-6, 100e9), reduction=1e-12)
+    assert pairs.seconds("all_reduce", 1e6, group) == pytest.approx(19.5e-6 + 0.875e-6)
+    assert pairs.seconds("all_gather", 1e6, group) == pytest.approx(9.75e-6)
 
 
-def test_a_long_broadcast_costs_what_the_closed_form_says(tree: Any) -> None:
-    # d = 10: n/B = 20 ms, 2 d alpha = 0.1 ms, sqrt(8 d alpha n/B) = sqrt(80 * 5e-6 * 0.02)
-    seconds = tree.seconds("broadcast", 1e9, one_level(1024.0, 5e-6, 50e9))
-    assert seconds == pytest.approx(0.02 + 1e-4 + 8e-6**0.5, rel=1e-12)
-
-
-def test_a_short_broadcast_is_not_cut(tree: Any) -> None:
-    # both halves go down ten levels, to two children each
-    seconds = tree.seconds("broadcast", 8.0, one_level(1024.0, 5e-6, 50e9))
-    assert seconds == pytest.approx(2 * 10 * (5e-6 + 4 / 50e9), rel=1e-12)
+def test_ranks_on_two_nodes_are_refused(pairs: Any, plugins: Plugins) -> None:
+    text = (ROOT / "llama3_8b.par").read_text(encoding="utf-8")
+    text = text.replace("tensor = all_pairs", "data = all_pairs")
+    (said,) = report(plugins, text).diagnostics
+    assert said.id == "collective-unable"
+    assert said.message.endswith("it needs all ranks on one node")
+    link = one_node(2.0, 1e-6, 1e9).links[0]
+    two = Group(name="g", ranks=16.0, shape=(8.0, 2.0), links=(link, link))
+    assert pairs.seconds("all_reduce", 1e6, two) == float("inf")
 
 
 @given(
@@ -102,19 +102,18 @@ def test_a_short_broadcast_is_not_cut(tree: Any) -> None:
     alpha=st.floats(0, 1e-2),
     bandwidth=st.floats(1e6, 1e13),
 )
-def test_the_trees_keep_the_laws(
-    tree: Any, P: float, n: tuple[float, float], alpha: float, bandwidth: float
+def test_all_pairs_keep_the_laws(
+    pairs: Any, P: float, n: tuple[float, float], alpha: float, bandwidth: float
 ) -> None:
-    group, (less, more) = one_level(P, alpha, bandwidth), sorted(n)
-    broadcast = tree.seconds("broadcast", more, group)
-    depth = np.ceil(np.log2(P))
-    bound = max(depth * alpha, min(P - 1, 1) * more / bandwidth)
-    assert broadcast >= bound * (1 - 1e-12)
-    assert tree.seconds("broadcast", less, group) <= broadcast * (1 + 1e-12)
-    assert tree.seconds("all_reduce", more, group) == 2 * broadcast
-    together = tree.seconds("broadcast", np.array([less, more]), group)
-    assert together[1] == pytest.approx(broadcast, rel=1e-12)
-    assert tree.seconds("broadcast", more, one_level(1.0, alpha, bandwidth)) == 0
+    group, (less, more) = one_node(P, alpha, bandwidth), sorted(n)
+    parts = [pairs.seconds(o, more, group) for o in ("reduce_scatter", "all_gather")]
+    whole = pairs.seconds("all_reduce", more, group)
+    assert whole == pytest.approx(sum(parts), rel=1e-12)
+    assert pairs.seconds("all_reduce", less, group) <= whole * (1 + 1e-12)
+    assert whole <= Ring().seconds("all_reduce", more, group) * (1 + 1e-12)
+    together = pairs.seconds("all_reduce", np.array([less, more]), group)
+    assert together[1] == pytest.approx(whole, rel=1e-12)
+    assert pairs.seconds("all_reduce", more, one_node(1.0, alpha, bandwidth)) == 0
 
 
 # --- the distribution ---------------------------------------------------------------------
@@ -133,8 +132,9 @@ def test_its_spec_runs_and_says_where_each_line_came_from(plugins: Plugins) -> N
     sent = [line for line in result.outcome.ledger if line.name.startswith("weights to rollouts")]
     assert sent
     assert {str(line.plugin) for line in sent} == {"`rollouts` of parcost-rollouts 0.1.0"}
-    gradients = [line for line in result.outcome.ledger if "all-reduce" in line.name]
-    assert any("double_binary_tree" in line.formula.text for line in gradients)
+    gathers = [line for line in result.outcome.ledger if line.name == "tensor all-gather"]
+    assert all("all_pairs" in line.formula.text for line in gathers)
+    assert gathers
 
 
 def test_a_step_pays_for_all_weights_at_the_rate_of_all_ports(plugins: Plugins) -> None:

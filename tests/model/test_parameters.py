@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import parcost
 from parcost import Study
 from parcost.evaluation.judge import diagnose
 
@@ -131,3 +132,60 @@ def test_query_heads_share_kv_heads_evenly(study_of: StudyOf, kv: int, holds: bo
     assert check.holds == holds
     said = diagnose(check, study).message
     assert said == f"12 heads do not share {kv} KV heads evenly"
+
+
+SMALL = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama32_1b
+use catalog.precisions.bf16
+cluster {{ devices = 8 }}
+layout {{ pp = 4, zero = {zero} }}
+training {{ sequence = 4096, global_batch = 64 sequences, recompute = full }}
+schedule {{ kind = {kind}, chunks = {chunks} }}
+"""
+EMBEDDING = 128_256 * 2048
+LAYER = (1_235_814_400 - EMBEDDING - 2048) / 16
+
+
+@pytest.mark.parametrize(
+    "kind, chunks, layers",
+    [
+        ("zb_v", 2, 4),
+        ("dualpipe_v", 2, 4),
+        ("dualpipe", 1, 8),
+        ("chimera", 1, 8),
+    ],
+)
+def test_a_device_with_both_ends_holds_a_tied_embedding_once(
+    kind: str, chunks: int, layers: int
+) -> None:
+    """18 B for each parameter of its layers, the last norm, and the embedding."""
+    text = SMALL.format(kind=kind, chunks=chunks, zero=0)
+    result = parcost.load_text(text)[0].evaluate().result
+    expected = 18 * (layers * LAYER + 2048 + EMBEDDING)
+    assert result.figure("state_memory") == pytest.approx(expected, rel=1e-12)
+    assert not any("shared embedding" in line.name for line in result.outcome.ledger)
+
+
+@pytest.mark.parametrize("kind, chunks", [("one_f_one_b", 1), ("interleaved", 2)])
+def test_ends_on_two_devices_hold_one_each(kind: str, chunks: int) -> None:
+    result = parcost.load_text(SMALL.format(kind=kind, chunks=chunks, zero=0))[0].evaluate().result
+    held = {line.name for _, line in result.study.contributions("parameters")}
+    assert "head, shared with the embedding" in held
+    assert any("shared embedding" in line.name for line in result.outcome.ledger)
+
+
+def test_an_embedding_between_both_ends_of_a_v_stays_gathered() -> None:
+    """Under ZeRO 3 it is whole from the first stage to the head: gathered once, in forward."""
+    text = SMALL.format(kind="zb_v", chunks=2, zero=3)
+    result = parcost.load_text(text)[0].evaluate().result
+    names = [line.name for line in result.outcome.ledger]
+    assert "leading parameter all-gather, stage 0" in names
+    passes = [x.pass_ for x in result.outcome.ledger if x.name.startswith("leading parameter")]
+    assert passes == ["F"]
+
+
+def test_a_v_that_does_not_exist_is_refused_by_its_rule() -> None:
+    text = SMALL.format(kind="zb_v", chunks=1, zero=0)
+    assert "schedule-limits" in [d.id for d in parcost.load_text(text)[0].check()]

@@ -151,3 +151,114 @@ def test_a_schedule_whose_closed_form_fails_is_named() -> None:
     text = SPEC.replace("zero = 0", "zero = 1, tp = 8") + "schedule { kind = hasty }\n"
     with pytest.raises(PluginError, match=r"plugin `hasty` failed in `schedules`: "):
         ids(text, plugin)
+
+
+ENDLESS = """
+estimate far {
+  parameters = 1e300
+  peak       = 1e-300 TFLOPS dense
+  batch      = 1e200
+}
+"""
+
+
+def test_what_cannot_be_computed_is_refused_where_it_was_asked_for() -> None:
+    (said,) = parcost.load_text(ENDLESS)[0].evaluate().diagnostics
+    assert said.id == "not-a-number"
+    assert said.message.startswith("`far.idle` and 6 more cannot be computed")
+    assert said.labels[0].span.text == "estimate"
+
+
+def test_points_that_cannot_be_computed_are_left_out_of_a_sweep() -> None:
+    text = ENDLESS.replace("1e-300 TFLOPS", "[1e-300 TFLOPS, 1e200 TFLOPS]").replace(
+        "1e200\n", "1\n"
+    )
+    rows = parcost.load_text(text)[0].evaluate().rows()
+    assert [row["feasible"] for row in rows] == [False, True]
+    assert rows[1]["far.step_time"] == pytest.approx(6e300 / 1e212)
+
+
+@pytest.mark.parametrize("rate", ["memory_bandwidth", "reduction_bandwidth"])
+def test_a_rate_of_next_to_nothing_takes_for_ever_wherever_it_stands(rate: str) -> None:
+    slow = SPEC.replace("zero = 0", "tp = 8")
+    slow = slow.replace("cluster {", "cluster { device = other,")
+    other = f"device other extends h100_sxm {{ {rate} = 1e-300 B/s }}\n"
+    assert ids(slow + other) == ["cannot-run"]
+
+
+def test_points_that_take_for_ever_leave_those_that_end() -> None:
+    text = SPEC.replace("zero = 0", "tp = 8")
+    text = text.replace("cluster {", "cluster { device = other,")
+    other = "device other extends h100_sxm { memory_bandwidth = [1e-300 B/s, 3 TB/s] }\n"
+    report = parcost.load_text(text + other)[0].evaluate()
+    never, ends = report.rows()
+    assert not never["feasible"]
+    assert "would take for ever" in never["reason"]
+    alone = text + other.replace("[1e-300 B/s, 3 TB/s]", "3 TB/s")
+    assert ends["step_time"] == parcost.load_text(alone)[0].evaluate().result.figure("step_time")
+
+
+LINK = "bandwidth = 1 GB/s per_direction"
+SUM = "operation = all_reduce, size = 1 MB total, ranks = 4"
+
+
+@pytest.mark.parametrize(
+    "text, id_, under",
+    [
+        ("precision none extends bf16 { reduction = 0 B }", "out-of-range", "0 B"),
+        ("precision none extends bf16 { activation = 0 B }", "out-of-range", "0 B"),
+        (
+            "device none extends h100_sxm { host_bandwidth = 0 GB/s per_direction }",
+            "out-of-range",
+            "0 GB/s",
+        ),
+        ("schedule { stages = [] }", "empty-list", "[]"),
+        ("schedule { stages = [16, -16] }", "out-of-range", "-16"),
+        ("training { documents = [0, 8192] }", "out-of-range", "0"),
+        ("overlap { bucket = 1e-300 B }", "out-of-range", "1e-300 B"),
+        ("placement p { groups = 1, local_share = 50 % }", "out-of-range", "1"),
+        ("routing { distribution = measured, loads = [] }", "empty-list", "[]"),
+        (
+            f"network n {{ kind = torus, devices = 4, {LINK}, dimensions = [0, 4] }}",
+            "out-of-range",
+            "0",
+        ),
+        (f"transfer t {{ {SUM}, kind = torus, {LINK}, dimensions = 0 }}", "out-of-range", "0"),
+    ],
+)
+def test_nothing_is_refused_where_it_was_written(text: str, id_: str, under: str) -> None:
+    spec = SPEC.replace("training {", "training { precision = bf16,")
+    spec = spec.replace("cluster {", "cluster { device = h100_sxm,")
+    with pytest.raises(SpecError) as caught:
+        parcost.load_text(spec + f"study one {{\n{text}\n}}\n")[0].evaluate()
+    (said,) = caught.value.diagnostics
+    assert (said.id, said.labels[0].span.text) == (id_, under)
+
+
+def test_loads_of_nothing_are_a_rule_and_no_fault() -> None:
+    text = SPEC.replace("llama3_8b", "mixtral_8x7b").replace("zero = 0", "zero = 1, ep = 8")
+    text += "routing { distribution = measured, loads = [0, 0, 0, 0, 0, 0, 0, 0] }\n"
+    report = parcost.load_text(text)[0].evaluate()
+    assert "loads-count" in [d.id for d in report.diagnostics]
+    assert report.exit_code == 1
+
+
+def test_a_claim_about_a_figure_of_a_faulty_plugin_names_the_plugin() -> None:
+    def broken() -> list[Any]:
+        raise ZeroDivisionError("division by zero")
+
+    session = parcost.Session(load(("mine", SimpleNamespace(details=hookimpl(broken)))))
+    text = SPEC + "expect { my_figure = 1 +- 1 % }\n"
+    with pytest.raises(SpecError) as caught:
+        session.load_text(text)[0].evaluate()
+    (said,) = caught.value.diagnostics
+    assert said.notes == ("plugin `mine` raised ZeroDivisionError: division by zero in `details`",)
+
+
+def test_a_run_that_makes_no_progress_never_ends() -> None:
+    text = SPEC.replace("zero = 0", "tp = 8") + "run { tokens = 1e12 }\n"
+    text += "reliability { mtbf = 1 day, restart = 1 min, lost = 100 % }\n"
+    text += "checkpoint { interval = 1 h, blocking = 10 s }\n"
+    result = parcost.load_text(text)[0].evaluate().result
+    assert not result.faults
+    assert (result.figure("goodput"), result.figure("days")) == (0, float("inf"))

@@ -18,6 +18,7 @@ from parcost.schema import BlockType, Curve, Field
 
 if TYPE_CHECKING:
     from parcost.binding.bind import Binder
+    from parcost.language.text import Span
 
 
 def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
@@ -38,7 +39,7 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
         for axis in value.axes:
             binder.axes[axis].structural = True
     if field.kind == "integers":
-        return Bound(value, _integers(value, node), origin)
+        return Bound(value, _integers(value, node, field), origin)
     if not isinstance(value, v.Said):
         raise SpecError([_wrong_kind(node, value, field)])
     what = value.what
@@ -106,8 +107,21 @@ def _wrong_kind(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
     )
 
 
-def _integers(value: v.Value, node: s.Attribute) -> tuple[int, ...]:
+def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...]:
     items = value.items if isinstance(value, v.Items) else (value,)
+    name, span = node.name.text, node.value.span
+    if not items:
+        raise SpecError(
+            [
+                problem(
+                    "empty-list",
+                    f"`{name}` lists nothing",
+                    span,
+                    help="leave it out where it has a default",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
     whole: list[int] = []
     for item in items:
         if (
@@ -115,19 +129,32 @@ def _integers(value: v.Value, node: s.Attribute) -> tuple[int, ...]:
             or item.dimension != ONE
             or not isinstance(item.number, (float, int))
             or item.number != int(item.number)
-            or not 0 <= item.number < 2**31
+            or abs(item.number) >= 2**31
         ):
-            raise SpecError(
-                [
-                    problem(
-                        "wrong-kind",
-                        f"`{node.name.text}` is a list of whole numbers",
-                        node.value.span,
-                    )
-                ]
-            )
+            complaint = f"`{name}` is a list of whole numbers"
+            raise SpecError([problem("wrong-kind", complaint, span)])
         whole.append(int(item.number))
+    if field.minimum is not None and min(whole) < field.minimum:
+        raise SpecError(
+            [
+                problem(
+                    "out-of-range",
+                    f"`{name}` lists numbers of at least {field.minimum:g}",
+                    _span_of(node.value, whole.index(min(whole))),
+                    f"this is {min(whole)}",
+                    help=f"the nearest legal value is {field.minimum:g}",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
     return tuple(whole)
+
+
+def _span_of(node: Any, position: int) -> Span:
+    """Return where one item of a list was written, if it was written as one."""
+    items = node.items if isinstance(node, s.List) else ()
+    span: Span = items[position].span if position < len(items) else node.span
+    return span
 
 
 def _quantity(
@@ -259,6 +286,9 @@ def _qualified(
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
 
 
+_EXACT = 2**53  # beyond, a number and its neighbour are the same
+
+
 def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> None:
     worst = number if isinstance(number, (float, int)) else _worst(number, field)
     low, high = field.minimum, field.maximum
@@ -266,6 +296,8 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     percent = "%" in node.value.span.text
 
     def said(number: float) -> str:
+        if number == int(number) and abs(number) <= _EXACT and not percent:
+            return f"{int(number)}"
         return f"{100 * number:g} %" if percent else f"{number:g}"
 
     if field.whole and worst != int(worst):
@@ -276,6 +308,12 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     elif (low is not None and worst < low) or (field.positive and worst <= 0):
         bound = "above 0" if field.positive else f"at least {said(low or 0)}"
         complaint, id = f"`{name}` must be {bound}", "out-of-range"
+    elif field.whole and worst > _EXACT and (high is None or high > _EXACT):
+        complaint, id = (
+            f"`{name}` is at most 2^53, beyond which whole numbers are not exact",
+            "out-of-range",
+        )
+        hint = f"the nearest legal value is {_EXACT}"
     elif high is not None and worst > high:
         complaint, id = f"`{name}` must be at most {said(high)}", "out-of-range"
         hint = f"the nearest legal value is {said(high)}"

@@ -14,6 +14,8 @@ from parcost.binding.scope import BrokenError, Scope
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
 from parcost.language.text import Span
+from parcost.numeric import is_array
+from parcost.render.numbers import literal
 from parcost.schema import Field
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class Names:
 
     binder: Binder
     _lets: dict[int, v.Value | None] = Factory(dict)
+    used: dict[str, str] = Factory(dict)  # lets by the names that they were met under
 
     def path(self, node: s.Path, scope: Scope) -> v.Value:
         field = scope.field
@@ -90,7 +93,16 @@ class Names:
                 return inner
         return None
 
-    def _let_value(self, node: s.Attribute, module: Module, scope: Scope) -> v.Value:
+    def _let_value(
+        self, node: s.Attribute, module: Module, scope: Scope, alias: str = ""
+    ) -> v.Value:
+        value = self._let_bound(node, module, scope)
+        name = alias or node.name.text
+        if name not in self.used:
+            self.used[name] = _spelled(value, node)
+        return value
+
+    def _let_bound(self, node: s.Attribute, module: Module, scope: Scope) -> v.Value:
         key = id(node) if scope.field is None or scope.field.kind == "quantity" else 0
         if key in self._lets:
             value = self._lets[key]
@@ -136,7 +148,8 @@ class Names:
         word = node.parts[1]
         if word.text in module.lets:
             scope = Scope(None, module, None, word.text)
-            return self._let_value(module.lets[word.text], module, scope)
+            alias = f"{node.parts[0].text}.{word.text}"
+            return self._let_value(module.lets[word.text], module, scope, alias)
         for block in module.blocks:
             if word.text in (label_of(block), block.kind.text):
                 definition = self.binder.definitions.named(module, block)
@@ -268,3 +281,12 @@ class Names:
 
 def _in_files(span: Span) -> bool:
     return not span.source.name.startswith("default of ")
+
+
+def _spelled(value: v.Value, node: s.Attribute) -> str:
+    """Return what a let stands for at this choice, or its text over the points of a sweep."""
+    if isinstance(value, v.Quantity) and not is_array(value.number):
+        return literal(float(value.number), value.dimension)
+    if isinstance(value, v.Said) and isinstance(value.what, str) and isinstance(node.value, s.List):
+        return value.what
+    return node.value.span.text

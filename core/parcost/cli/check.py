@@ -71,7 +71,7 @@ def _problems(path: str, scenario: Scenario | Rejected) -> tuple[Sequence[Diagno
         return scenario.diagnostics, scenario.exit_code
     checked = attempt(path, scenario.check)
     if not isinstance(checked, Rejected):
-        return checked, 1
+        return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
     if only_defines(scenario):  # whoever imports it has the rest
         return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
     return checked.diagnostics, checked.exit_code

@@ -15,6 +15,7 @@ from parcost.report import Expectation
 
 if TYPE_CHECKING:
     from parcost.binding.document import Module
+    from parcost.outcome import Fault
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
     from parcost.schema import BlockType
@@ -33,6 +34,7 @@ class Known:
 
     shown: list[tuple[Plugin, Figure]]
     more: Callable[[], Sequence[tuple[Plugin, Figure]]]
+    faults: Sequence[Fault] = ()
     _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
     _asked: list[bool] = field(factory=list, init=False)
 
@@ -75,6 +77,11 @@ def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Exp
     if problems:
         raise SpecError(problems)
     return found
+
+
+def claims(scenario: Scenario) -> bool:
+    """Say whether *scenario* claims anything."""
+    return any(block.items for block, _ in _expect_blocks(scenario))
 
 
 def _expect_blocks(scenario: Scenario) -> Sequence[tuple[s.Block, Module]]:
@@ -132,6 +139,7 @@ def _judge_claim(
                     "unknown-name",
                     f"no figure is called `{name.text}`",
                     name.span,
+                    notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
                     help=did_you_mean(name.text, names)
                     or _attribute(name.text, scenario.plugins.blocks) + _listed(names),
                 )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.evaluation.claims import Known, expectations
-from parcost.evaluation.rules import Rules, diagnose, gather, message_at, rules
-from parcost.numeric import all_of
+from parcost.evaluation.rules import Rules, defined, diagnose, gather, message_at, rules
+from parcost.numeric import all_of, any_of
 from parcost.report import Result
 from parcost.terms import Check, Figure
 
@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from parcost.scenario import Scenario
     from parcost.study import Study
 
-__all__ = ["Rules", "diagnose", "evaluate", "expectations", "message_at", "refuse", "rules"]
+__all__ = [
+    "Rules",
+    "claimed",
+    "diagnose",
+    "endless",
+    "evaluate",
+    "expectations",
+    "gather",
+    "message_at",
+    "refuse",
+    "rules",
+]
 
 LONGEST_SECONDS = 1e15  # thirty million years: beyond is no time of anything that runs
 LARGEST_BYTES = 1e30
@@ -39,9 +50,16 @@ def evaluate(
     scenario: Scenario, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
     """Return the result of a study that may run, of which rules only warn."""
+    if study.trains and not any_of((ends := endless(study)).holds):
+        return refuse(study, [*warnings, ends], at)  # before it is added up to what is no number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
-    figures = [*_figures(study, outcome), *calculated(study)]
-    known = Known(figures, lambda: details(study, outcome))
+    shown = [*_figures(study, outcome)]
+    undefined = gather([*defined(figure for _, figure in shown)], study)
+    if outcome is not None and undefined.failed:
+        failed = [*failed, *undefined.failed]
+        outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
+    figures = [*shown, *calculated(study)]
+    known = Known(figures, lambda: details(study, outcome), study.faults)
     claims = expectations(scenario, known)
     found = [diagnose(check, study) for check in failed]
     if not study.axes:  # a sweep tells at which points a claim holds
@@ -57,6 +75,24 @@ def evaluate(
         diagnostics=found,
         at=at,
     )
+
+
+def claimed(scenario: Scenario, study: Study) -> None:
+    """Require that there is what the claims of *scenario* are about, however it comes out.
+
+    Raises:
+        SpecError: A claim names no figure of *study*, or is in another unit.
+    """
+    outcome: Outcome | None = None
+    if study.trains:
+        from parcost.evaluation import reduce
+
+        if not all_of(endless(study).holds):
+            expectations(scenario)
+            return
+        outcome = reduce.evaluate(study)
+    figures = [*_figures(study, outcome), *calculated(study)]
+    expectations(scenario, Known(figures, lambda: details(study, outcome), study.faults))
 
 
 def calculated(study: Study) -> list[tuple[Plugin, Figure]]:
@@ -83,31 +119,37 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
 
     outcome = reduce.evaluate(study)
     asked = study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome)
-    judged = gather([_finite(study, outcome), *(check for _, check in asked)], study)
+    ends = _ends(outcome.step_seconds < LONGEST_SECONDS, ())
+    judged = gather([ends, *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
     unjudged = any(fault.hook in ("checks", "verdicts") for fault in study.faults)
     return evolve(outcome, feasible=judged.holds & (not unjudged), failed=failed), failed
 
 
-def _finite(study: Study, outcome: Outcome) -> Check:
-    """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
-    holds: Any = outcome.step_seconds < LONGEST_SECONDS
-    endless: list[str] = []
+def endless(study: Study) -> Check:
+    """Return the rule that every term ends: an algorithm that cannot run takes for ever."""
+    holds: Any = True
+    names: list[str] = []
     for _, term in study.contributions("terms"):
         ends = term.seconds < LONGEST_SECONDS
         if not all_of(ends):
-            endless.append(f"`{term.name}`")
+            names.append(f"`{term.name}`")
             holds = holds & ends
     for _, held in study.contributions("memory"):
-        holds = holds & (held.bytes_ < LARGEST_BYTES)
-        if not all_of(held.bytes_ < LARGEST_BYTES):
-            endless.append(f"`{held.name}`")
+        fits = held.bytes_ < LARGEST_BYTES
+        if not all_of(fits):
+            names.append(f"`{held.name}`")
+            holds = holds & fits
+    return _ends(holds, names)
+
+
+def _ends(holds: Any, names: Sequence[str]) -> Check:
     return Check(
         id="cannot-run",
         holds=holds,
         subject="",
         message="{terms} would take for ever",
-        inputs={"terms": " and ".join(list(dict.fromkeys(endless))[:4]) or "the step"},
+        inputs={"terms": " and ".join(list(dict.fromkeys(names))[:4]) or "the step"},
         help="an algorithm that cannot run over these ranks takes for ever, and so does a "
         "rate of next to nothing",
     )

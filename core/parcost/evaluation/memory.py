@@ -18,7 +18,7 @@ from parcost.evaluation.order import Order
 from parcost.evaluation.replay import Plan
 from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import count, kinds
-from parcost.numeric import Real, any_of, is_array, minimum, where
+from parcost.numeric import Real, any_of, is_array, maximum, minimum, where
 from parcost.outcome import MemoryLine
 from parcost.terms import MOMENTS, Memory, Moment
 
@@ -47,7 +47,14 @@ def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
     _, at = largest([bytes_ for moments in sums for bytes_ in moments])
     amounts = at.row(lambda i: [held.bytes_of(term, *points[i]) for _, term in terms])
     lines = [
-        MemoryLine(name=term.name, bytes_=amount, formula=term.formula, plugin=plugin, term=term)
+        MemoryLine(
+            name=term.name,
+            bytes_=amount,
+            formula=term.formula,
+            plugin=plugin,
+            term=term,
+            left=held.left if term.per_micro_batch else 1.0,
+        )
         for (plugin, term), amount in zip(terms, amounts, strict=True)
         if any_of(amount != 0)
     ]
@@ -82,12 +89,12 @@ class Held:
         self.most, self.grown = most, grown
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
-        self.shares = total(term.of_activations for term in terms)
+        self.left, self.added = _shares(terms)
         alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
         self.kinds = [alike[x] for x in plan.stage]  # by copy
         self.frees = any_of(total(term.freed_at_b for term in self.living) != 0)
         self._resident: dict[Any, Sequence[Real]] = {} if steady is None else steady
-        self._terms = tuple(self.steady)
+        self._terms = tuple(self.steady) if steady is not None else ()
         self._known: dict[tuple[Moment, int], tuple[Real, Real]] = {}  # weights
         self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
 
@@ -99,22 +106,25 @@ class Held:
             self._resident[alike] = self._steady(held)
         found = list(self._resident[alike])
         for i, moment in enumerate(_LIVING):
-            found[i] = found[i] + self.activations(d, moment) * (1.0 + self.shares)
+            found[i] = found[i] + self.activations(d, moment) * (1.0 + self.added)
         return found
 
     def activations(self, d: int, moment: Moment) -> Real:
-        """Return the bytes of the micro-batches alive on device *d*."""
+        """Return the bytes that device *d* holds of the micro-batches alive on it."""
         if moment not in _LIVING:
             return 0.0
-        return self._weighed(self.alive(d, moment), self._weights(self.plan.held[d], moment))
+        weights = self._weights(self.plan.held[d], moment)
+        return self.left * self._weighed(self.alive(d, moment), weights)
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
         own = term.bytes_ * self.times(term, d, moment)
+        if term.per_micro_batch:
+            own = own * self.left
         share = term.of_activations
-        if not is_array(share) and not share:
+        if not is_array(share) and share <= 0:
             return own
-        return own + share * self.activations(d, moment)
+        return own + maximum(share, 0.0) * self.activations(d, moment)
 
     def _steady(self, held: Sequence[int]) -> Sequence[Real]:
         """Return the bytes at each moment that do not depend on micro-batches alive."""
@@ -208,6 +218,21 @@ class Held:
     def _counted(self, term: Memory, held: Sequence[int]) -> float:
         counts = [count(term, self.plan.stage[k]) for k in held]
         return max(counts) if term.once_per_device else sum(counts)
+
+
+def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
+    """Return which share of activations stays on the device, and which is added to that.
+
+    Each that keeps some elsewhere has its share of what others leave: never more than all.
+    """
+    left: Real = 1.0
+    added: Real = 0.0
+    for term in terms:
+        share = term.of_activations
+        if is_array(share) or share:
+            left = left * (1.0 + minimum(share, 0.0))
+            added = added + maximum(share, 0.0)
+    return left, added
 
 
 def _named(moment: Real) -> Moment | Sequence[Moment]:

@@ -160,7 +160,7 @@ class Plan:
             seconds, mask = closed(times, hop, p, m, v)
             if not all_of(mask):
                 return None
-            sound = all_of(seconds >= 0)
+            sound = not any_of(seconds < 0)  # without end times may be no number
             starts, ends = spanned(times, hop, p, m, v) if spanned and spans else ((), ())
         except Exception as error:
             said = f"{type(error).__name__}: {error}"

@@ -6,14 +6,14 @@ point at the attribute, or reasons that points of a sweep are left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from parcost.diagnostics import Diagnostic, Label, Severity
 from parcost.numeric import all_of
-from parcost.terms import Check
+from parcost.terms import Check, Figure
 
 if TYPE_CHECKING:
     from parcost.study import Study
@@ -31,8 +31,38 @@ class Rules:
 def rules(study: Study) -> Rules:
     """Return what every plugin's checks say; of a study without a step, calculations alone."""
     asked = [check for _, check in study.contributions("checks")] if study.trains else []
-    stated = [c for _, c in study.contributions("calculations") if isinstance(c, Check)]
-    return gather([*asked, *stated], study)
+    answers = [answer for _, answer in study.contributions("calculations")]
+    stated = [answer for answer in answers if isinstance(answer, Check)]
+    return gather([*asked, *stated, *defined(answers)], study)
+
+
+def defined(answers: Iterable[Any]) -> Iterator[Check]:
+    """Yield the rule that figures are numbers, for each block with one that is none.
+
+    What is too large to be added up is infinite, and two infinities leave nothing that a
+    report could show.
+    """
+    found: dict[str, list[tuple[Figure, Any]]] = {}
+    for figure in answers:
+        if isinstance(figure, Figure):
+            same = figure.value == figure.value
+            if not all_of(same):
+                found.setdefault(figure.name.rpartition(".")[0], []).append((figure, same))
+    for undefined in found.values():
+        figure, holds = undefined[0]
+        for _, same in undefined[1:]:
+            holds = holds & same
+        yield Check(
+            id="not-a-number",
+            holds=holds,
+            subject=figure.name,
+            message="`{name}`{more} cannot be computed: values here are too large or too small",
+            inputs={
+                "name": figure.name,
+                "more": f" and {len(undefined) - 1} more" if len(undefined) > 1 else "",
+            },
+            notes=[f"{figure.name} = {figure.formula.text}"] if figure.formula.text else [],
+        )
 
 
 def gather(checks: Sequence[Check], study: Study) -> Rules:

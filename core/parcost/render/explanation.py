@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.language import units
+from parcost.numeric import all_of
 from parcost.render.formulas import filled
 from parcost.render.narrative import PASSES
 from parcost.render.numbers import literal, quantity, significant
@@ -129,6 +130,7 @@ def _memory(line: MemoryLine, outcome: Outcome) -> Iterator[Item]:
         ("once", quantity(term.bytes_, "B", digits=6)),
         *_formula(line.formula),
         ("stands", _held(term)),
+        ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
 

@@ -32,7 +32,7 @@ _PREFIXES: Mapping[str, Mapping[str, float]] = {
     "s": _SMALL,
 }
 _CALLED = {"J/s": "W", "a plain number": ""}
-_NOT_FINITE = {(math.inf, "s"): "never"}
+_NEVER = {"s": "never"}  # what is spent for ever does not end
 _READABLE = (0.1, 1e5)  # in a unit that somebody chose
 _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
@@ -64,7 +64,7 @@ def quantity(
     if is_array(value):
         return _span_of(value, unit, digits, kinds)
     if not math.isfinite(value):
-        return _NOT_FINITE.get((value, unit), str(value))
+        return _endless(value, unit)
     unit = _CALLED.get(unit, unit)
     if unit and unit not in _PREFIXES:
         base, own = _kin(unit)
@@ -77,6 +77,17 @@ def quantity(
         text = significant(value / scale, digits)
         texts.append(f"{text} {name}" if name else text)
     return min(texts, key=_figures)  # 25 MB is no 23.84 MiB
+
+
+def _endless(value: float, unit: str) -> str:
+    """Return how a number that is not finite reads.
+
+    >>> quantity(math.inf, "s"), quantity(math.inf, "B"), quantity(math.nan)
+    ('never', 'infinite', 'not a number')
+    """
+    if math.isnan(value):
+        return "not a number"
+    return _NEVER.get(unit, "infinite") if value > 0 else "minus infinite"
 
 
 def column(values: Sequence[Any], unit: str) -> list[str]:
@@ -123,6 +134,8 @@ def significant(value: float, digits: int = 4) -> str:
     """
     if value == 0:
         return "0"
+    if not math.isfinite(value):
+        return _endless(value, "")
     magnitude = math.floor(math.log10(abs(value)))
     if value == round(value) and magnitude < 15:
         return f"{value:,.0f}"
@@ -171,6 +184,7 @@ class Column:
 
     def __init__(self, largest: Any, unit: str, digits: int = 6) -> None:
         top = abs(float(largest))
+        top = top if math.isfinite(top) else 1.0
         sizes = {"": 1.0, **_PREFIXES.get(unit, {})}
         fits = [p for p, size in sizes.items() if top < 1e4 * size * _ROUNDS_UP]
         prefix = min(fits, key=sizes.__getitem__) if fits else max(sizes, key=sizes.__getitem__)

@@ -121,7 +121,8 @@ def value(field: Field) -> str:
         case "reference":
             return f"name of a `{field.target}`"
         case "integers":
-            return "list of whole numbers"
+            low = f", each at least {field.minimum:g}" if field.minimum else ""
+            return f"list of whole numbers{low}"
         case "children":
             return f"blocks `{field.target}`"
     return field.kind

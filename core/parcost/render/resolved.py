@@ -7,6 +7,7 @@ depends on another axis is shown as the expression that it was given by.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from parcost.binding.document import Origin
     from parcost.study import Study
 
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WIDEST = 32  # a value longer than this does not push the comments of others aside
 
 
@@ -36,7 +38,46 @@ def resolved(study: Study) -> str:
     labels = _labels(study)
     axes = dict(study.axes)
     blocks = ["\n".join(_block(block, study, labels, axes)) for block in _reached(study)]
-    return "\n\n".join(blocks) + "\n"
+    lets = "\n".join(_lets(study, axes))
+    return "\n\n".join([lets, *blocks] if lets else blocks) + "\n"
+
+
+def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the names stand for that expressions over a sweep are written with."""
+    asked: list[str] = []
+    for block in _reached(study):
+        asked += _expressions(block, study, axes)
+    found: dict[str, str] = {}
+    while asked:
+        for path in _NAME.findall(asked.pop()):
+            name = path if path in study.lets else path.partition(".")[0]
+            if name in study.lets and name not in found:
+                found[name] = study.lets[name]
+                asked.append(found[name])
+    for name, text in found.items():
+        yield f"let {_flat(name)} = {_named(text, study)}"
+
+
+def _expressions(block: Any, study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
+    type_ = block_type(type(block))
+    for name, field in type_.fields.items():
+        value = getattr(block, name)
+        if field.kind == "children":
+            for child in value:
+                yield from _expressions(child, study, axes)
+            continue
+        swept = field.kind == "quantity" and value is not None and is_array(value)
+        if swept and f"{block.label or type_.kind}.{name}" not in axes:
+            yield _expression(study.origin(block, name))
+
+
+def _named(text: str, study: Study) -> str:
+    """Return an expression with names of its own for what it takes from an import."""
+    return _NAME.sub(lambda m: _flat(m[0]) if m[0] in study.lets else m[0], text)
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def _reached(study: Study) -> list[Any]:
@@ -108,13 +149,18 @@ def _attribute(
     if value is None or (isinstance(value, tuple) and not value):
         return _Entry(f"# {name} is not given", "")
     swept = axes.get(f"{block.label or type_.kind}.{name}")
-    text = _written(value, field, labels, origin, swept)
+    text = _written(value, field, labels, origin, swept, study)
     stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
     return _Entry(f"{name.ljust(width)} = {text}{stated}", _comment(origin))
 
 
 def _written(
-    value: Any, field: Field, labels: Mapping[int, str], origin: Origin | None, swept: Any
+    value: Any,
+    field: Field,
+    labels: Mapping[int, str],
+    origin: Origin | None,
+    swept: Any,
+    study: Study,
 ) -> str:
     word = qualifier(field, origin)
     if swept is not None:
@@ -134,7 +180,7 @@ def _written(
         case _ if field.kind == "reference":
             return labels[id(value)]
         case _ if is_array(value):
-            return origin.expression if origin and origin.expression else _said(origin)
+            return _named(_expression(origin), study)
     return literal(float(value), field.dimension) + word
 
 
@@ -147,8 +193,10 @@ def qualifier(field: Field, origin: Origin | None = None) -> str:
     return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)
 
 
-def _said(origin: Origin | None) -> str:
+def _expression(origin: Origin | None) -> str:
     """Return the value as it was written."""
+    if origin is not None and origin.expression:
+        return origin.expression
     if origin is None or origin.span is None:
         return "?"
     return origin.span.text.partition("=")[2].partition("#")[0].strip()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from parcost import Axis, Check, Goal, Objective, Study, hookimpl
 from parcost_plugins.choices import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
+from parcost_plugins.vocabulary.nearest import all_divisors
 
 
 @hookimpl
@@ -58,5 +60,4 @@ def _dividing(whole: int, also: int, ends: int | None = None) -> list[int]:
     >>> _dividing(96, 1024)
     [1, 2, 4, 8, 16, 32]
     """
-    last = min(whole, also, ends or whole)
-    return [n for n in range(1, last + 1) if whole % n == 0 and also % n == 0]
+    return [n for n in all_divisors(gcd(whole, also)) if n <= (ends or whole)]

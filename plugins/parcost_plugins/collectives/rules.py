@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from parcost import Check, Mask, Study, called, hookimpl
-from parcost.numeric import floor_log2
-from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout
+from parcost import Check, Group, Mask, Study, called, hookimpl
+from parcost.numeric import any_of, floor_log2
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Context, Layout
 
 
 @hookimpl
@@ -16,30 +16,26 @@ def checks(study: Study) -> Iterator[Check]:
     choice = study.get(CollectiveChoice)
     if choice is None:
         return
-    roles = {
-        "tensor": choice.tensor,
-        "data": choice.data,
-        "pipeline": choice.pipeline,
-        "expert": choice.expert,
-    }
-    for role, name in roles.items():
+    for role in _USES:
+        name = getattr(choice, role)
         if name != "auto":
             yield from _able(study, role, name)
 
 
 def _able(study: Study, role: str, name: str) -> Iterator[Check]:
-    """Require that the algorithm can run over the ranks of *role*.
-
-    What it cannot do at all is said where it is asked for.
-    """
-    group_name, operations = _uses(study[Layout], role)
+    """Require that the algorithm does what *role* needs, and can over the ranks of it."""
+    group_name = _GROUPS[role]
     if group_name not in [group.name for _, group in study.contributions("groups")]:
         return  # a dense model has no groups of experts
     group = study.group(group_name)
     below = 2.0 ** floor_log2(group.ranks)
-    for operation in operations:
-        found: Any = next((a for a in study.algorithms(operation) if a.name == name), None)
-        if found is None or not hasattr(found, "able"):
+    for operation in _USES[role](study):
+        offered = study.algorithms(operation)
+        found: Any = next((a for a in offered if a.name == name), None)
+        if found is None:
+            yield _no_such(study, role, name, operation, group)
+            continue
+        if not hasattr(found, "able"):
             continue
         able: Mask = found.able(operation, group)
         if able is True:
@@ -67,17 +63,73 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
         )
 
 
+def _no_such(study: Study, role: str, name: str, operation: str, group: Group) -> Check:
+    """Return the rule that an algorithm does what it is named for, of more than one rank."""
+    does = sorted(study.plugins.named("collectives")[name][1].operations)
+    others = sorted(
+        known.name
+        for known in study.algorithms(operation)
+        if operation not in getattr(known, "by_name_only", ())
+    )
+    return Check(
+        id="collective-operation",
+        holds=group.ranks <= 1,
+        subject=f"collectives.{role}",
+        message="`{name}` does not do `{operation}`, which the ranks of `{group}` need: it is for "
+        "{does}",
+        inputs={
+            "name": name,
+            "operation": operation,
+            "group": group.name,
+            "does": " and ".join(f"`{one}`" for one in does),
+            "others": ", ".join(f"`{one}`" for one in others),
+        },
+        help="`{operation}` is done by {others}; `auto` takes the fastest",
+    )
+
+
 def _help(*, power: bool, remedy: bool) -> str:
     if remedy:
         return "`{remedy}` says that the switches can; `auto` takes an algorithm that can"
     return "the nearest are {below} and {above}" if power else "`auto` takes one that can"
 
 
-def _uses(layout: Layout, role: str) -> tuple[str, tuple[str, ...]]:
-    """Return the group of *role*, and the operations that it runs."""
-    parts = ("all_gather", "reduce_scatter")
-    if role == "tensor":
-        return "tp", parts if layout.sequence_parallel else ("all_reduce",)
-    if role == "data":
-        return "dp_cp", parts if layout.zero else ("all_reduce",)
-    return ("pp", ("point_to_point",)) if role == "pipeline" else ("ep", ("all_to_all",))
+def _tensor(study: Study) -> tuple[str, ...]:
+    return _SHARES if study[Layout].sequence_parallel else ("all_reduce",)
+
+
+def _data(study: Study) -> tuple[str, ...]:
+    """Return what gradients and parameters need, compressed or not, and further levels."""
+    layout, method = study[Layout], study[Compression].method
+    reduced = "reduce_scatter" if layout.zero else "all_reduce"
+    if method == "power_sgd":
+        reduced = "all_reduce"
+    elif method not in ("none", "fp16", "bf16"):  # what is packed is added up after it arrives
+        reduced = "all_gather"
+    needed = [reduced, *(["all_gather"] if layout.zero else [])]
+    names = [group.name for _, group in study.contributions("groups")]
+    further = [name for name in ("replicate", "workers") if name in names]
+    if any(any_of(study.group(name).ranks > 1) for name in further):
+        needed.append("all_reduce")
+    return tuple(dict.fromkeys(needed))
+
+
+def _context(study: Study) -> tuple[str, ...]:
+    return _CONTEXT[study[Context].algorithm]
+
+
+_SHARES = ("all_gather", "reduce_scatter")
+_CONTEXT: Mapping[str, tuple[str, ...]] = {
+    "ring": ("point_to_point",),
+    "all_gather": _SHARES,
+    "ulysses": ("all_to_all",),
+    "hybrid": ("all_to_all", "point_to_point"),
+}
+_GROUPS = {"tensor": "tp", "data": "dp_cp", "pipeline": "pp", "context": "cp", "expert": "ep"}
+_USES: Mapping[str, Callable[[Study], tuple[str, ...]]] = {
+    "tensor": _tensor,
+    "data": _data,
+    "pipeline": lambda _: ("point_to_point",),
+    "context": _context,
+    "expert": lambda _: ("all_to_all",),
+}

@@ -32,7 +32,7 @@ from parcost import (
     quantity,
     word,
 )
-from parcost.numeric import all_of
+from parcost.numeric import all_of, ratio
 from parcost_plugins.experts.assignment import best_assignment
 from parcost_plugins.vocabulary.answers import outlined
 
@@ -59,7 +59,9 @@ class Placement:
 
     sources: tuple[Source, ...] = children("source", doc="the groups, each with its tokens")
     groups: Real | None = integer(
-        default=None, doc="groups, where no sources are listed but `local_share` is stated"
+        default=None,
+        minimum=2.0,
+        doc="groups, where no sources are listed but `local_share` is stated",
     )
     local_share: Real | None = fraction(
         default=None, doc="of the tokens that stay in their group, stated instead of worked out"
@@ -72,7 +74,9 @@ class Placement:
         "knows nothing of the tokens",
     )
     baseline_remote: Real | None = fraction(
-        default=None, doc="share of tokens that leave their group before, in place of a baseline"
+        default=None,
+        positive=True,
+        doc="share of tokens that leave their group before, in place of a baseline",
     )
     token: Real | None = quantity(
         BYTES, default=None, positive=True, doc="one copy of a token, for times"
@@ -237,7 +241,7 @@ def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure
     yield Figure(
         name=f"{called(one)}.global_load_removed",
         title=f"{called(one)}: load that is taken off the links between groups",
-        value=1 - remote / remote_before,
+        value=1 - ratio(remote, remote_before),
         unit="%",
         formula=Formula(
             text="1 - remote / before",
@@ -251,14 +255,14 @@ def _gains(one: Placement, times: _Times) -> Iterator[Figure]:
     yield _figure(one, "seconds_before", "exchange before", before, "s", "tokens x / B")
     yield _figure(one, "seconds", "exchange with the placement", after, "s", "tokens x / B")
     yield _figure(
-        one, "speedup", "exchange, before over after", before / after, "", "before / after"
+        one, "speedup", "exchange, before over after", ratio(before, after), "", "before / after"
     )
-    saved = (before - after) / before
+    saved = ratio(before - after, before)
     if one.exchange_share is not None:
-        gain = 1 / (1 - one.exchange_share * saved) - 1
+        gain = ratio(1.0, 1 - one.exchange_share * saved) - 1
         yield _figure(one, "gain", "throughput gained", gain, "%", "1 / (1 - share saved) - 1")
     if one.throughput_gain is not None:
-        share = (1 - 1 / (1 + one.throughput_gain)) / saved
+        share = ratio(1 - 1 / (1 + one.throughput_gain), saved)
         yield _figure(
             one, "implied_share", "of the step that the exchange took, if the gain is right",
             share, "%", "(1 - 1 / (1 + gain)) / saved",

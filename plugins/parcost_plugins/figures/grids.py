@@ -8,6 +8,7 @@ from parcost import Check, Figure, Real, Study, called
 from parcost.numeric import ceil, floor
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.vocabulary import Grid
+from parcost_plugins.vocabulary.nearest import all_divisors
 
 _DEGREES = ("tp", "cp", "dp", "pp")
 
@@ -92,8 +93,9 @@ def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
 
 def _layouts(grid: Grid, machine: int) -> Figure:
     """Return in how many ways tp, pp and dp fill the machine, tp within a node."""
-    within = [tp for tp in range(1, machine + 1) if grid.node % tp == 0 and machine % tp == 0]
-    found = sum(1 for tp in within for pp in range(1, machine // tp + 1) if machine // tp % pp == 0)
+    every = all_divisors(machine)
+    within = [tp for tp in every if grid.node % tp == 0]
+    found = sum(1 for tp in within for pp in every if machine // tp % pp == 0)
     return figures_of(grid)(
         "layouts",
         "layouts of tp, pp and dp that fill the machine",

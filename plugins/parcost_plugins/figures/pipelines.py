@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Pipeline, Real, Schedule, Study, Times, called
+from parcost import LONGEST_ORDER, Check, Figure, Pipeline, Real, Schedule, Study, Times, called
 from parcost import makespan as timed
 from parcost.numeric import ceil, floor, maximum, ratio
 from parcost_plugins.figures.naming import figures_of
@@ -55,6 +55,8 @@ def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     """Return what the schedule has against the pipeline."""
     limits = getattr(schedule, "limits", None)
+    if sketch.stages * sketch.chunks * sketch.micro_batches > LONGEST_ORDER:
+        return _too_many(sketch)
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     why = limits(p, m, v) if limits is not None else None
     if not why:
@@ -65,6 +67,20 @@ def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
         subject=f"{called(sketch)}.kind",
         message="`{kind}` does not run at p = {p}, m = {m}, v = {v}: {why}",
         inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
+    )
+
+
+def _too_many(sketch: PipelineSketch) -> Check:
+    """Return the rule that a schedule is no longer than what is worked out."""
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    largest = max(("stages", p), ("micro_batches", m), ("chunks", v), key=lambda one: one[1])
+    return Check(
+        id="pipeline-size",
+        holds=False,
+        subject=f"{called(sketch)}.{largest[0]}",
+        message="p m v = {p} x {m} x {v} = {passes}, and no schedule of more than {most} passes "
+        "is worked out",
+        inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
     )
 
 

@@ -69,7 +69,7 @@ def checks(study: Study) -> Iterator[Check]:
         if _some(away):
             yield Check(
                 id="offload-needs-host-bandwidth",
-                holds=device.host_bandwidth is not None,
+                holds=(away == 0) | (device.host_bandwidth is not None),
                 subject=f"offload.{name}",
                 message=f"{{share:.4g}} % of the {name} go to the host, and the device has no "
                 "link to it",
@@ -79,7 +79,7 @@ def checks(study: Study) -> Iterator[Check]:
     if _some(offload.parameters):
         yield Check(
             id="offload-needs-sharding",
-            holds=zero == 3,
+            holds=(offload.parameters == 0) | (zero == 3),
             subject="offload.parameters",
             message="ZeRO {zero} uses parameters where they are: only those that are gathered "
             "for each layer can be kept on the host",
@@ -89,7 +89,7 @@ def checks(study: Study) -> Iterator[Check]:
     if _some(offload.optimizer) and offload.update == "host":
         yield Check(
             id="offload-needs-host-memory-bandwidth",
-            holds=offload.host_memory_bandwidth is not None,
+            holds=(offload.optimizer == 0) | (offload.host_memory_bandwidth is not None),
             subject="offload.update",
             message="the host updates {share:.4g} % of the optimizer state, and how fast is not "
             "said",

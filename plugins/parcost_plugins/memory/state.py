@@ -19,9 +19,9 @@ from parcost_plugins.vocabulary import (
     Overlap,
     Sharding,
     Training,
-    virtual_stages,
 )
 from parcost_plugins.vocabulary.held import Alike, alike
+from parcost_plugins.vocabulary.partition import ends_together
 
 _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did not send
 
@@ -101,7 +101,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     of all these are whole, of the largest at the worst.
 
     A stage that is not dropped after forward is whole until its backward pass. An
-    embedding that the head shares on the same stage is whole throughout.
+    embedding that the head shares on the same device is whole throughout.
     """
     precision, sharding = study[Training].precision, study[Sharding]
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
@@ -110,7 +110,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     layers = min(kind.layers, 1 + sharding.prefetch) if sharding.reshard else kind.layers
     ends: Real = maximum(after, before - (layers - one) * layer)
     ends_text = "max(a, b - k psi) e, b before the layers and a behind them"
-    if not sharding.reshard or (study[Training].model.tied and virtual_stages(study) == 1):
+    if not sharding.reshard or (study[Training].model.tied and study.fact(ends_together)):
         ends, ends_text = after + before, "(a + b) e, b before the layers and a behind them"
     largest = maximum(maximum(before, after), one * layer)
     sizes = {"psi": (layer, ""), "b": (before, ""), "a": (after, "")}

@@ -1,7 +1,7 @@
 """The head and the loss, with the vocabulary split over the tensor-parallel ranks.
 
-A tied head shares the embedding's matrix. Where the two stand on different pipeline
-stages, the last one holds a copy, which is trained like any other matrix. Every layer
+A tied head shares the embedding's matrix. Where the first and the last pipeline stage are on
+different devices, the last one holds a copy, which is trained like any other matrix. Every layer
 that predicts a further token runs the head, and the loss, once more.
 """
 
@@ -14,16 +14,17 @@ from parcost_plugins.model.passes import SPLIT, at, linear, stream
 from parcost_plugins.model.rank import FP32, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
+from parcost_plugins.vocabulary.partition import ends_together
 
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the head, or the copy of the embedding that the last stage holds."""
+    """Return the head, or the copy of the embedding that the last stage holds elsewhere."""
     rank = rank_of(study)
     model, tied, count = rank.model, rank.model.tied, on_last(study)
     if model.nominal:
         return
-    if not tied or rank.layout.pp > 1:
+    if not tied or not study.fact(ends_together):
         yield Parameters(
             name="head, shared with the embedding" if tied else "head",
             elements=rank.vocabulary * model.hidden,

@@ -13,6 +13,7 @@ from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.passes import COUNTED, SPLIT, at, linear, stream
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
+from parcost_plugins.vocabulary.partition import ends_together
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
 NORMS = 3  # of the stream, of the embedding, and ahead of the head
@@ -41,7 +42,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             place="after",
             source=PREDICTION,
         )
-    if not model.tied and rank.layout.pp > 1:
+    if not model.tied and not study.fact(ends_together):
         yield Parameters(
             name="embedding, for prediction",
             elements=rank.vocabulary * h,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import inf
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -12,6 +12,13 @@ from parcost.numeric import is_array, maximum
 from parcost_plugins.networks.saying import Sayer
 from parcost_plugins.vocabulary import Sharing
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Uses = NDArray[np.float64]  # 1 where a flow, by row, goes over a resource, by column
+
+_MOST = 100_000  # flows times resources: some seconds
 _SOURCE = "Bertsekas and Gallager 1992, 6.5.2: max-min fair shares by progressive filling"
 
 
@@ -29,28 +36,13 @@ def fair_rates(
 ) -> dict[str, float]:
     """Return the max-min fair rate of every flow over its resources.
 
-    All rates grow alike until some resource is full; its flows stay there and the others
-    grow on.
-
     >>> fair_rates({"a": ["nic"], "b": ["nic", "uplink"]}, {"nic": 50.0, "uplink": 10.0})
-    {'b': 10.0, 'a': 40.0}
+    {'a': 40.0, 'b': 10.0}
     """
-    left, growing = dict(bandwidths), dict(flows)
-    rates: dict[str, float] = {}
-    while growing:
-        shares = {
-            name: left[name] / users
-            for name in left
-            if (users := sum(name in over for over in growing.values()))
-        }
-        if not shares:
-            return {**rates, **dict.fromkeys(growing, inf)}
-        full = min(shares, key=lambda name: shares[name])
-        for flow in [flow for flow, over in growing.items() if full in over]:
-            rates[flow] = shares[full]
-            for name in growing.pop(flow):
-                left[name] = max(left[name] - shares[full], 0.0)
-    return rates
+    import numpy as np
+
+    rates = _filled(_uses(flows.values(), bandwidths), np.array([*bandwidths.values()]))
+    return dict(zip(flows, rates.tolist(), strict=True))
 
 
 def finish(flows: Mapping[str, Moving], bandwidths: Mapping[str, float]) -> dict[str, float]:
@@ -60,23 +52,62 @@ def finish(flows: Mapping[str, Moving], bandwidths: Mapping[str, float]) -> dict
     >>> finish({"short": short, "long": long}, {"nic": 1.0})
     {'short': 2.0, 'long': 4.0}
     """
-    left = {name: flow.bytes_ for name, flow in flows.items()}
-    done: dict[str, float] = {}
+    import numpy as np
+
+    uses = _uses([flow.over for flow in flows.values()], bandwidths)
+    rate_of = np.array([*bandwidths.values()])
+    left = np.array([flow.bytes_ for flow in flows.values()])
+    starts = np.array([flow.start for flow in flows.values()])
+    done = np.full(len(flows), np.inf)
     now = 0.0
-    while left:
-        active = {n: flows[n].over for n in left if flows[n].start <= now}
-        rates = fair_rates(active, bandwidths)
-        arrivals = [flows[n].start - now for n in left if n not in active]
-        ends = {n: left[n] / rates[n] if left[n] else 0.0 for n in active}
-        step = min([*arrivals, *ends.values()])
+    while (waiting := np.isinf(done)).any():
+        active = np.flatnonzero(waiting & (starts <= now))
+        later = starts[waiting & (starts > now)]
+        rates = _filled(uses[active], rate_of)
+        needed = np.where(left[active] > 0, left[active] / rates, 0.0)
+        step = float(min(later.min(initial=np.inf) - now, needed.min(initial=np.inf)))
         now += step
-        for name in active:
-            if ends[name] <= step:
-                done[name] = now
-                del left[name]
-            else:
-                left[name] -= rates[name] * step
-    return done
+        ended = needed <= step
+        done[active[ended]] = now
+        left[active] -= np.where(ended, 0.0, rates * step)
+    order = np.argsort(done, kind="stable")
+    names = list(flows)
+    return {names[i]: float(done[i]) for i in order}
+
+
+def _uses(flows: Iterable[Sequence[str]], resources: Iterable[str]) -> Uses:
+    """Return which flow goes over which resource."""
+    import numpy as np
+
+    place = {name: i for i, name in enumerate(resources)}
+    listed = [[place[name] for name in over if name in place] for over in flows]
+    found = np.zeros((len(listed), len(place)))
+    for row, over in enumerate(listed):
+        found[row, over] = 1.0
+    return found
+
+
+def _filled(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rates of flows that grow alike until some resource is full.
+
+    Its flows stay there, and the others grow on.
+    """
+    import numpy as np
+
+    left = bandwidths.astype(float)
+    users = uses.sum(axis=0)
+    rates = np.full(len(uses), np.inf)
+    growing = np.ones(len(uses), dtype=bool)
+    while users.any():
+        shares = np.where(users > 0, left / np.maximum(users, 1.0), np.inf)
+        full = int(shares.argmin())
+        stay = growing & (uses[:, full] > 0)
+        rates[stay] = shares[full]
+        growing &= ~stay
+        gone = uses[stay].sum(axis=0)
+        left = np.maximum(left - shares[full] * gone, 0.0)
+        users = users - gone
+    return rates
 
 
 def flows(sharing: Sharing) -> Iterator[Figure | Check]:
@@ -109,7 +140,17 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         inputs={"label": label},
         help="write a study for each point",
     )
-    if unknown or is_array(*numbers) or not all(f.over.split() for f in moving.values()):
+    size = len(moving) * len(known)
+    yield Check(
+        id="sharing-size",
+        holds=size <= _MOST,
+        subject=f"{label}.flow",
+        message="{flows} flows over {resources} resources are too many to follow: their product "
+        "is {size:,}, and {most:,} is the most",
+        inputs={"flows": len(moving), "resources": len(known), "size": size, "most": _MOST},
+    )
+    nowhere = unknown or not all(f.over.split() for f in moving.values())
+    if nowhere or size > _MOST or is_array(*numbers):
         return
     say = Sayer(sharing, _SOURCE)
     ends = finish(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from parcost import Figure, Formula, Real, Study
+from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
     run, price, energy = study.get(Run), study.get(Price), study.get(Energy)
     headline: list[Figure] = []
     further = [_rate(speed)]
-    seconds = None if run is None else run.tokens / speed.tokens
+    seconds = None if run is None else ratio(run.tokens, speed.tokens)
     if run is not None and seconds is not None:
         headline += _length(run, speed, seconds)
     if price is not None:
@@ -58,7 +59,10 @@ def _rate(speed: Speed) -> Figure:
         unit="",
         formula=Formula(
             text="speed x goodput",
-            inputs={"goodput": (speed.useful, ""), "speed": (speed.tokens / speed.useful, "")},
+            inputs={
+                "goodput": (speed.useful, ""),
+                "speed": (ratio(speed.tokens, speed.useful), ""),
+            },
             source=speed.source,
         ),
     )
@@ -99,7 +103,7 @@ def _cost(price: Price, speed: Speed, seconds: Real | None) -> Iterator[Figure]:
     yield Figure(
         name="cost_per_million_tokens",
         title="cost per million tokens",
-        value=rate / speed.tokens * MILLION,
+        value=ratio(rate, speed.tokens) * MILLION,
         unit="USD",
         formula=Formula(text="N c / r x 1e6", inputs={**hourly, "r": (speed.tokens, "")}),
     )
@@ -145,7 +149,7 @@ def _energy(
                     ),
                 )
             )
-    per_million = site / speed.tokens * MILLION
+    per_million = ratio(site, speed.tokens) * MILLION
     further = [
         Figure(
             name="site_power",

@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.held import alike
+from parcost_plugins.vocabulary.sums import adding
 
 NUMBER = 4.0  # bytes of the norm, in fp32
 
@@ -33,7 +34,8 @@ def clipping(study: Study) -> Iterator[Once]:
     source = "the norm reads each gradient once, clipping reads and writes it"
     yield from _streams(study, "gradient norm and clipping", traffic, source)
     if is_array(traffic) or traffic:
-        call = study.collective("all_reduce", NUMBER, "job", study[CollectiveChoice].data)
+        algorithm = adding(study, study[CollectiveChoice].data)
+        call = study.collective("all_reduce", NUMBER, "job", algorithm)
         yield Once(
             name="all-reduce of the gradient norm",
             seconds=where(traffic > 0, call.seconds, 0.0),

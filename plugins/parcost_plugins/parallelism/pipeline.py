@@ -30,6 +30,7 @@ from parcost_plugins.vocabulary import (
     Training,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.nearest import all_divisors
 from parcost_plugins.vocabulary.partition import stages_of_devices
 
 
@@ -261,20 +262,21 @@ def _listed(study: Study) -> list[Check]:
 def _limits(study: Study) -> Iterator[Check]:
     """Yield what the schedule itself says: it is asked once per number of micro-batches."""
     cut = study.pipeline
-    size = cut.stages * cut.chunks * cut.micro_batches
+    stages = cut.stages * cut.chunks
     yield Check(
-        id="schedule-too-long",
-        holds=size <= LONGEST_ORDER,
-        subject="schedule.kind",
-        message="{micro_batches} micro-batches on {stages} are {size} passes in order, "
-        "and {most} are the most that are worked out",
+        id="schedule-length",
+        holds=cut.micro_batches * stages <= LONGEST_ORDER,
+        subject="training.global_batch",
+        message="{micro_batches} micro-batches on {stages} are {passes} passes, and no schedule "
+        "of more than {most} is worked out",
         inputs={
-            "stages": _stages(study),
             "micro_batches": cut.micro_batches,
-            "size": size,
+            "stages": _stages(study),
+            "passes": cut.micro_batches * stages,
             "most": LONGEST_ORDER,
+            "fewer": LONGEST_ORDER // stages,
         },
-        help="take a larger micro-batch, fewer chunks or a smaller batch",
+        help="larger micro-batches are fewer: {fewer} of them at most",
     )
     limits = getattr(study.schedule, "limits", None)
     if limits is None:
@@ -309,7 +311,8 @@ def _stages(study: Study) -> str:
 
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     """Return the nearest numbers of stages that divide, and a list that fits this one."""
-    fitting = [p for p in range(1, layers + 1) if (layers + ends) % (p * chunks) == 0]
+    each, left = divmod(layers + ends, chunks)
+    fitting = [p for p in all_divisors(each) if p <= layers] if not left and each else []
     nearest = [*[p for p in fitting if p < pp][-1:], *[p for p in fitting if p > pp][:1]]
     ways = []
     if nearest:

@@ -17,6 +17,7 @@ from parcost_plugins.vocabulary import (
     layers,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.sums import adding
 
 FP32 = 4.0  # bytes of a greatest value
 OPERANDS = 3.0  # of a linear layer: its input, its weights, the gradient of its output
@@ -91,7 +92,8 @@ def greatest(study: Study) -> Iterator[Once]:
             tensors = [n + OPERANDS * count for n, count in zip(tensors, gemm.count, strict=True)]
     most = max(tensors)
     group = study.group(precision.amax_group)
-    call = study.collective("all_reduce", FP32 * most, group, study[CollectiveChoice].data)
+    algorithm = adding(study, study[CollectiveChoice].data)
+    call = study.collective("all_reduce", FP32 * most, group, algorithm)
     yield Once(
         name="amax all-reduce",
         seconds=call.seconds,

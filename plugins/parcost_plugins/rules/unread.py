@@ -64,6 +64,12 @@ _IDLE = (
         "`overlap.tensor = pipelined`",
     ),
     _Idle(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
+    _Idle(
+        CollectiveChoice,
+        ("expert",),
+        lambda study: study[Training].model.experts > 0,
+        "a model that has experts",
+    ),
     _Idle(Routing, (), lambda study: study[Training].model.experts > 0, "a model that has experts"),
     _Idle(
         CollectiveChoice,

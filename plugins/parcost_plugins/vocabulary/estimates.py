@@ -33,9 +33,11 @@ class PipelineSketch:
     """A pipeline of equal stages, by itself: what it idles and what it keeps alive."""
 
     kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
-    stages: int = integer(structural=True, doc="devices in a row (p)")
+    stages: int = integer(structural=True, maximum=1e5, doc="devices in a row (p)")
     micro_batches: int = integer(structural=True, doc="of one replica and step (m)")
-    chunks: int = integer(default=1, structural=True, doc="model chunks per device (v)")
+    chunks: int = integer(
+        default=1, structural=True, maximum=1e5, doc="model chunks per device (v)"
+    )
     forward: Real = quantity(
         SECONDS, positive=True, default=1.0, doc="forward pass of one micro-batch on one device"
     )
@@ -110,6 +112,7 @@ class Grid:
     )
     machine: int | None = integer(
         default=None,
+        maximum=1e12,
         structural=True,
         qualifiers={"devices": 1.0},
         doc="devices of a machine, whose layouts are counted",

@@ -104,7 +104,12 @@ class Device:
         positive=True, doc="large streaming kernels, of the memory bandwidth"
     )
     host_bandwidth: Real | None = quantity(
-        RATE, default=None, qualifiers=_DIRECTION, must_qualify=True, doc="link to the host"
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="link to the host",
     )
     reduction_bandwidth: Real | None = quantity(
         RATE,
@@ -178,7 +183,7 @@ class Level:
         "dragonfly are its groups, joined by `ports` global links each",
     )
     dimensions: tuple[int, ...] = integers(
-        default=(), doc="of a torus: units along each dimension, the nearest first"
+        default=(), minimum=1, doc="of a torus: units along each dimension, the nearest first"
     )
     wrap: bool = switch(default=True, doc="of a torus: the ends of a dimension are joined")
     in_network: bool = switch(

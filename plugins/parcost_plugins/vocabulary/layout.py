@@ -11,7 +11,7 @@ class Layout:
 
     tp: Real = integer(default=1, doc="tensor parallel degree (t)")
     cp: Real = integer(default=1, doc="context parallel degree (c): ranks that split the sequence")
-    pp: int = integer(default=1, structural=True, doc="pipeline parallel degree (p)")
+    pp: int = integer(default=1, structural=True, maximum=1e5, doc="pipeline parallel degree (p)")
     dp: Real = quantity(
         ONE,
         positive=True,
@@ -45,7 +45,9 @@ class ScheduleChoice:
     """The pipeline schedule and how layers are dealt to stages."""
 
     kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
-    chunks: int = integer(default=1, structural=True, doc="model chunks per device (v)")
+    chunks: int = integer(
+        default=1, structural=True, maximum=1e5, doc="model chunks per device (v)"
+    )
     group: int = integer(
         default="layout.pp",
         structural=True,

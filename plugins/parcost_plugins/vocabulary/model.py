@@ -11,7 +11,7 @@ from parcost_plugins.vocabulary.layout import Layout
 class Model:
     """A transformer, dense or with experts; or, by its stated size alone, a nominal one."""
 
-    layers: int = integer(structural=True, doc="transformer layers")
+    layers: int = integer(structural=True, maximum=1e5, doc="transformer layers")
     hidden: Real = integer(default=0, minimum=0, doc="width of the residual stream (h)")
     heads: Real = integer(default=0, minimum=0, doc="query heads (a)")
     kv_heads: Real = integer(
@@ -91,7 +91,7 @@ class Model:
         structural=True,
         doc="routed experts of a mixture-of-experts layer (E); 0 is a dense model",
     )
-    top_k: Real = integer(default=1, doc="routed experts that a token visits")
+    top_k: Real = integer(default=1, maximum=1e5, doc="routed experts that a token visits")
     expert_ffn: Real = integer(default="ffn", minimum=0, doc="inner width of a routed expert")
     shared_experts: int = integer(
         default=0, minimum=0, structural=True, doc="experts that every token visits"
@@ -116,6 +116,7 @@ class Model:
     prediction_layers: int = integer(
         default=0,
         minimum=0,
+        maximum=1e5,
         structural=True,
         doc="layers behind the last that predict further tokens, each with the head once more",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isqrt
 
 from parcost import Mask, Real
 from parcost.numeric import ceil_div, is_array
@@ -17,15 +18,33 @@ def multiples(of: Real, near: Real) -> tuple[Real, Real]:
     return near // of * of, ceil_div(near, of) * of
 
 
+#: Numbers up to which divisors are looked for: a square root of steps takes a tenth of a second.
+_LARGEST = 1e12
+
+
 def divisors(of: Real, near: Real) -> str:
-    """Return the divisors of *of* next to *near*, in words; "" for a sweep, or of no whole number.
+    """Return the divisors of *of* next to *near*, in words.
+
+    That is "" for a sweep, of no whole number, and of one that takes too long to divide.
 
     >>> divisors(8.0, 3.0), divisors(8.0, 9.0)
     ('2 or 4', '8')
     """
     if is_array(of, near) or of % 1:
         return ""
-    return next_to(near, (d for d in range(1, int(of) + 1) if of % d == 0))
+    return next_to(near, all_divisors(int(of)))
+
+
+def all_divisors(of: int) -> list[int]:
+    """Return every divisor of a whole number, ascending; none of one that takes too long.
+
+    >>> all_divisors(12), all_divisors(16)
+    ([1, 2, 3, 4, 6, 12], [1, 2, 4, 8, 16])
+    """
+    if of > _LARGEST:
+        return []
+    small = [d for d in range(1, isqrt(of) + 1) if of % d == 0]
+    return small + [of // d for d in reversed(small) if d * d != of]
 
 
 def next_to(near: Real, legal: Iterable[int]) -> str:

@@ -58,7 +58,7 @@ class Network:
     )
     routers: Real | None = integer(default=None, doc="of one group (a)")
     links_per_router: Real | None = integer(default=None, doc="to other groups (h)")
-    dimensions: tuple[int, ...] = integers(default=(), doc="of a torus, in devices")
+    dimensions: tuple[int, ...] = integers(default=(), minimum=1, doc="of a torus, in devices")
     wrap: bool = switch(default=True, doc="of a torus: the ends of a dimension are joined")
     port_latency: Real = quantity(SECONDS, default=0.0, doc="of one port of a device")
     switch_latency: Real = quantity(SECONDS, default=0.0, doc="of one switch")

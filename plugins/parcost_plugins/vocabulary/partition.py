@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from parcost import Op
+from parcost import LONGEST_ORDER, Op
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
@@ -43,6 +43,26 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     fewest = int(m) if isinstance(m, (float, int)) else int(m.min())
     order = schedule.order(cut.stages, fewest, cut.chunks)
     return [sorted({op.stage for op in entries if isinstance(op, Op)}) for entries in order]
+
+
+def ends_together(study: Study) -> bool:
+    """Say whether every device with the first virtual stage has the last one too.
+
+    So it is in schedules in the shape of a V, and in those that run both ways. A schedule
+    that does not exist there, which a rule says, puts nothing together.
+    """
+    if study[Layout].pp == 1:
+        return True
+    cut, schedule = study.pipeline, study.schedule
+    virtual = cut.stages * cut.chunks
+    if cut.chunks == 1 and getattr(schedule, "copies", 1) == 1:
+        return False
+    limits, m = getattr(schedule, "limits", None), cut.micro_batches
+    for count in {m} if isinstance(m, (float, int)) else set(m.flat):
+        exists = count >= 1 and count == int(count) and count * virtual <= LONGEST_ORDER
+        if not exists or (limits is not None and limits(cut.stages, int(count), cut.chunks)):
+            return False
+    return all(virtual - 1 in held for held in stages_of_devices(study) if 0 in held)
 
 
 def layers(study: Study) -> Counts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import BYTES, ONE, Real, block, integer, integers, quantity, switch, word
-from parcost.numeric import divides, is_array, log, maximum, sqrt, where
+from parcost.numeric import any_of, divides, is_array, log, maximum, sqrt, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training
 
@@ -168,6 +168,8 @@ def of_loads(loads: tuple[int, ...], ranks: Real) -> Real:
     >>> of_loads((4, 2, 1, 1), 2.0)
     1.5
     """
+    if not any(loads):
+        return 1.0  # which a rule refuses
     if not is_array(ranks):
         each = max(int(len(loads) // ranks), 1)
         sums = [sum(loads[i : i + each]) for i in range(0, len(loads), each)]
@@ -203,6 +205,8 @@ def distinct(experts: Real, top: Real, groups: Real) -> Real:
     for i in range(int(most)):
         factor = maximum(elsewhere - i, 0.0) / maximum(experts - i, 1.0)
         nowhere = nowhere * where(i < top, factor, 1.0)
+        if not any_of(nowhere > 0):
+            break
     return groups * (1.0 - nowhere)
 
 

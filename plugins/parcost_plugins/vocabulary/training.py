@@ -73,17 +73,23 @@ class Precision:
         default="none",
         doc="ranks that agree on the greatest values of the step",
     )
-    weights: Real = quantity(BYTES, doc="held per parameter for forward and backward")
+    weights: Real = quantity(
+        BYTES, positive=True, doc="held per parameter for forward and backward"
+    )
     gradients: Real = quantity(BYTES, doc="held per parameter while gradients accumulate")
     optimizer: Real = quantity(BYTES, doc="held per parameter: master copy and moments")
-    activation: Real = quantity(BYTES, doc="per element of an activation")
+    activation: Real = quantity(BYTES, positive=True, doc="per element of an activation")
     kept: Real = quantity(
         BYTES,
         default="activation",
         doc="per element of the input of a linear layer while it waits for backward",
     )
-    reduction: Real = quantity(BYTES, default="gradients", doc="per gradient element on the wire")
-    gather: Real = quantity(BYTES, default="weights", doc="per parameter on the wire")
+    reduction: Real = quantity(
+        BYTES, positive=True, default="gradients", doc="per gradient element on the wire"
+    )
+    gather: Real = quantity(
+        BYTES, positive=True, default="weights", doc="per parameter on the wire"
+    )
     tensor_gather: Real = quantity(
         BYTES,
         default="activation",
@@ -174,6 +180,7 @@ class Training:
     )
     documents: tuple[int, ...] = integers(
         default=(),
+        minimum=1,
         doc="tokens of each document that is packed into a sequence: tokens attend within their "
         "own; one document where it is left out",
     )
@@ -290,7 +297,7 @@ class Overlap:
     chunk_overhead: Real = quantity(
         SECONDS, default=0.0, doc="of one chunk, besides launching its kernel"
     )
-    bucket: Real = quantity(BYTES, positive=True, doc="gradients of one bucket")
+    bucket: Real = quantity(BYTES, minimum=1.0, doc="gradients of one bucket")
     first_bucket: Real = quantity(
         BYTES,
         positive=True,

@@ -110,7 +110,9 @@ class Transfer:
         default=None, doc="of a node into the network; one for each rank where it is left out"
     )
     kind: str = word("switch", "torus", "pcie", default="switch", doc="what joins the ranks")
-    dimensions: tuple[int, ...] = integers(default=(), doc="ranks along each dimension of a torus")
+    dimensions: tuple[int, ...] = integers(
+        default=(), minimum=1, doc="ranks along each dimension of a torus"
+    )
     wrap: bool = switch(default=True, doc="the ends of a torus are joined")
     in_network: bool = switch(default=False, doc="the switch that joins ranks reduces (NVLS)")
     network_reduces: bool = switch(

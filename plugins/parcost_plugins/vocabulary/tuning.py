@@ -37,7 +37,9 @@ class GenerationTuning:
     """What one generation of GPUs reaches: caps of a channel, except where it says all."""
 
     payload: Real = quantity(RATE, positive=True, doc="of one NVLink, in one direction")
-    ll_one_node: Real = quantity(RATE, doc="LL protocol on one node, all channels together")
+    ll_one_node: Real = quantity(
+        RATE, positive=True, doc="LL protocol on one node, all channels together"
+    )
     ring_ll128: Real = quantity(RATE, doc="ring, LL128")
     tree_ll128_one_node: Real = quantity(RATE, doc="tree, LL128, on one node")
     tree_ll128_two_nodes: Real = quantity(RATE, doc="tree, LL128, on two nodes")
@@ -61,8 +63,10 @@ class GenerationTuning:
 class HostTuning:
     """What the host's processor allows between nodes."""
 
-    ll_two_nodes: Real = quantity(RATE, doc="LL protocol on two nodes, all channels together")
-    ll_more_nodes: Real = quantity(RATE, doc="LL protocol on more")
+    ll_two_nodes: Real = quantity(
+        RATE, positive=True, doc="LL protocol on two nodes, all channels together"
+    )
+    ll_more_nodes: Real = quantity(RATE, positive=True, doc="LL protocol on more")
     overhead: Real = quantity(SECONDS, doc="of the network on a step inside of the node")
     nvls_tree_corrected: bool = switch(
         default=False, doc="NVLS-tree is corrected by size, where the generation says so too"
@@ -78,20 +82,24 @@ class Tuning:
     )
     generations: tuple[GenerationTuning, ...] = children("generation", doc="of GPUs")
     hosts: tuple[HostTuning, ...] = children("host", doc="by processor")
-    ring_ll: Real = fraction(doc="of the channels, by a ring with LL")
-    ring_ll128: Real = fraction(doc="of the channels, by a ring with LL128")
-    tree: Real = fraction(doc="of the channels, by a tree")
-    tree_ll: Real = fraction(doc="of a tree's bandwidth, with LL")
-    tree_ll128_one_node: Real = fraction(doc="of a tree's bandwidth, with LL128 on one node")
-    tree_ll128_more_nodes: Real = fraction(doc="of a tree's bandwidth, with LL128 on more")
-    pat: Real = fraction(doc="of the channels, by PAT")
+    ring_ll: Real = fraction(positive=True, doc="of the channels, by a ring with LL")
+    ring_ll128: Real = fraction(positive=True, doc="of the channels, by a ring with LL128")
+    tree: Real = fraction(positive=True, doc="of the channels, by a tree")
+    tree_ll: Real = fraction(positive=True, doc="of a tree's bandwidth, with LL")
+    tree_ll128_one_node: Real = fraction(
+        positive=True, doc="of a tree's bandwidth, with LL128 on one node"
+    )
+    tree_ll128_more_nodes: Real = fraction(
+        positive=True, doc="of a tree's bandwidth, with LL128 on more"
+    )
+    pat: Real = fraction(positive=True, doc="of the channels, by PAT")
     pat_steps: Real = quantity(ONE, positive=True, doc="network steps of PAT that run at once")
     pat_rank: Real = quantity(SECONDS, doc="latency of PAT for each rank")
     collnet_direct_peer: Real = quantity(
         SECONDS, doc="latency of CollNet-Direct for each other rank of the node, each way"
     )
     collnet_network: Real = fraction(
-        doc="of a network channel, by gathering and scattering over CollNet-Direct"
+        positive=True, doc="of a network channel, by gathering and scattering over CollNet-Direct"
     )
     simple_overhead: Real = quantity(ONE, doc="on the host's overhead, with Simple")
     simple_ports: Real = quantity(ONE, doc="network card latencies that a step pays, with Simple")
@@ -102,11 +110,11 @@ class Tuning:
         BYTES, positive=True, doc="size of the first correction of a tree; each next has twice it"
     )
     tree_ll_correction: tuple[int, ...] = integers(
-        doc="of a tree's bandwidth with LL, in percent, by size; 100 beyond the last"
+        minimum=1, doc="of a tree's bandwidth with LL, in percent, by size; 100 beyond the last"
     )
     tree_ll128_correction: tuple[int, ...] = integers(
-        doc="of a tree's bandwidth with LL128, in percent, by size; 100 beyond the last"
+        minimum=1, doc="of a tree's bandwidth with LL128, in percent, by size; 100 beyond the last"
     )
     tree_simple_correction: tuple[int, ...] = integers(
-        doc="of a tree's bandwidth with Simple, in percent, by size; 100 beyond the last"
+        minimum=1, doc="of a tree's bandwidth with Simple, in percent, by size; 100 beyond the last"
     )

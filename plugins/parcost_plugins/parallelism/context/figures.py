@@ -239,9 +239,9 @@ def _free_from(found: Exchange) -> Real:
     """
     link = found.outer.hop
     tokens = _tokens(found)
-    square = _core(found) / found.rounds / tokens**2
+    square = _core(found) / found.rounds / (tokens * tokens)
     linear = found.block / tokens / link.bandwidth
-    return ratio(linear + sqrt(linear**2 + 4.0 * square * link.latency), 2.0 * square)
+    return ratio(linear + sqrt(linear * linear + 4.0 * square * link.latency), 2.0 * square)
 
 
 def _spent(outcome: Outcome) -> tuple[Real, Real]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from parcost import Group, Once, Study
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.held import alike
+from parcost_plugins.vocabulary.sums import adding
 
 
 def held(study: Study) -> int:
@@ -29,7 +30,8 @@ def reduction(study: Study) -> Iterator[Once]:
     for kind in alike(study):
         elements = kind.elements / kind.shards(study[Layout].zero, since=1)
         n = elements * study[Training].precision.reduction
-        call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
+        algorithm = adding(study, study[CollectiveChoice].data)
+        call = study.collective("all_reduce", n, ends, algorithm)
         yield Once(
             name=kind.named("all-reduce between copies of a stage"),
             seconds=call.seconds,

@@ -25,7 +25,8 @@ from typing import Literal, NamedTuple
 from parcost import Once, Pass, Real, Study, Work
 from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
 from parcost_plugins.parallelism.data.wire import Wire, wires
-from parcost_plugins.vocabulary import Overlap, Sharding, Training, virtual_stages
+from parcost_plugins.vocabulary import Overlap, Sharding, Training
+from parcost_plugins.vocabulary.partition import ends_together
 
 Part = Literal["before", "layer", "after"]
 
@@ -72,9 +73,9 @@ def passes(study: Study) -> Iterator[Work | Once]:
         yield from once_per_step(study)
 
 
-def tied_on_one_stage(study: Study) -> bool:
-    """Say whether embedding and head are one tensor of one stage."""
-    return virtual_stages(study) == 1 and study[Training].model.tied
+def held_once(study: Study) -> bool:
+    """Say whether embedding and head are one tensor, which stays gathered between them."""
+    return study[Training].model.tied and study.fact(ends_together)
 
 
 def _again(study: Study) -> list[_Traffic]:
@@ -83,7 +84,7 @@ def _again(study: Study) -> list[_Traffic]:
     if not sharding.reshard:
         return []
     kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
-    return kept[:-1] if tied_on_one_stage(study) else kept
+    return kept[:-1] if held_once(study) else kept
 
 
 def _gathers(wire: Wire, rows: list[_Traffic], hides: bool) -> Iterator[Work]:

@@ -90,7 +90,7 @@ def power_sgd_flops(study: Study, kind: Alike) -> Real:
         if held.expert == kind.expert and held.count[kind.stages[0]]:
             width, rank = held.elements / hidden, chosen.rank
             shrinks = (hidden + width) * rank * chosen.minimum_rate < held.elements
-            each = 6.0 * rank * held.elements + 2.0 * hidden * rank**2
+            each = 6.0 * rank * held.elements + 2.0 * hidden * rank * rank
             found = found + held.count[kind.stages[0]] * where(shrinks, each, 0.0)
     return found
 

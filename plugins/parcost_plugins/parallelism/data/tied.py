@@ -4,7 +4,7 @@ The last stage holds a copy. Each end computes a part of the gradient, and the p
 added before the update, by the two devices alone. From ZeRO 2 on a device keeps no more
 than its share of them by then, and sends that to its peer, which keeps the same share.
 Schedules in the shape of a V, and those that run both ways, have both ends on one device,
-which adds the parts up by itself.
+which holds the embedding once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from parcost_plugins.vocabulary import (
     Training,
     on_first,
     on_last,
-    virtual_stages,
 )
-from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.sums import adding
 
 
 def reduction(study: Study) -> Iterator[Once]:
@@ -34,13 +34,14 @@ def reduction(study: Study) -> Iterator[Once]:
         copy = isinstance(held.total, float) and held.total == 0.0  # else it would count twice
         if copy and held.count[-1]:
             copied = copied + held.elements * held.count[-1]
-    if (isinstance(copied, float) and copied == 0.0) or study.fact(_together):
+    if (isinstance(copied, float) and copied == 0.0) or study.fact(ends_together):
         return
     pipeline = study.group("pp")
     ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
     shards = study[Sharding].shard if layout.zero >= 2 else 1.0
     n = copied * study[Training].precision.reduction / shards
-    call = study.collective("all_reduce", n, ends, study[CollectiveChoice].data)
+    algorithm = adding(study, study[CollectiveChoice].data)
+    call = study.collective("all_reduce", n, ends, algorithm)
     yield Once(
         name="shared embedding all-reduce",
         seconds=call.seconds,
@@ -50,9 +51,3 @@ def reduction(study: Study) -> Iterator[Once]:
         resource=pipeline.pair.name,
         bytes_=n,
     )
-
-
-def _together(study: Study) -> bool:
-    """Say whether every device with the first stage has the last one too."""
-    last = virtual_stages(study) - 1
-    return all(last in held for held in stages_of_devices(study) if 0 in held)

@@ -19,7 +19,7 @@ from parcost_plugins.parallelism.data.compressed import (
     low_rank,
     quantised,
 )
-from parcost_plugins.parallelism.data.sharded import tied_on_one_stage
+from parcost_plugins.parallelism.data.sharded import held_once
 from parcost_plugins.parallelism.data.wire import Wire, wires
 from parcost_plugins.vocabulary import (
     Compression,
@@ -176,7 +176,7 @@ def _gathered(study: Study, wire: Wire) -> Real:
     if not sharding.reshard:
         return forward
     layers = max(kind.layers - int(sharding.keep_last), 0)
-    before = 0.0 if tied_on_one_stage(study) else kind.before
+    before = 0.0 if held_once(study) else kind.before
     return forward + layers * kind.layer + before
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from parcost import Formula, Once, Real, Study
 from parcost_plugins.parallelism.tensor.wire import Wire
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
+from parcost_plugins.vocabulary.sums import adding
 
 
 def gradients(study: Study, on_wire: Wire) -> Iterator[Once]:
@@ -29,7 +30,8 @@ def gradients(study: Study, on_wire: Wire) -> Iterator[Once]:
             elements = elements + held.elements * count
         if not any(counts):
             continue
-        call = study.collective("all_reduce", elements * e, "tp", on_wire.algorithm)
+        algorithm = adding(study, on_wire.algorithm)
+        call = study.collective("all_reduce", elements * e, "tp", algorithm)
         yield Once(
             name="norm gradient all-reduce" + (f" ({i + 1})" if i else ""),
             seconds=call.seconds,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import Layout, Overlap, Training
-from parcost_plugins.vocabulary.nearest import first_failure, next_to
+from parcost_plugins.vocabulary.nearest import all_divisors, first_failure, next_to
 
 PADDED_TO = (
     128.0  # rows per rank, Megatron-LM's default: offered to a vocabulary that does not divide
@@ -96,12 +97,9 @@ def _nearest(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
     """Return the degrees next to the first that fails that divide heads and MLP, in words."""
     values = [first_failure(holds, value) for value in (tp, heads, kv, ffn)]
     tp, heads, kv, ffn = values
-    legal = (
-        t
-        for t in range(1, int(heads) + 1)
-        if heads % t == 0 and ffn % t == 0 and 0 in (kv % t, t % kv)
-    )
-    return f"nearest legal: tp = {next_to(tp, legal)}"
+    legal = (t for t in all_divisors(gcd(int(heads), int(ffn))) if 0 in (kv % t, t % kv))
+    found = next_to(tp, legal)
+    return f"nearest legal: tp = {found}" if found else ""
 
 
 def overlap(study: Study) -> Iterator[Check]:

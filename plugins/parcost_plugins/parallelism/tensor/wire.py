@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 from parcost import Formula, Pass, Real, Study, Work
 from parcost_plugins.parallelism.tensor.rows import Row
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
+from parcost_plugins.vocabulary.sums import adding
 
 FP32 = 4.0  # bytes: the loss is reduced in full precision
 
@@ -46,13 +47,20 @@ class Wire:
 
     def loss(self) -> Priced:
         """Price the sum of one number per token."""
-        return self._price("all_reduce", {letter: self.sizes[letter] for letter in "sbl"}, 1.0)
+        letters = {letter: self.sizes[letter] for letter in "sbl"}
+        return self._price("all_reduce", letters, 1.0, adding(self.study, self.algorithm))
 
-    def _price(self, operation: str, letters: dict[str, tuple[Real, str]], parts: float) -> Priced:
+    def _price(
+        self,
+        operation: str,
+        letters: dict[str, tuple[Real, str]],
+        parts: float,
+        algorithm: str = "",
+    ) -> Priced:
         n: Real = 1.0
         for factor, _ in letters.values():
             n = n * factor
-        call = self.study.collective(operation, n / parts, "tp", self.algorithm)
+        call = self.study.collective(operation, n / parts, "tp", algorithm or self.algorithm)
         size = " ".join(letters)
         text = f"{call.formula.text}, n = {size}"
         if parts != 1.0:

@@ -91,7 +91,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         )
     if e.method == "power_sgd":
         matrices = n / (e.rows * e.columns)
-        flops = 6.0 * e.rank * e.rows * e.columns + 2.0 * e.rows * e.rank**2
+        flops = 6.0 * e.rank * e.rows * e.columns + 2.0 * e.rows * e.rank * e.rank
         yield say(
             "flops",
             "products of projecting, restoring and orthogonalising",

@@ -64,13 +64,13 @@ def section(f: FsdpSketch) -> Iterator[Section]:
     """Yield the timeline of both passes."""
     if is_array(f.forward, f.backward, f.gather, f.reduce):
         return
-    events = timeline(f)
-    shown = events[:_ROWS]
+    count = 4 * f.layers + _gathered_again(f)  # both passes, gathers, reductions
+    shown = timeline(f, most=_ROWS)[:_ROWS]
     yield Section(
         title=f"Timeline, {called(f)}",
         columns=("what", "layer", "from", "to"),
         rows=[(e.what, e.layer, (e.start, "s"), (e.end, "s")) for e in shown],
-        notes=[f"{len(events) - _ROWS} more follow"] if len(events) > _ROWS else [],
+        notes=[f"{count - _ROWS} more follow"] if count > _ROWS else [],
     )
 
 
@@ -83,9 +83,12 @@ def passes(f: FsdpSketch) -> tuple[Real, Real]:
     return ahead, first + others * maximum(f.backward, wire) + f.backward + f.reduce
 
 
-def timeline(f: FsdpSketch) -> list[Event]:
-    """Return what both streams do, by start."""
-    forward = _run([(i, True) for i in range(f.layers)], f.gather, f.forward, None, 0.0)
+def timeline(f: FsdpSketch, most: int | None = None) -> list[Event]:
+    """Return what both streams do, by start; of more than *most* layers the first that many."""
+    shown = f.layers if most is None else min(f.layers, most)
+    forward = _run([(i, True) for i in range(shown)], f.gather, f.forward, None, 0.0)
+    if shown < f.layers:
+        return sorted(forward, key=lambda e: (e.start, e.end))
     first = f.layers - 1
     order = [(i, f.reshard and not (f.keep_last and i == first)) for i in range(first, -1, -1)]
     done = max(event.end for event in forward)
