@@ -182,6 +182,8 @@ class Held:
         found: list[Real] = [0.0] * (len(held) * (1 + self.frees))
         for m, order in self.plan.orders:
             vectors, weights = reached(order), self._weights(held, moment)
+            if len(vectors) == len(self.plan.orders) == 1:
+                return list(vectors[0])
             _, which = largest([self._weighed(vector, weights) for vector in vectors])
             here = self.plan.pipeline.micro_batches == m
             most = which.row(vectors.__getitem__)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from parcost.evaluation.replay import Plan
+from parcost.evaluation.select import total
 from parcost.evaluation.work import Load
 from parcost.numeric import Real, any_of, maximum, where
 from parcost.terms import Work
@@ -22,12 +23,23 @@ from parcost.terms import Work
 KERNELS = ("compute", "hbm")
 
 
-@frozen(eq=False)
+@frozen(kw_only=True, eq=False)
 class Together:
-    """A pair: its *seconds*, and how many of each work hide that did not before."""
+    """A pair: its *seconds*, and by work what was *exposed* of it, of which some *gain* hides."""
 
     seconds: Real
-    hidden: Sequence[Real]
+    exposed: Mapping[int, Real]
+    gain: Real
+    works: int
+
+    @property
+    def hidden(self) -> Sequence[Real]:
+        """How many seconds of each work hide that did not before."""
+        found: list[Real] = [0.0] * self.works
+        messages = total(self.exposed.values())
+        for i, time in self.exposed.items():
+            found[i] = self.gain * (time / where(messages > 0, messages, 1.0))
+        return found
 
 
 def together(forward: Load, backward: Load, share: Real) -> Together:
@@ -38,6 +50,7 @@ def together(forward: Load, backward: Load, share: Real) -> Together:
     halves = {"F": forward}
     exposed: dict[int, Real] = {}
     busy: dict[str, Real] = {}
+    slowed: dict[float, Real] = {}
     kernels = apart
     for i, work in enumerate(forward.works):
         time = halves.get(work.pass_, backward).exposed[i]
@@ -45,18 +58,19 @@ def together(forward: Load, backward: Load, share: Real) -> Together:
             continue
         exposed[i] = time
         busy[work.resource] = busy.get(work.resource, 0.0) + time
-        kernels = kernels - time + work.slowdown * time
-    hidden: list[Real] = [0.0] * len(forward.works)
+        if isinstance(work.slowdown, float):
+            slowed[work.slowdown] = slowed.get(work.slowdown, 0.0) + time
+        else:
+            kernels = kernels - time + work.slowdown * time
+    for slowdown, time in slowed.items():
+        kernels = kernels - (1.0 - slowdown) * time
     if not exposed:
-        return Together(apart, hidden)
+        return Together(seconds=apart, exposed={}, gain=0.0, works=len(forward.works))
     least = maximum(maximum(first, second), kernels)
-    messages: Real = 0.0
     for seconds in busy.values():
-        least, messages = maximum(least, seconds), messages + seconds
+        least = maximum(least, seconds)
     gain = share * maximum(apart - least, 0.0)
-    for i, time in exposed.items():
-        hidden[i] = gain * (time / where(messages > 0, messages, 1.0))
-    return Together(apart - gain, hidden)
+    return Together(seconds=apart - gain, exposed=exposed, gain=gain, works=len(forward.works))
 
 
 class Paired:

@@ -64,8 +64,9 @@ def _distinct(index: Any) -> tuple[int, ...]:
 
 def total(values: Iterable[Real]) -> Real:
     """Return the sum of *values*, left to right, which is how ledgers add up."""
-    sum_: Real = 0.0
-    for value in values:
+    left = iter(values)
+    sum_: Real = next(left, 0.0)
+    for value in left:
         sum_ = sum_ + value
     return sum_
 

@@ -326,7 +326,19 @@ class _Timed:
         ((_, drawn),) = self.plan.orders
         m, grown = self.pipeline.micro_batches, drawn.grows  # type: ignore[attr-defined]
         held = Held(terms, self.plan, most=m, grown=grown, steady=known)
-        return reduce(maximum, (b for d in range(len(self.plan.held)) for b in held.moments(d)))
+        return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
+
+    def _unlike(self, held: Held) -> Iterator[int]:
+        """Yield the devices but for those that hold no more than one with the same stages."""
+        ((_, order),) = self.plan.orders
+        first: dict[tuple[int, ...], list[Sequence[int]]] = {}
+        for d, copies in enumerate(self.plan.held):
+            ((at_f,), (at_b,)) = order.alive_forward[d], order.alive_backward[d]
+            most = (*at_f.alive, *at_f.whole, *at_b.alive, *at_b.whole)
+            others = first.setdefault(tuple(held.kinds[k] for k in copies), [])
+            if not any(all(a >= b for a, b in zip(o, most, strict=True)) for o in others):
+                others.append(most)
+                yield d
 
 
 def _passes(seconds: Any) -> tuple[Real, Real, Real]:
