@@ -27,11 +27,16 @@ def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None =
     fused = all(order.fused for order in orders)
     way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
     longest = total(f + b for f, b in zip(times.F, way, strict=True))
-    for d, own in enumerate(busy(plan, times, micro_batches)):
-        before = total(times.F[: min(order.first[d] for order in orders)])
-        after = total(way[: min(order.last[d] for order in orders)])
-        longest = maximum(longest, before + own + after)
+    for d, end in enumerate(ends(plan, times, micro_batches)):
+        longest = maximum(longest, end + total(way[: min(order.last[d] for order in orders)]))
     return longest
+
+
+def ends(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+    """Return seconds before which no device is done: a first micro-batch has to reach it."""
+    firsts = [min(order.first[d] for _, order in plan.orders) for d in range(len(plan.held))]
+    own = busy(plan, times, micro_batches)
+    return [total(times.F[:first]) + seconds for first, seconds in zip(firsts, own, strict=True)]
 
 
 def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:

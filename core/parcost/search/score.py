@@ -1,8 +1,7 @@
 """Every layout of a structure, timed at once: exactly where a closed form is proven.
 
-Where the schedule has none, the step is a bound from below: that of the schedule, and what
-comes once at the end of the step. What gathers and reductions add in fill and drain
-is left out there, so that no layout is ever ruled out that might be the best. Memory is
+Where the schedule has none, the step is a bound from below: that of the schedule, what
+gathers and reductions add to it at least, and what comes once at the end. Memory is
 that of the schedule's order for as many micro-batches as change it.
 """
 
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, frozen
 
-from parcost.evaluation.bounds import lower_bound
+from parcost.evaluation.bounds import ends, lower_bound
 from parcost.evaluation.memory import Held
 from parcost.evaluation.once import WHENS, Grouped, Pipelined, When
 from parcost.evaluation.pairs import Paired
@@ -277,10 +276,26 @@ class _Timed:
                 ends=[end + later for end in timeline.ends],
             )
             seconds = moved.seconds + drain.outlasts(fill, moved)
-        else:
-            exact = exact & (not terms["fill"] and not terms["drain"])
+        elif terms["fill"] or terms["drain"]:
+            seconds, exact = self._between(terms["fill"], terms["drain"], run), False
         seconds = seconds + Grouped(terms["end"], run).longest()
         return seconds, exact
+
+    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: Pipelined) -> Real:
+        """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
+
+        All passes wait for the first stage, and a device that is done has its last stage left.
+        """
+        seconds = run.timeline.seconds
+        if drain:
+            (_, drawn), stages = self.plan.orders[0], Grouped(drain, run).stages
+            for end, k in zip(
+                ends(self.plan, self.times, self.pipeline.micro_batches),
+                drawn.final,  # type: ignore[attr-defined]
+                strict=True,
+            ):
+                seconds = maximum(seconds, end + stages[k].exposed)
+        return seconds + Grouped(fill, run).stages[0].exposed if fill else seconds
 
     def _run(self, timeline: Timeline) -> Pipelined:
         return Pipelined(

@@ -42,6 +42,7 @@ class Sketch:
     pairs: Sequence[Counter[tuple[int, int]]]
     first: Sequence[int]
     last: Sequence[int]
+    final: Sequence[int]  # by device: the copy of the stage of its last op
     fused: bool
 
 
@@ -110,6 +111,7 @@ def sketch(schedule: Any, stages: int, micro_batches: int, chunks: int) -> Sketc
         pairs=pairs,
         first=[_ops(entries)[0].stage for entries in lists],
         last=[0 if (op := _ops(entries)[-1]).kind == "W" else op.stage for entries in lists],
+        final=[places[_ops(entries)[-1].stage, d] for d, entries in enumerate(lists)],
         fused=not any(op.kind == "W" for entries in lists for op in _ops(entries)),
     )
 
