@@ -57,7 +57,8 @@ def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequenc
             own = own + plan.shares[k] * (times.F[x] + times.B[x] + times.W[x])
         own = m * own
         most: Real = 0.0
-        for x, y in plan.pairs:
+        stages = {plan.stage[k] for k in held}
+        for x, y in (pair for pair in plan.pairs if stages.issuperset(pair)):
             saved = times.F[x] + times.B[y] + times.W[y] - times.pair(x, y)
             own = own - plan.paired(d, x, y) * saved
             most = maximum(most, saved)

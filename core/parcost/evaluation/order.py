@@ -76,24 +76,23 @@ class Order:
     @cached_property
     def program(self) -> Program:
         """The order laid out for replay: a closed form does without."""
-        return self._laid_out[0]
-
-    @property
-    def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
-        """The messages of each device, by route."""
-        return self._laid_out[1]
-
-    def traced(self) -> Program:
-        """Return the program that forgets nothing."""
-        return self._lay_out(keep=True)[0]
+        return self.laid_out()
 
     @cached_property
-    def _laid_out(self) -> tuple[Program, Sequence[Mapping[tuple[int, int], int]]]:
-        return self._lay_out()
+    def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
+        """The messages of each device, by route: activations forwards, gradients back."""
+        found: list[Counter[tuple[int, int]]] = [Counter() for _ in self.held]
+        virtual = 1 + max(self.stage)
+        for x in range(virtual - 1):
+            ways = Counter(zip(self.home[x::virtual], self.home[x + 1 :: virtual], strict=True))
+            for (a, b), messages in ways.items():
+                if a != b:
+                    found[a][min(a, b), max(a, b)] += messages
+                    found[b][min(a, b), max(a, b)] += messages
+        return found
 
-    def _lay_out(
-        self, *, keep: bool = False
-    ) -> tuple[Program, Sequence[Mapping[tuple[int, int], int]]]:
+    def laid_out(self, *, keep: bool = False) -> Program:
+        """Return the program, which forgets nothing where it is to *keep* every entry."""
         number = {(x, d): k for k, (x, d) in enumerate(zip(self.stage, self.device, strict=True))}
         return lay_out(self.lists(), self.home, number, blocking=self.blocking, keep=keep)
 

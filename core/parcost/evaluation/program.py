@@ -8,7 +8,6 @@ pair, with a message for each half, is two such steps.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -61,8 +60,8 @@ def lay_out(
     *,
     blocking: bool = False,
     keep: bool = False,
-) -> tuple[Program, Sequence[Mapping[tuple[int, int], int]]]:
-    """Lay out what devices do, and count the messages of each by route.
+) -> Program:
+    """Lay out what devices do.
 
     *home* is the device of each micro-batch and virtual stage, all stages of a micro-batch
     in turn; *number* is that of the copy of each virtual stage and device. *blocking*: a
@@ -85,7 +84,6 @@ def lay_out(
     nothing = len(KINDS) * virtual
     routes: dict[tuple[int, int], int] = {}
     pairs: dict[tuple[int, int], int] = {}
-    sent: list[Counter[tuple[int, int]]] = [Counter() for _ in lists]
     entries: list[tuple[int, Entry, int, int]] = []
 
     def step(d: int, message: int, duration: int, route: int) -> int:
@@ -131,14 +129,12 @@ def lay_out(
                     continue
                 done[half + at] = value
                 to = home[at - 1] if x else d
-            if to != d:
+            if blocking and to != d:
                 way = (d, to) if d < to else (to, d)
-                sent[d][way] += 1
-                if blocking:
-                    step(d, clock[d], nothing, routes.setdefault(way, len(routes)))
+                step(d, clock[d], nothing, routes.setdefault(way, len(routes)))
     kept = {*range(first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
     slot_of = _slots(turns, arrivals, first, kept)
-    program = Program(
+    return Program(
         into=tuple(slot_of[first:]),
         turn=tuple(map(slot_of.__getitem__, turns)),
         message=tuple(map(slot_of.__getitem__, arrivals)),
@@ -153,7 +149,6 @@ def lay_out(
         last=[slot_of[value] for value in clock],
         entries=[(d, entry, slot_of[value], duration) for d, entry, value, duration in entries],
     )
-    return program, sent
 
 
 def in_turn(

@@ -27,7 +27,7 @@ def traced(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)
     ((_, order),) = plan.orders
-    program = order.traced()
+    program = order.laid_out(keep=True)
     state, durations = play(program, times, hop, [0.0] * len(plan.device))
     found: list[list[Activity]] = [[] for _ in plan.held]
     for d, entry, slot, takes in program.entries:
