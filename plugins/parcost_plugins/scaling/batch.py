@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Real
 from parcost.numeric import minimum, where
+from parcost.numeric import ratio as share
 from parcost_plugins.scaling.saying import figure, plain
 from parcost_plugins.vocabulary import BatchScaling
 
@@ -22,7 +23,7 @@ def figures(scaling: BatchScaling) -> Iterator[Figure]:
     intensity = scaling.flops * scaling.batch / scaling.traffic
     ridge = scaling.peak / scaling.bandwidth
     ratio = intensity / ridge
-    critical = scaling.batch / ratio
+    critical = share(scaling.batch, ratio)
     yield figure(
         scaling,
         "intensity",
