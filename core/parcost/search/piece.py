@@ -7,6 +7,7 @@ the same to the bit.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -50,11 +51,12 @@ class Piece:
 
 
 def joined(
-    space: Space, objective: Objective, keep: int, pieces: Sequence[Piece], seconds: float
+    space: Space, objective: Objective, keep: int, pieces: Sequence[Piece], start: float
 ) -> Found:
     """Return what *pieces* of *space* come to together, with the *keep* best layouts.
 
-    Whatever is listed is evaluated by itself: what it says is what any evaluation says.
+    The search began at *start*, by the monotonic clock. Whatever is listed is evaluated by
+    itself: what it says is what any evaluation says.
 
     Raises:
         SpecError: No layout is legal, fits and is within the limits.
@@ -95,7 +97,7 @@ def joined(
         looked=looked,
         structures=space.count(),
         interrupted=interrupted,
-        seconds=seconds,
+        seconds=time.monotonic() - start,
     )
 
 

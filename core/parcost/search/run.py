@@ -64,7 +64,7 @@ def search(
     start = time.monotonic()
     objective = objective_of(space.scenario.first, wish.objective)
     found = piece(space, wish, told=told, points=points)
-    return joined(space, objective, wish.keep, [found], time.monotonic() - start)
+    return joined(space, objective, wish.keep, [found], start)
 
 
 def piece(

@@ -66,9 +66,9 @@ def sketch(schedule: Any, stages: int, micro_batches: int, chunks: int) -> Sketc
     lists = ask(schedule, stages, micro_batches, chunks)
     places: dict[tuple[int, int], int] = {}
     runs: Counter[tuple[int, int]] = Counter()
-    for d, entries in enumerate(lists):
-        for op in _ops(entries):
-            runs[op.stage, d] += op.kind == "F"
+    ops = [_ops(entries) for entries in lists]
+    for d, own in enumerate(ops):
+        runs.update((x, d) for kind, _, x in own if kind == "F")
     by_stage: dict[int, list[int]] = {}
     for x, d in sorted(runs):
         by_stage.setdefault(x, []).append(d)
@@ -81,18 +81,14 @@ def sketch(schedule: Any, stages: int, micro_batches: int, chunks: int) -> Sketc
         tuple(places[x, on] for x, on in sorted(copies) if on == d) for d in range(len(lists))
     )
     split = [False] * len(copies)
-    forward, backward, pairs = [], [], []
-    for d, entries in enumerate(lists):
-        for op in _ops(entries):
-            if op.kind != "F":
-                split[places[op.stage, d]] = op.kind == "W"
-        stages_here = [copies[k][0] for k in held[d]]
-        at_f, at_b = _fullest(entries, stages_here)
+    forward, backward = [], []
+    for d, own in enumerate(ops):
+        last = {x: kind for kind, _, x in own if kind != "F"}
+        for x, kind in last.items():
+            split[places[x, d]] = kind == "W"
+        at_f, at_b = _fullest(own, [copies[k][0] for k in held[d]])
         forward.append([at_f])
         backward.append([at_b])
-        pairs.append(
-            Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
-        )
     numbers = [runs[copy] for copy in copies]
     return Sketch(
         micro_batches=micro_batches,
@@ -108,11 +104,14 @@ def sketch(schedule: Any, stages: int, micro_batches: int, chunks: int) -> Sketc
         split=split,
         alive_forward=forward,
         alive_backward=backward,
-        pairs=pairs,
-        first=[_ops(entries)[0].stage for entries in lists],
-        last=[0 if (op := _ops(entries)[-1]).kind == "W" else op.stage for entries in lists],
-        final=[places[_ops(entries)[-1].stage, d] for d, entries in enumerate(lists)],
-        fused=not any(op.kind == "W" for entries in lists for op in _ops(entries)),
+        pairs=[
+            Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
+            for entries in lists
+        ],
+        first=[own[0].stage for own in ops],
+        last=[0 if own[-1].kind == "W" else own[-1].stage for own in ops],
+        final=[places[own[-1].stage, d] for d, own in enumerate(ops)],
+        fused=not any(kind == "W" for own in ops for kind, _, _ in own),
     )
 
 
@@ -126,14 +125,14 @@ def _ops(entries: Sequence[Op | Pair]) -> list[Op]:
     return found
 
 
-def _fullest(entries: Sequence[Op | Pair], held: Sequence[int]) -> tuple[Alive, Alive]:
+def _fullest(ops: Sequence[Op], held: Sequence[int]) -> tuple[Alive, Alive]:
     """Return the moments of a forward and of a backward pass with the most alive in all."""
     place = {x: i for i, x in enumerate(held)}
     alive, whole = [0] * len(held), [0] * len(held)
     best = [-1, -1]
     found = [Alive(tuple(alive), tuple(whole))] * 2
     sum_ = 0
-    for kind, _, x in _ops(entries):
+    for kind, _, x in ops:
         i = place[x]
         if kind == "F":
             alive[i] += 1

@@ -96,7 +96,7 @@ def spread(
     objective = objective_of(whole.scenario.first, quest.wish.objective)
     run = _Spread(whole, quest, environment, engine, told, start)
     pieces = run.pieces()
-    return joined(whole, objective, quest.wish.keep, pieces, time.monotonic() - start)
+    return joined(whole, objective, quest.wish.keep, pieces, start)
 
 
 @define(eq=False)
