@@ -228,7 +228,8 @@ class Objective:
     """What a search makes as small as it can: ``cost(step_seconds)``, an array like it.
 
     *cost* never falls where the step takes longer. *value* turns it into the number that
-    people know, in *unit*; *largest* says that this is to be large, as an MFU is.
+    people know, in *unit*; *largest* says that this is to be large, as an MFU is. An
+    objective with a *short* title stands beside every layout, whatever is looked for.
     """
 
     name: str
@@ -237,6 +238,7 @@ class Objective:
     cost: Callable[[Real], Real]
     value: Callable[[Real], Real]
     largest: bool = False
+    short: str = ""
 
 
 @frozen(kw_only=True, eq=False)

@@ -131,6 +131,19 @@ def test_a_deadline_needs_tokens(run: Run) -> None:
 # --- what is printed ----------------------------------------------------------------------
 
 
+def test_every_layout_of_the_table_has_its_mfu_and_headroom(run: Run) -> None:
+    _, out, _ = run(SPEC, *NARROW)
+    (header,) = [line for line in out.splitlines() if "headroom" in line]
+    assert header.split() == ["MFU", "step", "memory", "headroom", "layout"]
+    for best in found(run, SPEC, *NARROW)["best"]:
+        (scenario,) = parcost.load_text(SPEC)
+        again = scenario.replace(best["values"]).evaluate().result
+        assert best["mfu"] == pytest.approx(again.figure("mfu"), rel=1e-12)
+        assert best["step_seconds"] == again.figure("step_time")
+        left = 0.94 * 80 * 2**30 - best["memory_bytes"]
+        assert best["headroom_bytes"] == pytest.approx(left, rel=1e-12)
+
+
 def test_a_choice_without_effect_is_told_once(run: Run) -> None:
     """Fused attention keeps no scores, so recomputing them selectively changes nothing."""
     code, out, _ = run(SPEC, *NARROW, "--set", "layout.pp=1")

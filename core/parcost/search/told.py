@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -20,6 +21,7 @@ from parcost.search.neighbours import Neighbour
 if TYPE_CHECKING:
     from parcost.report import Result
     from parcost.scenario import Scenario
+    from parcost.terms import Objective
 
 _TERMS = 3  # by which a runner-up lost
 _FRONT = 12  # lines
@@ -132,30 +134,51 @@ def varying(found: Found) -> list[str]:
 
 
 def _short(path: str) -> str:
-    return path.rpartition(".")[2]
+    """Return an attribute without its block, which a kind is one of."""
+    block, _, attribute = path.rpartition(".")
+    return block if attribute == "kind" else attribute
 
 
 def _best(found: Found, best: Sequence[Ranked]) -> Table:
-    shown = list(found.best[0].values)
-    columns = [Column("", "right"), Column(found.objective.title, "right"), Column("step", "right")]
-    columns += [Column("memory", "right"), Column("layout", flexible=True)]
+    shown, own = list(found.best[0].values), found.objective
+    others = [o for o, _ in listed(best[0]).values() if o.name != own.name]
+    titles = [] if _is_step(found) else [own.short or own.title]
+    titles += [o.short for o in others]
+    columns = [Column(title, "right") for title in ("", *titles, "step", "memory", "headroom")]
     rows = []
     for place, entry in enumerate(best, start=1):
-        layout = entry.layout
-        value = numbers.quantity(layout.value, found.objective.unit)
-        rows.append(
-            Row(
-                (
-                    str(place),
-                    value,
-                    numbers.quantity(layout.seconds, "s"),
-                    numbers.quantity(layout.bytes_, "GiB"),
-                    _written(layout, shown if place == 1 else varying(found)),
-                ),
-                "strong" if place == 1 else "plain",
-            )
-        )
-    return Table(columns, rows)
+        layout, values = entry.layout, listed(entry)
+        cells = [] if _is_step(found) else [numbers.quantity(layout.value, own.unit)]
+        cells += [numbers.quantity(values[o.name][1], o.unit) for o in others]
+        cells += [
+            numbers.quantity(layout.seconds, "s"),
+            numbers.quantity(layout.bytes_, "GiB"),
+            numbers.quantity(headroom(entry), "GiB"),
+            _written(layout, shown if place == 1 else varying(found)),
+        ]
+        rows.append(Row((str(place), *cells), "strong" if place == 1 else "plain"))
+    return Table([*columns, Column("layout", flexible=True)], rows)
+
+
+def _is_step(found: Found) -> bool:
+    """Say whether the objective is the step itself, which every table has."""
+    return all(layout.value == layout.seconds for layout in found.best)
+
+
+def listed(entry: Ranked) -> dict[str, tuple[Objective, float]]:
+    """Return the objectives that stand beside every layout, with what this one comes to."""
+    seconds, study = entry.layout.seconds, entry.result.study
+    return {
+        o.name: (o, float(o.value(o.cost(seconds))))
+        for _, o in study.contributions("objectives")
+        if o.short
+    }
+
+
+def headroom(entry: Ranked) -> float:
+    """Return the bytes that the fullest device has left."""
+    rooms = [float(room) for _, room in entry.result.study.contributions("rooms")]
+    return min(rooms, default=inf) - entry.layout.bytes_
 
 
 def _written(layout: Layout, names: Sequence[str]) -> str:
@@ -247,7 +270,15 @@ def data(
         "gap_fraction": found.gap,
         "interrupted": found.interrupted,
         "seconds": found.seconds,
-        "best": [{**plain(entry.layout), "lost_by_seconds": dict(entry.lost_by)} for entry in best],
+        "best": [
+            {
+                **plain(entry.layout),
+                **{name: value for name, (_, value) in listed(entry).items()},
+                "headroom_bytes": headroom(entry),
+                "lost_by_seconds": dict(entry.lost_by),
+            }
+            for entry in best
+        ],
         "makes_no_difference": free(near),
         "neighbours": [
             {

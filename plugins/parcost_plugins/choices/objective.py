@@ -49,6 +49,7 @@ def all_of(study: Study) -> Iterator[Objective]:
             cost=per_token,
             value=lambda cost: flops / (cost * peak),
             largest=True,
+            short="MFU",
         )
     price = study.get(Price)
     if price is not None:
