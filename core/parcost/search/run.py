@@ -31,6 +31,7 @@ from parcost.search.space import Space, Structure
 from parcost.search.waiting import Waiting
 from parcost.terms import Limit, Objective
 
+_BLOCK = 4096  # points of the flat axis that are bounded together
 _FIRST, _ROUND = 64, 256  # points that are scored together, the ones with the lowest bounds
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _MANY = 12  # schedules of structures that wait: their terms are kept
@@ -141,8 +142,11 @@ class _Search:
             self.counts.refused.update(structure.refused)
             self.counts.totals["legal"] += structure.points
             self.told(f"{self.counts.totals['legal']:,} legal layouts")
-            self.looked += not structure.points or self._score(structure)
-            structure.variants.forget()
+            whole = True
+            for block in structure.blocks(_BLOCK):
+                whole = self._score(block) and whole
+                block.variants.forget()
+            self.looked += whole
             if self.crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self.late and self.points is None and self.waiting:
@@ -150,6 +154,8 @@ class _Search:
 
     def _score(self, structure: Structure) -> bool:
         """Score the layouts of *structure* that may matter; say whether time was enough."""
+        if not structure.points:
+            return True
         scores = Scores(structure)
         bounds = [self._bounded(bound) for bound in scores.bounded()]
         size = _FIRST

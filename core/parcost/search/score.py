@@ -146,6 +146,7 @@ class Scores:
                 exact=exact,
                 bytes_=at_points(self._bytes[index], kept),
             )
+        variants.forget()
 
     def _common(self) -> dict[int, Asked]:
         """Return the answers, by position of the plugin, that a first bound is made of."""

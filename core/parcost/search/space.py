@@ -54,6 +54,15 @@ class Structure:
         """The number of legal layouts."""
         return int(self.legal.sum())
 
+    def blocks(self, most: int) -> Iterator[Structure]:
+        """Yield the structure in blocks of *most* points of the flat axis: arrays stay small."""
+        count = self.legal.shape[-1]
+        if count <= most:
+            yield self
+            return
+        for kept in np.array_split(np.arange(count), -(-count // most)):
+            yield self.at(kept)
+
     def at(self, kept: NDArray[np.intp]) -> Structure:
         """Return some of the points of the flat axis, of which nothing is refused."""
         base = _at(self.variants.base, kept, self.legal.shape[-1])
