@@ -38,8 +38,10 @@ class Call:
 
 
 def key_of(value: Any) -> Any:
-    """Return what tells *value* from others: of an array its bytes."""
-    return value.tobytes() if is_array(value) and hasattr(value, "tobytes") else value
+    """Return what tells *value* from others: of an array its type, shape and bytes."""
+    if is_array(value) and hasattr(value, "tobytes"):
+        return value.dtype.str, value.shape, value.tobytes()
+    return value
 
 
 @frozen(eq=False)
@@ -168,17 +170,7 @@ class Study:
         That is the one with the last name. An algorithm with a method ``for_study`` is what
         that returns.
         """
-        key = f"algorithms of {operation}"
-        if key not in self._answers:
-            offered = self.plugins.named("collectives")
-            able = [offered[n][1] for n in sorted(offered, reverse=True)]
-            self._answers[key] = tuple(
-                a.for_study(self) if hasattr(a, "for_study") else a
-                for a in able
-                if operation in a.operations
-            )
-        found: Sequence[Collective] = self._answers[key]
-        return found
+        return self.once_for(_algorithms, operation)
 
     def collective(
         self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
@@ -207,15 +199,7 @@ class Study:
 
     def _offered(self, operation: str, algorithm: str) -> Sequence[Collective]:
         """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
-        key = f"algorithms of {operation} by {algorithm}"
-        if key not in self._answers:
-            self._answers[key] = tuple(
-                known
-                for known in self.algorithms(operation)
-                if known.name == algorithm
-                or (algorithm == "auto" and operation not in getattr(known, "by_name_only", ()))
-            )
-        offered: Sequence[Collective] = self._answers[key]
+        offered = self.once_for(_named, operation, algorithm)
         if not offered and algorithm == "auto":
             message = f"no plugin offers `{operation}`"
             raise SpecError([Diagnostic("no-collective", message, place=self.path or self.name)])
@@ -254,7 +238,7 @@ class Study:
     def once_for(self, make: Callable[..., T], *numbers: Any) -> T:
         """Return ``make(self, *numbers)``, made once for the same numbers, words and arrays.
 
-        The value must be plain, as in :meth:`fact`: it may outlive this study.
+        It may outlive this study and must not refer to it.
         """
         key = (make, *map(key_of, numbers))
         if key not in self._answers:
@@ -340,6 +324,25 @@ class Study:
     def origin(self, block: object, attribute: str) -> Origin | None:
         """Return where the value of *attribute* of *block* came from."""
         return self.origins.get(id(block), {}).get(attribute)
+
+
+def _algorithms(study: Study, operation: str) -> Sequence[Collective]:
+    offered = study.plugins.named("collectives")
+    able = [offered[n][1] for n in sorted(offered, reverse=True)]
+    return tuple(
+        a.for_study(study) if hasattr(a, "for_study") else a
+        for a in able
+        if operation in a.operations
+    )
+
+
+def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]:
+    return tuple(
+        known
+        for known in study.algorithms(operation)
+        if known.name == algorithm
+        or (algorithm == "auto" and operation not in getattr(known, "by_name_only", ()))
+    )
 
 
 def _never(operation: str, algorithm: str, group: Group) -> Call:

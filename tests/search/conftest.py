@@ -79,6 +79,7 @@ SETTINGS = [
     "overlap { tensor = on }",
     "schedule { transfers = blocking }",
     "schedule { count_head = on }",
+    "schedule { group = 8 }",
     "sharding { accumulate = whole }",
     "recompute { norms = on }",
     "context { algorithm = all_gather }",
@@ -92,6 +93,7 @@ AXES: Mapping[str, list[Any]] = {
     "layout.tp": [1, 2, 3, 4, 8],
     "layout.pp": [1, 2, 4, 8],
     "schedule.chunks": [1, 2, 3],
+    "schedule.group": [2, 4, 8],
     "layout.cp": [1, 2, 4],
     "training.micro_batch": [1, 2, 4],
     "schedule.kind": [

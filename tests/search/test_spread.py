@@ -111,7 +111,7 @@ def test_a_cluster_that_loses_a_worker_finds_the_same_to_the_bit(
     assert cluster.workers[0].wait(30) != 0
 
 
-def test_workers_that_keep_dying_end_the_search(quest: Quest) -> None:
+def test_a_part_that_fails_again_and_again_ends_the_search(quest: Quest) -> None:
     from concurrent.futures import Future, ThreadPoolExecutor
 
     class Deadly(ThreadPoolExecutor):
@@ -120,7 +120,9 @@ def test_workers_that_keep_dying_end_the_search(quest: Quest) -> None:
             future.set_exception(MemoryError("no room"))
             return future
 
-    with pytest.raises(ExecutorError, match="workers keep dying, the last by MemoryError: no room"):
+    with pytest.raises(
+        ExecutorError, match="a part of the space failed 3 times, the last by MemoryError: no room"
+    ):
         elsewhere(quest, Engine(Deadly, workers=2))
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from parcost.search.space import Space
     from parcost.terms import Goal
 
-_INTERRUPTED = 130
-_NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits"}
+_INTERRUPTED, _FAULT = 130, 3
+_NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
 
 @click.command("search")
@@ -149,7 +149,9 @@ def command(
         put(json.dumps(told.data(scenario, found, best, near), indent=2) + "\n")
     else:
         show(told.tell(scenario, found, best, near))
-    return _INTERRUPTED if found.interrupted else 0
+    if found.interrupted:
+        return _INTERRUPTED
+    return _FAULT if found.faults else 0
 
 
 def _wish(goal: Goal, objective: str | None, top: int | None, budget: float | None) -> Wish:

@@ -9,7 +9,8 @@ the W of a micro-batch only a part of it is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -77,16 +78,16 @@ class Held:
         plan: Plan,
         *,
         most: Real | None = None,
-        grown: bool = False,
+        growing: Collection[int] = (),
         steady: dict[Any, Sequence[Real]] | None = None,
     ) -> None:
         """Take the orders of *plan* for *most* micro-batches, of which no more are alive.
 
-        *grown*: as many are alive as there are, where the orders have all of theirs.
+        On *growing* copies as many are alive as there are.
         *steady* keeps, for plans of the same terms, what does not depend on the order.
         """
         self.plan = plan
-        self.most, self.grown = most, grown
+        self.most, self.growing = most, growing
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
         self.left, self.added = _shares(terms)
@@ -161,12 +162,15 @@ class Held:
         if (moment, d) not in self._alive:
             found = self._most_alive(d, moment)
             if self.most is not None:
-                m = self.plan.pipeline.micro_batches
-                found = [
-                    minimum(n * (self.most / m if self.grown else 1.0), self.most) for n in found
-                ]
+                found = [self._more(n, k) for n, k in zip(found, cycle(self.plan.held[d]))]
             self._alive[moment, d] = found
         return self._alive[moment, d]
+
+    def _more(self, alive: Real, k: int) -> Real:
+        """Return how many are *alive* on copy *k* of all that there are, and not of the plan's."""
+        assert self.most is not None
+        m = self.plan.pipeline.micro_batches
+        return minimum(alive * (self.most / m if k in self.growing else 1.0), self.most)
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
         held = self.plan.held[d]

@@ -232,7 +232,7 @@ def _read(
     *,
     blocking: bool,
 ) -> Order:
-    copies = _copies(home, virtual)
+    copies = copies_of(home, virtual)
     number = {copy: k for k, copy in enumerate(copies)}
     held = tuple(
         tuple(k for x, k in sorted((x, k) for k, (x, on) in enumerate(copies) if on == d))
@@ -258,10 +258,7 @@ def _read(
         ],
         alive_forward=[forward for forward, _ in peaks],
         alive_backward=[backward for _, backward in peaks],
-        pairs=[
-            Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
-            for entries in lists
-        ],
+        pairs=[pairs_of(entries) for entries in lists],
         first=[next(iter(parts(entries[:1]))).stage for entries in lists],
         last=[_last(entries[-1]) for entries in lists],
         fused=fused,
@@ -272,11 +269,16 @@ def _read(
     )
 
 
-def _copies(home: Sequence[int], virtual: int) -> Sequence[tuple[int, int]]:
+def copies_of(home: Sequence[int], virtual: int) -> Sequence[tuple[int, int]]:
     """Return the virtual stage and the device of each copy."""
     found = [list(dict.fromkeys(home[x::virtual])) for x in range(virtual)]
     most = max(map(len, found))
     return [(x, on[n]) for n in range(most) for x, on in enumerate(found) if n < len(on)]
+
+
+def pairs_of(entries: Sequence[Entry]) -> Mapping[tuple[int, int], int]:
+    """Return how often which virtual stages run at once, by those of the F and the BW."""
+    return Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
 
 
 def _last(entry: Entry) -> int:

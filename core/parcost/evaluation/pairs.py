@@ -49,7 +49,6 @@ def together(forward: Load, backward: Load, share: Real) -> Together:
     apart = first + second
     halves = {"F": forward}
     exposed: dict[int, Real] = {}
-    busy: dict[str, Real] = {}
     slowed: dict[float, Real] = {}
     kernels = apart
     for i, work in enumerate(forward.works):
@@ -57,7 +56,6 @@ def together(forward: Load, backward: Load, share: Real) -> Together:
         if work.resource in KERNELS or not any_of(time != 0):
             continue
         exposed[i] = time
-        busy[work.resource] = busy.get(work.resource, 0.0) + time
         if isinstance(work.slowdown, float):
             slowed[work.slowdown] = slowed.get(work.slowdown, 0.0) + time
         else:
@@ -67,8 +65,9 @@ def together(forward: Load, backward: Load, share: Real) -> Together:
     if not exposed:
         return Together(seconds=apart, exposed={}, gain=0.0, works=len(forward.works))
     least = maximum(maximum(first, second), kernels)
-    for seconds in busy.values():
-        least = maximum(least, seconds)
+    for resource in {forward.works[i].resource for i in exposed}:  # hidden or not, it is busy
+        busy = forward.busy(("F",), resource) + backward.busy(("R", "B", "W"), resource)
+        least = maximum(least, busy)
     gain = share * maximum(apart - least, 0.0)
     return Together(seconds=apart - gain, exposed=exposed, gain=gain, works=len(forward.works))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from parcost.render.numbers import column, quantity
 
 if TYPE_CHECKING:
+    from parcost.outcome import Fault
     from parcost.plugins import Plugins
     from parcost.report import Report, Result
 
@@ -69,7 +70,9 @@ def without(plugins: Plugins) -> str:
 
 def incomplete(result: Result) -> list[str]:
     """Return, for each plugin that failed, that the report lacks what it would have said."""
-    return [
-        f"incomplete: plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
-        for fault in result.faults
-    ]
+    return [failed(fault) for fault in result.faults]
+
+
+def failed(fault: Fault) -> str:
+    """Return that a plugin failed."""
+    return f"incomplete: plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"

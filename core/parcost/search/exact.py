@@ -24,14 +24,13 @@ def replayed(
     """
     variants = scored.structure.variants
     study = variants.base
-    schedule = study.plugins.named("schedules")[scored.schedule][1]
     picked = _Picked(where)
     pipeline = attrs.evolve(
         scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)
     )
     terms = [(plugin, picked.term(term)) for plugin, term in scored.terms]
     memory = [(plugin, picked.term(term)) for plugin, term in scored.memory]
-    outcome = reduce(pipeline, schedule, terms, memory)
+    outcome = reduce(pipeline, scored.schedule, terms, memory)
     count = len(where[0])
     seconds = np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
     bytes_ = np.broadcast_to(np.asarray(outcome.memory_bytes, dtype=np.float64), (count,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parcost.diagnostics import Diagnostic, Severity, SpecError, did_you_mean
 from parcost.render.numbers import quantity
@@ -69,6 +69,22 @@ def nothing_found(
         message = f"none of {fitting:,} layouts that fit has {next(iter(broken))}"
     help = "a layout is counted under the first limit that it breaks: loosen one of them"
     return Diagnostic("nothing-within-limits", message, place=place, help=help)
+
+
+def out_of_time(space: Space, legal: int) -> Diagnostic:
+    """Return what to say where time ran out before any layout was found."""
+    message = f"none of {legal:,} legal layouts was found to be good before time ran out"
+    help = "give it more time with `--budget`, or axes fewer values"
+    return Diagnostic("out-of-time", message, place=space.scenario.path, help=help)
+
+
+def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
+    """Return what to say where a layout runs among others and does not by itself."""
+    at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in values.items())
+    message = f"the layout {at} runs among others, and by itself it does not"
+    help = "some plugin answers for many layouts at once otherwise than for one; leave it out "
+    help += "with `--without` to find which"
+    return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
 
 
 def _example(space: Space) -> Iterator[str]:

@@ -39,7 +39,8 @@ class Found:
     """What a search came to.
 
     *gap* is how much lower than the best any layout that was not replayed might be, as a
-    share; 0 where the ranking is proven, and None where not every layout was looked at.
+    share, and None where not every layout was looked at. The ranking is *proven* where no
+    other layout can be on the list, and every plugin answered: *faults* tell what did not.
     *refused* counts layouts by the rule that does not let them through, *large* those that
     do not fit, and *limits* those that a limit leaves out. *looked* at were so many
     *structures*. *sampled* layouts were drawn at random, where any were.
@@ -55,6 +56,8 @@ class Found:
     limits: Mapping[str, int]
     replayed: int
     gap: float | None
+    proven: bool
+    faults: Sequence[str] = ()
     looked: int
     structures: int
     interrupted: bool
@@ -96,7 +99,7 @@ def spelled(value: Any) -> Any:
 
 #: Cost, memory and values.
 Rank: TypeAlias = tuple[float, float, list[str]]
-ALIKE = 1e-12  # numbers that differ by less, as a share, are equal but for how they were added up
+ALIKE = 1e-9  # costs that differ by less, as a share, may be equal when they are rounded
 
 
 def rank(cost: float, bytes_: float, values: Mapping[str, Any]) -> Rank:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from parcost.search.score import Scored
 
-_BANDS = 64
+_BANDS = 1024  # and what needs more than 4 TiB is in the last
 _BAND_BYTES = 4 * 2.0**30
 
 

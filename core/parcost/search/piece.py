@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from parcost.diagnostics import SpecError
-from parcost.search.alone import alone
-from parcost.search.failing import empty, nothing_found
+from parcost.diagnostics import Diagnostic, SpecError
+from parcost.render.words import incomplete
+from parcost.search.alone import Alone, alone
+from parcost.search.failing import disagreement, empty, nothing_found, out_of_time
 from parcost.search.found import Best, Found, Layout, pareto
 from parcost.search.front import Candidate, faster
 
@@ -33,7 +34,9 @@ class Piece:
 
     *best* are the best layouts with their degrees, *front* the candidates. *least_bytes* is
     what the smallest layout needs where none fits, and *left* the lowest cost of a layout
-    that was not replayed. So many structures were *looked* at, of those there are.
+    that was not replayed. So many structures were *looked* at, of those there are. *faults*
+    tell which plugins failed. *unfit* and *broken* count what is found out of layouts that are
+    not *large*, and break no limit, by their bounds: all such layouts, where there is no best.
     """
 
     best: Sequence[tuple[Any, Layout]] = ()
@@ -46,7 +49,10 @@ class Piece:
     least_bytes: float = inf
     left: float = inf
     looked: int = 0
-    structures: int = 0
+    faults: Sequence[str] = ()
+    unfit: int = 0
+    broken: Mapping[str, int] = {}
+    part: int = 0
     interrupted: bool = False
 
 
@@ -62,6 +68,7 @@ def joined(
         SpecError: No layout is legal, fits and is within the limits.
         KeyboardInterrupt: The search was interrupted before it found any.
     """
+    pieces = sorted(pieces, key=lambda piece: piece.part)
     refused = sum((Counter(piece.refused) for piece in pieces), Counter[str]())
     limits = sum((Counter(piece.limits) for piece in pieces), Counter[str]())
     legal, large = sum(p.legal for p in pieces), sum(p.large for p in pieces)
@@ -71,29 +78,46 @@ def joined(
         for degrees, layout in piece.best:
             best.offer(degrees, layout)
     ranked = [layout for _, layout in best.ranked()]
+    looked = sum(piece.looked for piece in pieces)
+    faults = [fault for piece in pieces for fault in piece.faults]
     if not ranked:
         if interrupted:
             raise KeyboardInterrupt
-        if not legal:
-            raise SpecError([empty(space, refused)])
-        needed = min(piece.least_bytes for piece in pieces)
-        raise SpecError([nothing_found(space, legal, large, limits, needed)])
-    looked = sum(piece.looked for piece in pieces)
+        if looked < space.count():
+            why = out_of_time(space, legal)
+        elif not legal:
+            why = empty(space, refused)
+        else:
+            large += sum(piece.unfit for piece in pieces)
+            limits += sum((Counter(piece.broken) for piece in pieces), Counter[str]())
+            needed = min(piece.least_bytes for piece in pieces)
+            why = nothing_found(space, legal, large, limits, needed)
+        place = space.scenario.path
+        failed = [Diagnostic("plugin-failed", fault, place=place) for fault in faults]
+        raise SpecError([why, *failed])
     left = min(piece.left for piece in pieces)
     fastest = faster(entry for piece in pieces for entry in piece.front)
-    exact = [_exactly(space, layout.values, objective) for layout in ranked]
-    front = [_exactly(space, candidate.values, objective) for candidate in fastest]
+    evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
+    for layout, one in zip(ranked, evaluated, strict=True):
+        if one.layout is None:
+            raise SpecError([disagreement(space, layout.values)])
+    front = [_evaluated(space, candidate.values, objective) for candidate in fastest]
+    exact = [one.layout for one in evaluated if one.layout is not None]
+    faults += [fault for one in evaluated for fault in incomplete(one.result)]
+    whole = looked == space.count()
     return Found(
         objective=objective,
-        best=[layout for layout in exact if layout is not None],
-        front=pareto([layout for layout in (*exact, *front) if layout is not None]),
+        best=exact,
+        front=pareto([*exact, *(one.layout for one in front if one.layout is not None)]),
         size=space.size,
         legal=legal,
         large=large,
         refused=dict(refused),
         limits=dict(limits),
         replayed=sum(piece.replayed for piece in pieces),
-        gap=max(0.0, 1.0 - left / ranked[0].cost) if looked == space.count() else None,
+        gap=max(0.0, 1.0 - left / ranked[0].cost) if whole else None,
+        proven=whole and not faults and (left == inf or left > best.worst),
+        faults=list(dict.fromkeys(faults)),
         looked=looked,
         structures=space.count(),
         interrupted=interrupted,
@@ -101,7 +125,7 @@ def joined(
     )
 
 
-def _exactly(space: Space, values: Mapping[str, Any], objective: Objective) -> Layout | None:
-    """Return a layout as evaluated by itself, or None where it does not run after all."""
+def _evaluated(space: Space, values: Mapping[str, Any], objective: Objective) -> Alone:
+    """Return a layout as evaluated by itself."""
     with np.errstate(all="ignore"):
-        return alone(space.scenario, values, objective.name).layout
+        return alone(space.scenario, values, objective.name)

@@ -21,6 +21,7 @@ from operator import and_
 import numpy as np
 from attrs import field, frozen
 
+from parcost.render.words import failed
 from parcost.search.bounded import Bounded
 from parcost.search.failing import objective_of
 from parcost.search.found import Best, Found
@@ -99,6 +100,7 @@ class _Counts:
 
     refused: Counter[str] = field(factory=Counter)
     limits: Counter[str] = field(factory=Counter)
+    broken: Counter[str] = field(factory=Counter)  # limits, beyond what first bounds tell
     totals: Counter[str] = field(factory=Counter)
     least: dict[str, float] = field(factory=dict)
 
@@ -123,7 +125,7 @@ class _Search:
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, Waiting]] = []
         self.looked = 0
-        self.crowd, self.crowded, self.many = 0, _CROWDED, _MANY
+        self.crowded, self.many = _CROWDED, _MANY
         self.tie = count()
 
     @property
@@ -147,9 +149,9 @@ class _Search:
                 whole = self._score(block) and whole
                 block.variants.forget()
             self.looked += whole
-            if self.crowd > self.crowded or len(self.waiting) > self.many:
+            if self._crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
-            if self.late and self.points is None and self.waiting:
+            if self.late and self.points is None:
                 return
 
     def _score(self, structure: Structure) -> bool:
@@ -166,7 +168,7 @@ class _Search:
             left = np.flatnonzero(least < inf)
             if not len(left):
                 return True
-            if self.late and self.points is None and self.waiting:
+            if self.late and self.points is None and (self.waiting or self.looked):
                 return False
             if len(left) > size:
                 left = np.sort(left[np.argpartition(least[left], size)[:size]])
@@ -211,12 +213,14 @@ class _Search:
         rooms = scored.structure.variants.base.contributions("rooms")
         left = scored.legal & reduce(and_, (scored.bytes_ <= room for _, room in rooms), True)
         for limit in limits:
-            left = left & limit.holds(scored.seconds, scored.bytes_)
+            bounded = left & limit.holds(scored.least, scored.bytes_)
+            here = bounded & limit.holds(scored.seconds, scored.bytes_)
+            self.counts.broken[limit.says] += int(bounded.sum()) - int(here.sum())
+            left = here
         cost = np.where(left, objective.cost(scored.seconds), inf)
         self.front.offer(scored, left)
         entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
         if entry.left and entry.lowest <= self.worst:
-            self.crowd += entry.left
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
 
     def prove(self) -> None:
@@ -230,16 +234,19 @@ class _Search:
         """Replay the layouts with the lowest bounds."""
         if not self.waiting:
             return
-        _, _, entry = heapq.heappop(self.waiting)
-        before = entry.left
-        for degrees, layout in entry.replay(self.worst):
+        _, tie, entry = self.waiting[0]
+        found = entry.replay(self.worst)
+        for degrees, layout in found.layouts:
             self.best.offer(degrees, layout)
-        self.crowd -= before - entry.left
-        self.counts.totals["replayed"] += entry.last
-        legal, tried = self.counts.totals["legal"], self.counts.totals["replayed"]
-        self.told(f"{legal:,} legal layouts, {tried:,} replayed")
+        totals, legal = self.counts.totals, self.counts.totals["legal"]
+        totals["replayed"] += entry.last
+        totals["unfit"] += found.unfit
+        self.counts.broken.update(found.broken)
+        self.told(f"{legal:,} legal layouts, {totals['replayed']:,} replayed")
         if entry.left and entry.lowest <= self.worst:
-            heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
+            heapq.heapreplace(self.waiting, (entry.lowest, tie, entry))
+        else:
+            heapq.heappop(self.waiting)
 
     def _thin(self) -> None:
         """Replay the best that wait, and forget whatever cannot be among the best any more."""
@@ -251,9 +258,13 @@ class _Search:
             entry.drop(self.worst)
         self.waiting = [(e.lowest, next(self.tie), e) for e in entries if e.left]
         heapq.heapify(self.waiting)
-        self.crowd = sum(entry.left for entry in entries)
-        self.crowded = max(_CROWDED, 2 * self.crowd)
+        self.crowded = max(_CROWDED, 2 * self._crowd)
         self.many = max(_MANY, 2 * len(self.waiting))
+
+    @property
+    def _crowd(self) -> int:
+        """How many layouts wait."""
+        return sum(entry.left for _, _, entry in self.waiting)
 
     def piece(self, *, interrupted: bool) -> Piece:
         """Return what the search has come to."""
@@ -269,7 +280,10 @@ class _Search:
             least_bytes=self.counts.least.get("needed", inf),
             left=self.waiting[0][0] if self.waiting else inf,
             looked=self.looked,
-            structures=self.space.count(self.part),
+            unfit=totals["unfit"],
+            broken=dict(self.counts.broken),
+            faults=list(dict.fromkeys(map(failed, self.space.faults))),
+            part=self.part[0],
             interrupted=interrupted,
         )
 

@@ -80,6 +80,7 @@ def sample(
         limits=dict(limits),
         replayed=legal,
         gap=None,
+        proven=False,
         looked=0,
         structures=0,
         interrupted=interrupted,

@@ -7,7 +7,7 @@ that of the schedule's order for as many micro-batches as change it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from parcost.search.found import spelled
 from parcost.search.sketch import settled, sketch
 from parcost.search.space import Structure
 from parcost.search.stack import at, at_points, stacked, under, windows
+from parcost.study import key_of
 from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
 
 if TYPE_CHECKING:
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
 class Scored:
     """The layouts of one structure under one schedule: arrays that broadcast to the space.
 
-    *seconds* is the step or, where not *exact*, no more than it. *schedule* is the index of
+    *seconds* is the step or, where not *exact*, no more than it; *least* is what a first bound
+    says of it. *schedule* is the index of
     the value that all these layouts have of the choice in position *choice*, if any.
     """
 
     structure: Structure
-    schedule: str
+    schedule: Schedule
     choice: int | None
     index: int
     pipeline: Pipeline
@@ -54,6 +56,7 @@ class Scored:
     seconds: Any
     exact: Any
     bytes_: Any
+    least: Any = 0.0
 
 
 def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
@@ -84,8 +87,14 @@ class Scores:
         memory = self._variants.over("memory", self._occurs)
         self._memory = stacked(memory, self._variants.shape, frozenset())
         self._choice = _scheduling(self._variants, self._occurs)
+        for hook, probe in _PROBES.items():
+            for reads, answers in self._variants.over(hook, self._occurs):
+                found = {key_of(probe(x)) for a in answers.values() for _, x in a.contributed}
+                several = len(found) > max(len(a.contributed) for a in answers.values())
+                self._variants.refuse(reads if several else (), hook)
         self._few = self._common()
         self._bytes: dict[int, Any] = {}
+        self._least: dict[int, Any] = {}
         self._stacked: dict[frozenset[str], Sequence[tuple[Plugin, Any]]] = {}
 
     def bounded(self) -> Iterator[Scored]:
@@ -98,18 +107,19 @@ class Scores:
             if not legal.any():
                 continue
             pipeline = self._pipeline(index)
-            timed = self._timed(pipeline, here, legal, known)
+            timed = self._timed(index, pipeline, here, legal, known)
             bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory], steady)
+            seconds = self._least[index] = timed.least()
             yield Scored(
                 structure=self.structure,
-                schedule=pipeline.schedule,
+                schedule=self._schedule(index),
                 choice=self._choice,
                 index=index,
                 pipeline=pipeline,
                 terms=here,
                 memory=memory,
                 legal=legal,
-                seconds=timed.least(),
+                seconds=seconds,
                 exact=False,
                 bytes_=bytes_,
             )
@@ -131,11 +141,11 @@ class Scores:
                 continue
             whole = self._pipeline(index)
             pipeline = evolve(whole, micro_batches=at_points(whole.micro_batches, kept))
-            timed = self._timed(pipeline, here, legal, known)
+            timed = self._timed(index, pipeline, here, legal, known)
             seconds, exact = timed.step()
             yield Scored(
                 structure=structure,
-                schedule=pipeline.schedule,
+                schedule=self._schedule(index),
                 choice=self._choice,
                 index=index,
                 pipeline=pipeline,
@@ -145,6 +155,7 @@ class Scores:
                 seconds=seconds,
                 exact=exact,
                 bytes_=at_points(self._bytes[index], kept),
+                least=at_points(self._least[index], kept),
             )
         variants.forget()
 
@@ -169,10 +180,19 @@ class Scores:
         return self._stacked[hosts]
 
     def _pipeline(self, index: int) -> Pipeline:
+        return self._variants.at(self._where(index)).pipeline
+
+    def _schedule(self, index: int) -> Schedule:
+        schedule, reads = self._variants.schedule(self._where(index))
+        self._variants.refuse(reads - {self._choice}, "schedule")
+        return schedule
+
+    def _where(self, index: int) -> tuple[int, ...]:
+        """Return a combination under the schedule in position *index*."""
         combination = [0] * len(self._variants.shape)
         if self._choice is not None:
             combination[self._choice] = index
-        return self._variants.at(tuple(combination)).pipeline
+        return tuple(combination)
 
     def _under(
         self,
@@ -188,14 +208,14 @@ class Scores:
 
     def _timed(
         self,
+        index: int,
         pipeline: Pipeline,
         terms: Sequence[tuple[Plugin, Any]],
         legal: NDArray[np.bool_],
         known: dict[Any, Load],
     ) -> _Timed:
-        schedule = self._variants.base.plugins.named("schedules")[pipeline.schedule][1]
         alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
-        return _Timed(pipeline, schedule, [t for _, t in terms], alive, known)
+        return _Timed(pipeline, self._schedule(index), [t for _, t in terms], alive, known)
 
 
 def score(structure: Structure) -> Iterator[Scored]:
@@ -214,8 +234,19 @@ def _seconds(answer: Answer) -> float:
 def _scheduling(variants: Variants, legal: NDArray[np.bool_]) -> int | None:
     """Return which choice is that of the schedule: the one that the pipeline reads."""
     read = {k for reads, _ in variants.over("pipelines", legal) for k in reads}
-    several = [k for k in read if variants.shape[k] > 1]  # the rest decides nothing
+    several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
+    variants.refuse(several[1:], "pipeline")
     return several[0] if several else None
+
+
+#: What tells answers apart that have to be the same for all layouts of a structure.
+_PROBES: Mapping[str, Callable[[Any], Any]] = {
+    "rooms": np.asarray,
+    "goals": lambda goal: tuple(
+        (limit.says, key_of(np.asarray(limit.holds(1.0, 1.0)))) for limit in goal.limits
+    ),
+    "objectives": lambda o: (o.name, key_of(np.asarray(o.value(o.cost(1.0))))),
+}
 
 
 class _Timed:
@@ -271,10 +302,11 @@ class _Timed:
             fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
             later, in_time = fill.released()
             exact = exact & in_time
+            first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
             moved = Timeline(
                 seconds=timeline.seconds + later,
                 starts=(),
-                ends=[end + later for end in timeline.ends],
+                ends=[end + first for end in timeline.ends],
             )
             seconds = moved.seconds + drain.outlasts(fill, moved)
         elif terms["fill"] or terms["drain"]:
@@ -340,8 +372,8 @@ class _Timed:
     def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
         """Return the bytes of the fullest device; *known* is what schedules have in common."""
         ((_, drawn),) = self.plan.orders
-        m, grown = self.pipeline.micro_batches, drawn.grows  # type: ignore[attr-defined]
-        held = Held(terms, self.plan, most=m, grown=grown, steady=known)
+        m, growing = self.pipeline.micro_batches, drawn.growing  # type: ignore[attr-defined]
+        held = Held(terms, self.plan, most=m, growing=growing, steady=known)
         return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
 
     def _unlike(self, held: Held) -> Iterator[int]:

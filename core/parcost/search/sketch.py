@@ -8,30 +8,28 @@ micro-batches: never more than the order itself would say.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from parcost.evaluation.order import Alive, ask
-from parcost.terms import Op, Pair, Schedule
+from parcost.evaluation.order import Alive, ask, copies_of, pairs_of, parts
+from parcost.terms import Op, Schedule
 
 _SETTLED = 2  # times the stages: micro-batches until a schedule repeats itself
+_CACHED = 4096  # sketches
 _TRIED = 4  # times the stages: how much further a legal number of micro-batches is looked for
 
 
 @frozen(kw_only=True, eq=False)
 class Sketch:
-    """An order without its program; the fields are those of ``Order``.
+    """An order without its program, read as ``Order`` is; one moment on each device is kept.
 
-    *micro_batches* are those that it was worked out for; *grows* says that all of them are
+    *micro_batches* are those that it was worked out for. On *growing* copies all of them are
     alive at once, and any further one would be as well.
     """
 
     micro_batches: int
-    grows: bool
+    growing: frozenset[int]
     stage: tuple[int, ...]
     device: tuple[int, ...]
     held: tuple[tuple[int, ...], ...]
@@ -39,7 +37,7 @@ class Sketch:
     split: Sequence[bool]
     alive_forward: Sequence[Sequence[Alive]]
     alive_backward: Sequence[Sequence[Alive]]
-    pairs: Sequence[Counter[tuple[int, int]]]
+    pairs: Sequence[Mapping[tuple[int, int], int]]
     first: Sequence[int]
     last: Sequence[int]
     final: Sequence[int]  # by device: the copy of the stage of its last op
@@ -48,35 +46,52 @@ class Sketch:
 
 def settled(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
     """Return the micro-batches to sketch an order for, where up to *most* occur."""
-    limits = getattr(schedule, "limits", None)
     first = min(_SETTLED * stages + 2, most)
+    return _legal(schedule, stages, chunks, first) or most
+
+
+def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
+    """Return the first number of micro-batches from *first* on that may be, 0 if none is near."""
+    limits = getattr(schedule, "limits", None)
     for m in range(first, first + _TRIED * stages + 1):
         if limits is None or not limits(stages, m, chunks):
             return m
-    return most
+    return 0
 
 
-@lru_cache(maxsize=4096)
-def sketch(schedule: Any, stages: int, micro_batches: int, chunks: int) -> Sketch:
-    """Return the sketch of the order of *schedule*.
+def sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Sketch:
+    """Return the sketch of the order of *schedule*, from a cache that knows it by identity.
 
     Raises:
         OrderError: The schedule raises, or lists something else than ops.
     """
+    key = (id(schedule), stages, micro_batches, chunks)
+    if key not in _cache:
+        while len(_cache) >= _CACHED:
+            _cache.pop(next(iter(_cache)))
+        found = _sketch(schedule, stages, micro_batches, chunks)
+        if found.growing:  # or so many are alive at most, and not for ever
+            more = _legal(schedule, stages, chunks, 2 * micro_batches)
+            other = _sketch(schedule, stages, more, chunks).growing if more else frozenset()
+            found = evolve(found, growing=found.growing & other)
+        _cache[key] = (schedule, found)
+    return _cache[key][1]
+
+
+_cache: dict[tuple[int, int, int, int], tuple[Schedule, Sketch]] = {}
+
+
+def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Sketch:
     lists = ask(schedule, stages, micro_batches, chunks)
-    places: dict[tuple[int, int], int] = {}
-    runs: Counter[tuple[int, int]] = Counter()
-    ops = [_ops(entries) for entries in lists]
+    ops = [list(parts(entries)) for entries in lists]
+    virtual = stages * chunks
+    home = [0] * (micro_batches * virtual)
     for d, own in enumerate(ops):
-        runs.update((x, d) for kind, _, x in own if kind == "F")
-    by_stage: dict[int, list[int]] = {}
-    for x, d in sorted(runs):
-        by_stage.setdefault(x, []).append(d)
-    most = max(map(len, by_stage.values()))
-    copies = [
-        (x, by_stage[x][n]) for n in range(most) for x in sorted(by_stage) if n < len(by_stage[x])
-    ]
-    places.update({copy: k for k, copy in enumerate(copies)})
+        for kind, j, x in own:
+            if kind == "F":
+                home[j * virtual + x] = d
+    copies = copies_of(home, virtual)
+    places = {copy: k for k, copy in enumerate(copies)}
     held = tuple(
         tuple(places[x, on] for x, on in sorted(copies) if on == d) for d in range(len(lists))
     )
@@ -89,14 +104,16 @@ def sketch(schedule: Any, stages: int, micro_batches: int, chunks: int) -> Sketc
         at_f, at_b = _fullest(own, [copies[k][0] for k in held[d]])
         forward.append([at_f])
         backward.append([at_b])
-    numbers = [runs[copy] for copy in copies]
+    numbers = [home[x::virtual].count(d) for x, d in copies]
+    growing = {
+        k
+        for d, (row,) in enumerate(forward)
+        for n, k in zip(row.alive, held[d], strict=True)
+        if n == numbers[k] > _SETTLED * stages
+    }
     return Sketch(
         micro_batches=micro_batches,
-        grows=any(
-            n == numbers[k] > _SETTLED * stages
-            for d, (row,) in enumerate(forward)
-            for n, k in zip(row.alive, held[d], strict=True)
-        ),
+        growing=frozenset(growing),
         stage=tuple(x for x, _ in copies),
         device=tuple(d for _, d in copies),
         held=held,
@@ -104,25 +121,12 @@ def sketch(schedule: Any, stages: int, micro_batches: int, chunks: int) -> Sketc
         split=split,
         alive_forward=forward,
         alive_backward=backward,
-        pairs=[
-            Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
-            for entries in lists
-        ],
+        pairs=[pairs_of(entries) for entries in lists],
         first=[own[0].stage for own in ops],
         last=[0 if own[-1].kind == "W" else own[-1].stage for own in ops],
         final=[places[own[-1].stage, d] for d, own in enumerate(ops)],
         fused=not any(kind == "W" for own in ops for kind, _, _ in own),
     )
-
-
-def _ops(entries: Sequence[Op | Pair]) -> list[Op]:
-    found: list[Op] = []
-    for entry in entries:
-        if isinstance(entry, Pair):
-            found += (entry.backward, entry.forward)
-        else:
-            found.append(entry)
-    return found
 
 
 def _fullest(ops: Sequence[Op], held: Sequence[int]) -> tuple[Alive, Alive]:

@@ -16,7 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import astuple, evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.schema import block_type
@@ -27,6 +27,7 @@ from parcost.terms import Axis
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.outcome import Fault
     from parcost.scenario import Scenario
     from parcost.study import Study
     from parcost.terms import Check
@@ -68,7 +69,7 @@ class Structure:
         base = _at(self.variants.base, kept, self.legal.shape[-1])
         return evolve(
             self,
-            variants=Variants(base, self.variants.choices),
+            variants=Variants(base, self.variants.choices, self.variants.faults),
             degrees={name: values[kept] for name, values in self.degrees.items()},
             legal=self.legal[..., kept],
             refused={},
@@ -84,6 +85,7 @@ class Space:
     cuts: Sequence[Axis]
     degrees: Sequence[Axis]
     choices: Sequence[Axis]
+    faults: list[Fault] = field(factory=list)  # plugins that failed so far
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -147,7 +149,8 @@ class Space:
         )
 
     def _variants(self, study: Study, axes: Sequence[Axis]) -> Variants:
-        return Variants(study, [choice_of(self.scenario, study, axis) for axis in axes])
+        choices = [choice_of(self.scenario, study, axis) for axis in axes]
+        return Variants(study, choices, self.faults)
 
 
 def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
@@ -364,14 +367,15 @@ def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:
     choices: list[Axis] = []
     for axis in axes:
         block, attribute = find(study, axis.attribute)
-        field = block_type(type(block)).fields[attribute]
-        if field.kind == "quantity" and not field.structural:
+        field_ = block_type(type(block)).fields[attribute]
+        if field_.kind == "quantity" and not field_.structural:
             degrees.append(axis)
-        elif field.kind == "reference":  # to a block that others may refer to as well
+        elif field_.kind == "reference":  # to a block that others may refer to as well
             structural.append(axis)
         else:
             others, stages = _decides(scenario, study, axis)
-            (structural if others else cuts if stages else choices).append(axis)
+            alone = others or (not stages and _read_by_schedules(scenario, study, axis))
+            (structural if alone else cuts if stages else choices).append(axis)
     return Space(
         scenario=scenario, structural=structural, cuts=cuts, degrees=degrees, choices=choices
     )
@@ -391,16 +395,16 @@ def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
     return decides, cuts
 
 
+def _read_by_schedules(scenario: Scenario, study: Study, axis: Axis) -> bool:
+    """Say whether a schedule is another one by what *axis* says of it."""
+    variants = Variants(study, [choice_of(scenario, study, axis)])
+    reads = [variants.reads(schedule) for _, schedule in study.plugins.named("schedules").values()]
+    return any(reads)
+
+
 def _stages(study: Study) -> tuple[Any, ...]:
     cut = evolve(study.pipeline, schedule="")
-    return tuple(str(v) for v in vars_of(cut))
-
-
-def vars_of(record: Any) -> tuple[Any, ...]:
-    """Return the fields of an attrs record."""
-    return tuple(getattr(record, name) for name in type(record).__match_args__) or tuple(
-        getattr(record, field.name) for field in type(record).__attrs_attrs__
-    )
+    return tuple(str(value) for value in astuple(cut, recurse=False))
 
 
 def _others(study: Study, block: Any, attribute: str) -> list[str]:

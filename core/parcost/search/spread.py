@@ -8,11 +8,11 @@ worker dies is done again.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
-    CancelledError,
     Executor,
     Future,
     wait,
@@ -90,7 +90,7 @@ def spread(
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
             the limits.
-        ExecutorError: Workers keep dying.
+        ExecutorError: A part failed again and again.
     """
     start = time.monotonic()
     objective = objective_of(whole.scenario.first, quest.wish.objective)
@@ -110,7 +110,7 @@ class _Spread:
     told: Callable[[str], None]
     start: float
     _pool: Executor | None = None
-    _strikes: int = 0
+    _strikes: Counter[int] = field(factory=Counter)  # by part
     _best: Best = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -133,14 +133,14 @@ class _Spread:
                 ready, _ = wait(under_way, _PATIENCE_SECONDS, FIRST_COMPLETED)
                 for future in ready:
                     i, pool = under_way.pop(future)
-                    one = self._taken(future, pool)
+                    one = self._taken(future, pool, i)
                     if one is None:
                         todo.append(i)
                     else:
                         found.append(one)
             whole = True
         except KeyboardInterrupt:
-            found.append(Piece(interrupted=True))
+            found.append(Piece(interrupted=True, part=count))
         finally:
             if self._pool is not None:
                 self._pool.shutdown(wait=whole, cancel_futures=True)
@@ -148,25 +148,25 @@ class _Spread:
                     self.engine.stop()
         return found
 
-    def _taken(self, future: Future[Piece], pool: Executor | None) -> Piece | None:
+    def _taken(self, future: Future[Piece], pool: Executor | None, part: int) -> Piece | None:
         """Return what has been found, or None where it is to be done again."""
         try:
             found = future.result()
         except ParcostError:
             raise
-        except (Exception, CancelledError) as error:
+        except Exception as error:
             broken = isinstance(error, BrokenExecutor)
             if broken and pool is not self._pool:
                 return None  # all that it was doing breaks with a pool, and it is replaced
-            self._strikes += 1
-            if self._strikes == _STRIKES:
+            self._strikes[part] += 1
+            if self._strikes[part] == _STRIKES:
                 said = f"{type(error).__name__}: {error}"
-                raise ExecutorError(f"workers keep dying, the last by {said}") from error
+                message = f"a part of the space failed {_STRIKES} times, the last by {said}"
+                raise ExecutorError(message) from error
             if broken and pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._pool = None
             return None
-        self._strikes = 0
         for degrees, layout in found.best:
             self._best.offer(degrees, layout)
         return found

@@ -115,6 +115,7 @@ def _counted(found: Found) -> Iterator[Line]:
         f"{found.legal:,} of {found.size:,} layouts are legal, {found.legal - found.large:,} fit; "
         f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate})."
     )
+    yield from (Line(fault, "bad") for fault in found.faults)
     ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.gap is None:
         seen = f"when {found.looked:,} of {found.structures:,} parts of the space had been seen"
@@ -122,6 +123,8 @@ def _counted(found: Found) -> Iterator[Line]:
     elif found.gap > 0:
         gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."
         yield Line(gap, "warning")
+    elif not found.proven:
+        yield Line("The first is proven to be the best; of the others that is not.", "warning")
     else:
         better = "higher" if found.objective.largest else "lower"
         yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
@@ -266,7 +269,8 @@ def data(
         "refused": dict(found.refused),
         "limits": dict(found.limits),
         "replayed": found.replayed,
-        "proven": found.gap == 0,
+        "proven": found.proven,
+        "faults": list(found.faults),
         "gap_fraction": found.gap,
         "interrupted": found.interrupted,
         "seconds": found.seconds,

@@ -9,13 +9,14 @@ just these, together with what the answers read that it used on its way.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from attrs import Factory, define, evolve, field, frozen
 
+from parcost.diagnostics import Diagnostic, SpecError
 from parcost.study import Study, key_of
 from parcost.terms import Group
 
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.numeric import Real
+    from parcost.outcome import Fault
     from parcost.plugins import Plugin
     from parcost.study import Call
+    from parcost.terms import Schedule
 
 T = TypeVar("T")
 Fact = Callable[[Any], Any]  # made of a study: a plain value
@@ -80,9 +83,13 @@ _Table = tuple[tuple[int, ...], tuple[Fact, ...], dict[Any, Any]]
 class Variants:
     """The variants of *base*: ``at(combination)`` is a study whose answers are shared."""
 
-    def __init__(self, base: Study, choices: Sequence[Choice]) -> None:
+    def __init__(
+        self, base: Study, choices: Sequence[Choice], faults: list[Fault] | None = None
+    ) -> None:
+        """Plugins that fail under any variant are noted in *faults*."""
         self.base = base
         self.choices = choices
+        self.faults: list[Fault] = [] if faults is None else faults
         self.asking: list[Question] = []  # in progress, the innermost last
         self._kept: dict[Any, list[_Table]] = {}
         self._studies: dict[Combination, Variant] = {}
@@ -90,7 +97,6 @@ class Variants:
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
         self._classes: dict[Any, type] = {}
-        self._calls: dict[Any, tuple[Call, Question, Group]] = {}
         self._find_choices()
 
     @property
@@ -148,6 +154,41 @@ class Variants:
         answer = self._answer_if(legal, hook, position, (), ())
         return answer, self._reads(answer)
 
+    def schedule(self, combination: Combination) -> tuple[Schedule, frozenset[int]]:
+        """Return the schedule under *combination*, and the choices that decide it."""
+        found, answer = self._kept_or(
+            "schedule", combination, lambda: (self.at(combination).schedule,)
+        )
+        return found, self._reads(answer)
+
+    def reads(self, schedule: Schedule) -> frozenset[int]:
+        """Return the choices that *schedule* reads to be one for a study."""
+        for_study = getattr(schedule, "for_study", None)
+        if for_study is None:
+            return frozenset()
+        found: set[int] = set()
+        for combination in product(*map(range, self.shape)):
+            self.asking.append(Question())
+            try:
+                for_study(self.at(combination))
+            finally:
+                found |= self.asking.pop().reads
+        return frozenset(found)
+
+    def refuse(self, reads: Iterable[int], what: str) -> None:
+        """Require that nothing in *reads* is a choice: *what* has to hold for all layouts.
+
+        Raises:
+            SpecError: It depends on a choice.
+        """
+        names = [self.choices[k].name for k in sorted(reads) if self.shape[k] > 1]
+        if names:
+            said = " and ".join(f"`{name}`" for name in names)
+            message = f"the {what} of this study depends on {said}, which a search cannot choose"
+            help = "give it one value, or search under each of its values apart"
+            place = self.base.path
+            raise SpecError([Diagnostic("depends-on-choice", message, place=place, help=help)])
+
     def _reads(self, answer: Answer) -> frozenset[int]:
         return answer.reads.union(*map(self._behind, answer.facts))
 
@@ -190,20 +231,6 @@ class Variants:
         """Note that *choice* is read by the question in progress."""
         if self.asking:
             self.asking[-1].reads.add(choice)
-
-    def priced(self, key: Any, group: Group, price: Callable[[], Call]) -> Call:
-        """Return the call kept under *key*, or what pricing it gives, and note its reads."""
-        if key not in self._calls:
-            self.asking.append(Question())
-            try:
-                call = price()
-            finally:
-                question = self.asking.pop()
-            self._calls[key] = (call, question, group)  # the group keeps its identity
-        call, question, _ = self._calls[key]
-        if self.asking:
-            self.asking[-1].depends(question)
-        return call
 
     def fact(self, make: Fact, combination: Combination) -> Any:
         """Return a fact under *combination*; the question in progress depends on its value."""
@@ -279,6 +306,7 @@ class Variants:
             **{name: getattr(self.base, name) for name in _KEPT},
             blocks=blocks,
             replace=None,
+            faults=self.faults,
             variants=self,
             combination=combination,
         )
@@ -388,11 +416,12 @@ class Variant(Study):
     ) -> Call:
         """Return the time of a collective; the same one of the same group is priced once."""
         placed = group if isinstance(group, Group) else self.group(group)
-        return self.variants.priced(
-            (operation, algorithm, id(placed), key_of(n)),
-            placed,
-            lambda: Study.collective(self, operation, n, placed, algorithm),
-        )
+        key = ("collective", operation, algorithm, id(placed), key_of(n))
+
+        def price(study: Study) -> tuple[Call, Group]:  # the group keeps its identity
+            return Study.collective(study, operation, n, placed, algorithm), placed
+
+        return self.variants.number(key, self, price, ())[0]
 
     def once_for(self, make: Callable[..., T], *numbers: Any) -> T:
         """Return ``make(self, *numbers)``, made once under all choices that it does not read."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import evolve
+from attrs import define, evolve, field
 
 from parcost.search.exact import replayed
 from parcost.search.found import Layout
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from parcost.terms import Limit, Objective
 
 _BATCH = 128  # layouts that are replayed together
+
+
+@define(eq=False)
+class Replayed:
+    """What became of some layouts: those that run, with their degrees, and how many do not."""
+
+    layouts: list[tuple[Any, Layout]] = field(factory=list)
+    unfit: int = 0
+    broken: Counter[str] = field(factory=Counter)
 
 
 class Waiting:
@@ -61,8 +71,8 @@ class Waiting:
         if not self._sorted:
             self._lowest = float(self._costs.min()) if len(self._costs) else inf
 
-    def replay(self, worst: float) -> Iterator[tuple[Any, Layout]]:
-        """Replay the next layouts that cost no more than *worst*; yield degrees and layouts."""
+    def replay(self, worst: float) -> Replayed:
+        """Replay the next layouts that cost no more than *worst*."""
         if not self._sorted:
             self.drop(worst)
             order = np.argsort(self._costs, kind="stable")
@@ -73,9 +83,10 @@ class Waiting:
             np.searchsorted(self._costs[self._next : last], worst, side="right")
         )
         points = self._points[self._next : last]
-        self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
         where = np.unravel_index(points, self.shape)
-        yield from _replayed(self.scored, where, self.objective, self.limits)
+        found = _replayed(self.scored, where, self.objective, self.limits)
+        self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
+        return found
 
 
 def _replayed(
@@ -83,15 +94,20 @@ def _replayed(
     where: Sequence[NDArray[np.intp]],
     objective: Objective,
     limits: Sequence[Limit],
-) -> Iterator[tuple[Any, Layout]]:
+) -> Replayed:
+    found = Replayed()
     if not len(where[0]):
-        return
+        return found
     structure = scored.structure
     seconds, bytes_, fits = replayed(scored, where)
     for i, (step, held, runs) in enumerate(zip(seconds, bytes_, fits, strict=True)):
         index = tuple(int(axis[i]) for axis in where)
-        holds = all(_at(limit.holds(step, held), index) for limit in limits)
-        if not (runs and holds):
+        broken = [limit.says for limit in limits if not _at(limit.holds(step, held), index)]
+        if not runs:
+            found.unfit += 1
+            continue
+        if broken:
+            found.broken[broken[0]] += 1
             continue
         values = values_at(scored, index)
         degrees = tuple(
@@ -100,16 +116,15 @@ def _replayed(
             if k in structure.degrees or (k in structure.values and isinstance(v, (int, float)))
         )
         cost = float(_at(objective.cost(step), index))
-        yield (
-            degrees,
-            Layout(
-                values=values,
-                cost=cost,
-                value=float(_at(objective.value(cost), index)),
-                seconds=float(step),
-                bytes_=float(held),
-            ),
+        layout = Layout(
+            values=values,
+            cost=cost,
+            value=float(_at(objective.value(cost), index)),
+            seconds=float(step),
+            bytes_=float(held),
         )
+        found.layouts.append((degrees, layout))
+    return found
 
 
 def _at(value: Any, index: Sequence[int]) -> Any:
