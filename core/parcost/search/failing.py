@@ -81,7 +81,7 @@ def out_of_time(space: Space, legal: int) -> Diagnostic:
 def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
     """Return what to say where a layout runs among others and does not by itself."""
     at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in values.items())
-    message = f"the layout {at} runs among others, and by itself it does not"
+    message = f"the layout {at} is another one by itself than among others"
     help = "some plugin answers for many layouts at once otherwise than for one; leave it out "
     help += "with `--without` to find which"
     return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)

@@ -43,7 +43,8 @@ class Found:
     other layout can be on the list, and every plugin answered: *faults* tell what did not.
     *refused* counts layouts by the rule that does not let them through, *large* those that
     do not fit, and *limits* those that a limit leaves out. *looked* at were so many
-    *structures*. *sampled* layouts were drawn at random, where any were.
+    *structures*. *sampled* layouts were drawn at random, where any were: fewer than asked for
+    if that was *cut_short*.
     """
 
     objective: Objective
@@ -63,6 +64,7 @@ class Found:
     interrupted: bool
     seconds: float
     sampled: int = 0
+    cut_short: bool = False
 
 
 @frozen(eq=False)

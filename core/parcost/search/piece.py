@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import inf
+from math import inf, isclose
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from parcost.diagnostics import Diagnostic, SpecError
 from parcost.render.words import incomplete
 from parcost.search.alone import Alone, alone
 from parcost.search.failing import disagreement, empty, nothing_found, out_of_time
-from parcost.search.found import Best, Found, Layout, pareto
+from parcost.search.found import ALIKE, Best, Found, Layout, pareto
 from parcost.search.front import Candidate, faster
 
 if TYPE_CHECKING:
@@ -98,17 +98,19 @@ def joined(
     left = min(piece.left for piece in pieces)
     fastest = faster(entry for piece in pieces for entry in piece.front)
     evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
+    faults += [fault for one in evaluated for fault in incomplete(one.result)]
     for layout, one in zip(ranked, evaluated, strict=True):
-        if one.layout is None:
-            raise SpecError([disagreement(space, layout.values)])
+        if one.layout is None or not isclose(one.layout.cost, layout.cost, rel_tol=ALIKE):
+            place = space.scenario.path
+            failed = [Diagnostic("plugin-failed", f, place=place) for f in dict.fromkeys(faults)]
+            raise SpecError([disagreement(space, layout.values), *failed])
     front = [_evaluated(space, candidate.values, objective) for candidate in fastest]
     exact = [one.layout for one in evaluated if one.layout is not None]
-    faults += [fault for one in evaluated for fault in incomplete(one.result)]
     whole = looked == space.count()
     return Found(
         objective=objective,
         best=exact,
-        front=pareto([*exact, *(one.layout for one in front if one.layout is not None)]),
+        front=pareto([one.layout for one in front if one.layout is not None]),
         size=space.size,
         legal=legal,
         large=large,

@@ -86,6 +86,7 @@ def sample(
         interrupted=interrupted,
         seconds=time.monotonic() - start,
         sampled=drawn,
+        cut_short=legal < count,
     )
 
 

@@ -64,7 +64,8 @@ def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
     structure = scored.structure
     values = {name: spelled(value) for name, value in structure.values.items()}
     for name, numbers in structure.degrees.items():
-        values[name] = float(numbers[index[-1]])
+        number = float(numbers[index[-1]])
+        values[name] = int(number) if number.is_integer() else number
     for k, choice in enumerate(structure.variants.choices):
         at = scored.index if k == scored.choice else index[k]
         values[choice.name] = spelled(choice.values[at])

@@ -20,6 +20,7 @@ from attrs import astuple, evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.schema import block_type
+from parcost.search.conditions import mentioned
 from parcost.search.stack import mask
 from parcost.search.variants import Choice, Variants
 from parcost.terms import Axis
@@ -124,7 +125,14 @@ class Space:
         """Yield structures that are alike but for how the model is cut."""
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
         varied = self.scenario.replace({**at, **degrees})
-        ((_, study, _),) = varied._groups()  # noqa: SLF001  one structure, flat degrees
+        groups = list(varied._groups())  # noqa: SLF001  one structure, flat degrees
+        if len(groups) > 1:
+            names = ", ".join(f"`{name}`" for name in degrees)
+            message = f"what cuts the model depends on one of {names}, and a search cannot tell"
+            help = "give these their values by `--set`, or say the number of stages plainly"
+            path = self.scenario.path
+            raise SpecError([Diagnostic("stages-depend", message, place=path, help=help)])
+        ((_, study, _),) = groups
         count = prod(len(values) for values in degrees.values())
         whole = self._variants(study, [*self.cuts, *self.choices])
         masks = list(_masks(whole, count))
@@ -231,7 +239,9 @@ def find(study: Study, path: str) -> tuple[Any, str]:
             type_ = block_type(type(block))
             if owner in (vars(block).get("label", ""), type_.kind) and attribute in type_.fields:
                 return block, attribute
-    raise SpecError([Diagnostic("unknown-attribute", f"there is no attribute `{path}`")])
+    place = study.path or study.name
+    message = f"a search cannot choose `{path}`: no block of the study has it"
+    raise SpecError([Diagnostic("unknown-attribute", message, place=place)])
 
 
 def is_text(block: Any, attribute: str) -> bool:
@@ -249,6 +259,9 @@ def _held(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
         return value
     if kind == "text":
         return value.strip('"')
+    if kind not in {"reference", "integer", "quantity"}:
+        message = f"`{path}` is a list, which a search cannot choose"
+        raise SpecError([Diagnostic("not-an-axis", message, place=scenario.path)])
     if kind == "reference":
         bound = scenario.replace({path: value}).studies()[0]
         return getattr(find(bound, path)[0], attribute)
@@ -355,6 +368,7 @@ def _named(name: str, offered: Mapping[str, Axis], *, anything: bool = False) ->
     if name in offered or name in short or (anything and "." in name):
         return short.get(name, name)
     help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
+    help += "; any other attribute is one with its values, as in `--over layout.order=...`"
     message = f"nothing that is called `{name}` can be chosen"
     raise SpecError([Diagnostic("unknown-axis", message, help=help)])
 
@@ -365,10 +379,13 @@ def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:
     cuts: list[Axis] = []
     degrees: list[Axis] = []
     choices: list[Axis] = []
+    hidden = mentioned(scenario)
     for axis in axes:
         block, attribute = find(study, axis.attribute)
         field_ = block_type(type(block)).fields[attribute]
-        if field_.kind == "quantity" and not field_.structural:
+        if attribute in hidden:
+            structural.append(axis)
+        elif field_.kind == "quantity" and not field_.structural:
             degrees.append(axis)
         elif field_.kind == "reference":  # to a block that others may refer to as well
             structural.append(axis)

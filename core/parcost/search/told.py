@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
+from parcost.search.alone import settings
 from parcost.search.found import Found, Layout, spelled
 from parcost.search.neighbours import Neighbour
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from parcost.scenario import Scenario
     from parcost.terms import Objective
 
-_TERMS = 3  # by which a runner-up lost
+_TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
 _FRONT = 12  # lines
 _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 
@@ -58,10 +60,10 @@ def _seconds(result: Result) -> Mapping[str, float]:
 
 
 def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the terms that are longer than in the best layout, the longest first."""
+    """Return by how much terms are longer than in the best layout, the longest first."""
     more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in {*best, *other}}
-    longer = sorted(more.items(), key=lambda item: (-item[1], item[0]))
-    return [(name, seconds) for name, seconds in longer if seconds > 0][:_TERMS]
+    differing = [(name, seconds) for name, seconds in more.items() if seconds]
+    return sorted(differing, key=lambda item: (-item[1], item[0]))
 
 
 def tell(
@@ -72,13 +74,16 @@ def tell(
     yield from _counted(found)
     yield Heading("The best layouts")
     yield _best(found, best)
+    if len(varying(found)) < len(found.best[0].values):
+        yield Line("What is not said of a layout is as in the first.", "faint")
+    yield Line(f"The first again: {again(scenario, best[0])}", "faint")
     alike = free(near)
     if alike:
         said = [f"{_short(n)} may be {' or '.join(map(_text, vs))}" for n, vs in alike.items()]
         yield Line("No difference to the first makes: " + "; ".join(said) + ".", "faint")
     if len(best) > 1:
         yield Heading("Why the others lost")
-        yield _why(best)
+        yield _why(found, best)
     if near:
         yield Heading("What one change to the best makes of it")
         yield _near(near)
@@ -106,9 +111,11 @@ def _counted(found: Found) -> Iterator[Line]:
     rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
     if found.sampled:
         yield Line(
-            f"{found.sampled:,} of {found.size:.6g} layouts were drawn at random; {found.legal:,} "
+            f"{found.sampled:,} of {found.size:,} layouts were drawn at random; {found.legal:,} "
             f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
         )
+        if found.cut_short:
+            yield Line("Time ran out before as many were drawn as were asked for.", "warning")
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return
     yield Line(
@@ -128,6 +135,13 @@ def _counted(found: Found) -> Iterator[Line]:
     else:
         better = "higher" if found.objective.largest else "lower"
         yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
+
+
+def again(scenario: Scenario, entry: Ranked) -> str:
+    """Return the command that evaluates a layout by itself."""
+    said = settings(scenario, entry.layout.values).items()
+    flags = " ".join(f"--set {quote(f'{path}={_text(value)}')}" for path, value in said)
+    return f"parcost eval {quote(scenario.path)} {flags}"
 
 
 def varying(found: Found) -> list[str]:
@@ -204,24 +218,31 @@ def _near(near: Sequence[Neighbour]) -> Table:
     return Table((Column("axis"), Column("value"), Column("step", flexible=True)), rows)
 
 
-def _why(best: Sequence[Ranked]) -> Table:
-    first = best[0].layout.seconds
+def _why(found: Found, best: Sequence[Ranked]) -> Table:
+    first, own = best[0].layout, found.objective
     rows = []
     for place, entry in enumerate(best[1:], start=2):
-        terms = [f"{name} +{numbers.quantity(s, 's')}" for name, s in entry.lost_by]
-        slower = entry.layout.seconds / first - 1.0
-        rows.append(Row((str(place), f"{slower:+.2%}", "; ".join(terms) or "as fast")))
+        layout, by = entry.layout, []
+        if not _is_step(found) and layout.value != first.value:
+            value, other = (numbers.quantity(x.value, own.unit) for x in (layout, first))
+            by.append(f"{own.short or own.title} {value}, not {other}")
+        more = [(name, s) for name, s in entry.lost_by if s > 0][:_TERMS]
+        less = [(name, s) for name, s in entry.lost_by if s < 0][-1:]
+        by += [
+            f"{name} {'+' if s > 0 else ''}{numbers.quantity(s, 's')}" for name, s in more + less
+        ]
+        slower = f"{layout.seconds / first.seconds - 1.0:+.2%}"
+        rows.append(Row((str(place), slower, "; ".join(by) or "as fast")))
     return Table((Column("", "right"), Column("step", "right"), Column("by", flexible=True)), rows)
 
 
 def _left_out(found: Found) -> Iterator[Item]:
     refused = [(rule, n) for rule, n in Counter(found.refused).most_common() if n]
-    if found.large:
-        refused.insert(0, ("does-not-fit", found.large))
-    refused += [(says, n) for says, n in found.limits.items() if n]
-    if refused:
+    bounded = [("does-not-fit", found.large), *found.limits.items()]
+    rows = [Row((rule, f"{n:,}")) for rule, n in refused]
+    rows += [Row((says, f"at least {n:,}")) for says, n in bounded if n]
+    if rows:
         yield Heading("What was left out")
-        rows = [Row((rule, f"{n:,}")) for rule, n in refused]
         yield Table((Column("rule"), Column("layouts", "right")), rows)
         yield Line("a layout that breaks several rules is counted under each", "faint")
 
@@ -279,7 +300,7 @@ def data(
                 **plain(entry.layout),
                 **{name: value for name, (_, value) in listed(entry).items()},
                 "headroom_bytes": headroom(entry),
-                "lost_by_seconds": dict(entry.lost_by),
+                "differs_by_seconds": dict(entry.lost_by),
             }
             for entry in best
         ],
