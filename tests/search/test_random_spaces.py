@@ -7,6 +7,36 @@ from typing import Any
 
 import pytest
 
+#: Spaces in which some layout is legal.
+SEEDS = [
+    1,
+    2,
+    5,
+    6,
+    7,
+    8,
+    9,
+    11,
+    12,
+    14,
+    15,
+    16,
+    19,
+    21,
+    22,
+    23,
+    24,
+    25,
+    26,
+    28,
+    29,
+    30,
+    32,
+    33,
+    34,
+    36,
+]
+
 Compare = Callable[..., tuple[list[str], int]]
 
 REFERENCES = """
@@ -22,12 +52,13 @@ training { precision = bf16, sequence = 4096, global_batch = 64 sequences }
 """
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_layout_and_the_winner_are_those_of_single_evaluations(
     seed: int, spaces: Callable[[int], Any], compare: Compare
 ) -> None:
-    said, _ = compare(*spaces(seed))
+    said, legal = compare(*spaces(seed))
     assert not said
+    assert legal
 
 
 def test_devices_fabrics_precisions_and_orders_are_axes_like_any_other(compare: Compare) -> None:

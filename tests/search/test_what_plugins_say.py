@@ -1,0 +1,192 @@
+"""A search asks plugins under every choice, and never proves what one of them did not answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Formula, SpecError, Study, Work, hookimpl
+from parcost.plugins import load
+from parcost.scenario import Scenario
+from parcost.search.found import Found
+from parcost.search.run import Wish, search
+from parcost.search.space import space
+from parcost_plugins.vocabulary import Layout
+
+TEXT = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 16 }
+layout { tp = 4 }
+training { sequence = 4096, global_batch = 32 sequences }
+"""
+EVERYTHING = Wish(keep=3, budget_seconds=1e9)
+
+
+def scenario(text: str = TEXT, **hooks: Any) -> Scenario:
+    plugins = load(("odd", SimpleNamespace(**hooks))) if hooks else None
+    (found,) = parcost.load_text(text, plugins=plugins)
+    return found
+
+
+def found(axes: dict[str, list[Any]], text: str = TEXT, **hooks: Any) -> Found:
+    return search(space(scenario(text, **hooks), axes, list(axes)), EVERYTHING)
+
+
+def nuisance(seconds: float) -> Work:
+    formula = Formula(text="seconds", inputs={})
+    return Work(name="nuisance", seconds=seconds, pass_="F", formula=formula)
+
+
+class Moody:
+    """An all-reduce that is nearly free, but only without sequence parallelism."""
+
+    name = "moody"
+    operations = ("all_reduce", "reduce_scatter", "all_gather")
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+
+    def for_study(self, study: Study) -> Moody:
+        return Moody(10.0 if study[Layout].sequence_parallel else 1e-9)
+
+    def seconds(self, _: str, n: Any, *__: Any) -> Any:
+        return self._seconds + 0.0 * n
+
+    def formula(self, _: str) -> str:
+        return "as it likes"
+
+    source = "none"
+
+
+@hookimpl
+def collectives() -> list[Moody]:
+    return [Moody()]
+
+
+def test_the_price_of_a_collective_is_that_of_the_choice_that_it_reads() -> None:
+    axes: dict[str, list[Any]] = {
+        "layout.sequence_parallel": ["on", "off"],
+        "layout.zero": [0, 1],
+    }
+    text = TEXT + "collectives { tensor = moody }\n"
+    steps = [
+        float(
+            scenario(text, collectives=collectives)
+            .replace({"layout.sequence_parallel": sp, "layout.zero": zero})
+            .evaluate()
+            .result.figure("step_time")
+        )
+        for sp in ("on", "off")
+        for zero in (0, 1)
+    ]
+    best = found(axes, text, collectives=collectives).best[0]
+    assert best.values["layout.sequence_parallel"] == "off"
+    assert best.seconds == min(steps)
+    assert max(steps) > 10 * min(steps)
+
+
+@hookimpl
+def rooms(study: Study) -> list[float]:
+    return [1e15 if study[Layout].sequence_parallel else 1.0]
+
+
+def test_room_that_depends_on_a_choice_is_refused() -> None:
+    with pytest.raises(SpecError, match="depends on `layout") as error:
+        found({"layout.sequence_parallel": ["on", "off"]}, rooms=rooms)
+    assert error.value.diagnostics[0].id == "depends-on-choice"
+
+
+@hookimpl
+def fails_at_zero_2(study: Study) -> list[Work]:
+    if study[Layout].zero == 2:
+        raise RuntimeError("not today")
+    return [nuisance(0.1)]
+
+
+def test_a_plugin_that_fails_is_told_and_nothing_is_proven() -> None:
+    result = found({"layout.zero": [0, 1, 2]}, terms=fails_at_zero_2)
+    assert not result.proven
+    assert any("odd" in fault and "not today" in fault for fault in result.faults)
+    assert found({"layout.zero": [0, 1]}, terms=fails_at_zero_2).proven
+
+
+def test_a_condition_on_another_axis_is_seen() -> None:
+    """ZeRO matters only with two stages, and nothing shows that at the first point."""
+    term = "term x { seconds = layout.pp > 1 ? (layout.zero > 1 ? 0 s : 1 s) : 2 s }\n"
+    axes: dict[str, list[Any]] = {"layout.pp": [1, 2], "layout.zero": [1, 2]}
+    text = TEXT.replace("layout { tp = 4 }", "layout { tp = 4, sequence_parallel = on }") + term
+    steps = {
+        (pp, zero): float(
+            scenario(text)
+            .replace({"layout.pp": pp, "layout.zero": zero})
+            .evaluate()
+            .result.figure("step_time")
+        )
+        for pp in (1, 2)
+        for zero in (1, 2)
+    }
+    best = found(axes, text).best[0]
+    assert best.seconds == min(steps.values())
+    assert (best.values["layout.pp"], best.values["layout.zero"]) == min(
+        steps, key=lambda k: steps[k]
+    )
+
+
+def test_an_interrupted_replay_loses_no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost.search import waiting
+
+    calls, usual = [], waiting.replayed
+
+    def once(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return usual(*arguments)
+
+    axes: dict[str, list[Any]] = {
+        "layout.tp": [1, 2, 4],
+        "schedule.kind": ["one_f_one_b", "zb_h1", "gpipe"],
+        "layout.pp": [2, 4],
+        "training.recompute": ["none", "full"],
+    }
+    monkeypatch.setattr(waiting, "replayed", once)
+    result = found(axes)
+    assert result.interrupted
+    assert not result.proven
+    monkeypatch.setattr(waiting, "replayed", usual)
+    assert found(axes).best[0].seconds <= result.best[0].seconds
+
+
+def test_limits_that_only_a_replay_breaks_are_named() -> None:
+    axes: dict[str, list[Any]] = {"schedule.kind": ["zb_h1"]}
+    text = TEXT.replace("layout { tp = 4 }", "layout { tp = 2, pp = 4 }")
+    step = found(axes, text).best[0].seconds
+    limit = f"search {{ longest_step = {step * 0.9999} s }}\n"
+    with pytest.raises(SpecError) as error:
+        found(axes, text + limit)
+    assert error.value.diagnostics[0].id == "nothing-within-limits"
+
+
+def test_the_budget_ends_a_search_that_finds_nothing() -> None:
+    text = TEXT + "search { longest_step = 1 ms }\n"
+    whole = space(scenario(text), {}, [])
+    with pytest.raises(SpecError) as error:
+        search(whole, Wish(budget_seconds=0.0))
+    assert error.value.diagnostics[0].id == "out-of-time"
+
+
+def test_groups_of_an_interleaved_schedule_are_an_axis() -> None:
+    text = TEXT.replace("layout { tp = 4 }", "layout { tp = 1, pp = 4 }")
+    text += "schedule { kind = interleaved, chunks = 2 }\n"
+    groups = [4, 8]
+    result = found({"schedule.group": groups}, text)
+    single = [scenario(text).replace({"schedule.group": g}).evaluate().result for g in groups]
+    steps = {g: float(r.figure("step_time")) for g, r in zip(groups, single, strict=True)}
+    assert {x.values["schedule.group"]: x.seconds for x in result.best} == steps
+    assert result.best[0].seconds == min(steps.values())
