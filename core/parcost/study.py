@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.numeric import INFINITY, Real, any_of, is_array, minimum, where
+from parcost.records import record
 from parcost.schema import block_type
 from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Call:
     """A collective, priced: its time, the algorithm (or algorithms) and the formula."""
 
@@ -42,7 +43,7 @@ def key_of(value: Any) -> Any:
     return value.tobytes() if is_array(value) and hasattr(value, "tobytes") else value
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Study:
     """One scenario. ``study[Layout]`` is its only block of that class.
 
