@@ -68,6 +68,7 @@ class Plugins:
     plugins: tuple[Plugin, ...]
     broken: tuple[Fault, ...] = ()
     left_out: tuple[str, ...] = ()
+    known: dict[Any, Any] = field(factory=dict, init=False, repr=False)  # what studies share
 
     @cached_property
     def _hooks(self) -> dict[str, list[tuple[Plugin, Callable[..., Any], tuple[str, ...]]]]:

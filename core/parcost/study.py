@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_KNOWN = 10_000  # values that studies have in common
+
 
 @record(kw_only=True, eq=False)
 class Call:
@@ -261,6 +263,26 @@ class Study:
         if key not in self._answers:
             self._answers[key] = make(self, *numbers)
         found: T = self._answers[key]
+        return found
+
+    def once_for_all(self, make: Callable[..., T], *arguments: Any) -> T:
+        """Return ``make(*arguments)``, made once for every study with the same plugins.
+
+        The specs of a batch price the same products on the same device. *arguments* are
+        numbers, words and blocks; with arrays among them it is made each time. The value
+        must be plain, and *make* look at nothing else.
+        """
+        known = self.plugins.known
+        key = (make, arguments, tuple(map(type, arguments)))  # 1 and 1.0 are spelled apart
+        try:
+            missing = key not in known
+        except TypeError:  # an array, which has no hash
+            return make(*arguments)
+        if missing:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = make(*arguments)
+        found: T = known[key]
         return found
 
     def fact(self, make: Callable[[Study], T]) -> T:
