@@ -29,7 +29,7 @@ class Expectation:
     text: str  # as written: "mfu = 41 % +- 3 %"
     figure: Figure
     holds: Mask
-    diagnostic: Diagnostic  # what to say where it does not
+    diagnostic: Diagnostic | None  # what to say where it does not hold at every point
 
 
 @record(kw_only=True, eq=False)
