@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from attrs import field, frozen
+from attrs import field
+
+from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.evaluation.once import Pipelined
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Line:
     """One line of the ledger, for one step, on the reference device.
 
@@ -53,7 +55,7 @@ class Line:
     term: Work | Edge | Once | None = None
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class MemoryLine:
     """One memory term on the busiest device at its fullest moment.
 
@@ -68,7 +70,7 @@ class MemoryLine:
     left: Real = 1.0
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Fault:
     """A plugin that failed: the report is incomplete."""
 
@@ -77,7 +79,7 @@ class Fault:
     message: str
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Outcome:
     """The step and the memory of a study.
 

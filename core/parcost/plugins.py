@@ -68,6 +68,7 @@ class Plugins:
     plugins: tuple[Plugin, ...]
     broken: tuple[Fault, ...] = ()
     left_out: tuple[str, ...] = ()
+    known: dict[Any, Any] = field(factory=dict, init=False, repr=False)  # what studies share
 
     @cached_property
     def _hooks(self) -> dict[str, list[tuple[Plugin, Callable[..., Any], tuple[str, ...]]]]:
@@ -116,7 +117,7 @@ class Plugins:
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
-                answers = list(function(*[arguments[a] for a in argnames]) or ())
+                answers = list(function(*map(arguments.__getitem__, argnames)) or ())
             except SpecError:
                 raise
             except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin may fail in any way

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.diagnostics import Diagnostic
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from parcost.terms import Figure, Section
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Expectation:
     """One claim of an ``expect`` block, and whether it holds."""
 
     text: str  # as written: "mfu = 41 % +- 3 %"
     figure: Figure
     holds: Mask
-    diagnostic: Diagnostic  # what to say where it does not
+    diagnostic: Diagnostic | None  # what to say where it does not hold at every point
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Infeasible:
     """A point of a sweep that breaks rules, and what each of them says."""
 
@@ -40,7 +40,7 @@ class Infeasible:
     reasons: Sequence[str]
 
 
-@frozen(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False, slots=False)
 class Result:
     """One evaluation: a study and what it costs.
 
@@ -117,7 +117,7 @@ class Result:
         return tuple(found)
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Report:
     """The results of one scenario. *path* is the file as the user named it.
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.numeric import INFINITY, Real, any_of, is_array, minimum, where
+from parcost.records import record
 from parcost.schema import block_type
 from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
 
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_KNOWN = 10_000  # values that studies have in common
 
-@frozen(kw_only=True, eq=False)
+
+@record(kw_only=True, eq=False)
 class Call:
     """A collective, priced: its time, the algorithm (or algorithms) and the formula."""
 
@@ -44,7 +47,7 @@ def key_of(value: Any) -> Any:
     return value
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Study:
     """One scenario. ``study[Layout]`` is its only block of that class.
 
@@ -244,6 +247,26 @@ class Study:
         if key not in self._answers:
             self._answers[key] = make(self, *numbers)
         found: T = self._answers[key]
+        return found
+
+    def once_for_all(self, make: Callable[..., T], *arguments: Any) -> T:
+        """Return ``make(*arguments)``, made once for every study with the same plugins.
+
+        The specs of a batch price the same products on the same device. *arguments* are
+        numbers, words and blocks; with arrays among them it is made each time. The value
+        must be plain, and *make* look at nothing else.
+        """
+        known = self.plugins.known
+        key = (make, arguments, tuple(map(type, arguments)))  # 1 and 1.0 are spelled apart
+        try:
+            missing = key not in known
+        except TypeError:  # an array, which has no hash
+            return make(*arguments)
+        if missing:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = make(*arguments)
+        found: T = known[key]
         return found
 
     def fact(self, make: Callable[[Study], T]) -> T:

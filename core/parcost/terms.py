@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
+
+from parcost.records import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +35,7 @@ MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 Input = tuple[Any, str]
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Formula:
     """How a number comes about: ``text`` in letters, ``inputs`` by letter, ``source``.
 
@@ -46,7 +48,7 @@ class Formula:
     source: str = ""
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Names:
     """One name out of several for each candidate: ``names[at]``, as a resource may have.
 
@@ -62,7 +64,7 @@ class Names:
         return " or ".join(name for i, name in enumerate(self.names) if i in held)
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Work:
     """Time that every micro-batch spends on a virtual stage.
 
@@ -93,7 +95,7 @@ class Work:
     bytes_: Real = 0.0
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Edge:
     """One hop of a micro-batch between neighbouring virtual stages on different devices.
 
@@ -111,7 +113,7 @@ class Edge:
     boundaries: Sequence[Real] = ()
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Once:
     """Time spent once per step on each virtual stage: *seconds* times *count*.
 
@@ -137,7 +139,7 @@ class Once:
     bytes_: Real = 0.0
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Memory:
     """Bytes held on the device of a virtual stage.
 
@@ -162,7 +164,7 @@ class Memory:
     moments: Sequence[Moment] = MOMENTS
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Check:
     """A rule that a study must meet: a mask, and what to say where it fails.
 
@@ -181,7 +183,7 @@ class Check:
     severity: Literal["error", "warning"] = "error"
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Figure:
     """A headline number of the report; ``expect`` may make claims about it by *name*.
 
@@ -198,7 +200,7 @@ class Figure:
     detail: bool = False
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Section:
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
@@ -211,7 +213,7 @@ class Section:
     notes: Sequence[str] = ()
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Axis:
     """An attribute that a search may choose, by its path, and the values that may be legal.
 
@@ -223,7 +225,7 @@ class Axis:
     values: Sequence[Any]
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Objective:
     """What a search makes as small as it can: ``cost(step_seconds)``, an array like it.
 
@@ -241,7 +243,7 @@ class Objective:
     short: str = ""
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Limit:
     """What a layout must meet to be found: ``holds(step_seconds, memory_bytes)``.
 
@@ -254,7 +256,7 @@ class Limit:
     holds: Callable[[Real, Real], Mask]
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Goal:
     """What a search of the study is for, where the command line does not say otherwise.
 
@@ -268,7 +270,7 @@ class Goal:
     budget_seconds: float | None = None
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Pipeline:
     """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
 
@@ -472,7 +474,7 @@ class Link(Protocol):
         ...
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Group:
     """Ranks that talk to one another, as they are placed on the fabric.
 
@@ -534,7 +536,7 @@ class Kernels(Protocol):
         ...
 
 
-@frozen(kw_only=True)
+@record(kw_only=True)
 class Catalogue:
     """A directory of .par files, imported as ``use name.folder.block``.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from parcost.batch.cache import packed, unpacked
-from parcost.batch.entry import Entry, Problem, encoded, page_data
+from parcost.batch.entry import Entry, Problem, page_data
 from parcost.batch.keys import Import
 from parcost.batch.spool import Spool
+from parcost.render.encode import encoded
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
 
 

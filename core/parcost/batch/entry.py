@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attrs import field, frozen
 
+from parcost.render.encode import plain
+
 if TYPE_CHECKING:
     from parcost.render.page import Item
 
 Part = Literal["data", "full", "points", "page"]
 PARTS: tuple[Part, ...] = get_args(Part)
-
-_encode = json.JSONEncoder(  # in ASCII, which takes two thirds of the time
-    allow_nan=False, separators=(",", ":"), check_circular=False
-).encode
 
 
 @frozen(kw_only=True)
@@ -81,11 +79,6 @@ class Entry:
         return items
 
 
-def encoded(value: Any) -> str:
-    """Return plain data as JSON, without a blank."""
-    return _encode(value)
-
-
 def page_data(items: Sequence[Item]) -> list[Any]:
     """Return a page as plain data, as :meth:`Entry.page` reads it."""
     from parcost.render.page import Heading, Line
@@ -106,8 +99,6 @@ def page_data(items: Sequence[Item]) -> list[Any]:
 
 def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return rows in the types of JSON; a list or an object becomes its text."""
-    from parcost.render.data import plain
-
     scalar = (str, int, float, bool, type(None))
     return [
         {name: plain(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from parcost.batch.entry import Entry, Part, Problem, encoded, page_data, points
+from parcost.batch.entry import Entry, Part, Problem, page_data, points
 from parcost.batch.rejected import Rejected, attempt
 from parcost.diagnostics import Severity
 from parcost.render import data
 from parcost.render.diagnostics import one_line, render
+from parcost.render.encode import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def told(found: Report | Rejected, part: Part) -> Entry:
 
 
 def _report(report: Report, part: Part) -> Entry:
-    text = encoded(_part(report, part))  # some plugins are only asked now, and may fail
+    text = _part(report, part)  # some plugins are only asked now, and may fail
     code = report.exit_code
     faults = (f for result in report.results for f in result.faults)
     said = (f"plugin {f.plugin} failed in `{f.hook}`: {f.message}" for f in faults)
@@ -59,18 +60,18 @@ def _rejected(found: Rejected, part: Part) -> Entry:
     )
 
 
-def _part(report: Report, part: Part) -> Any:
+def _part(report: Report, part: Part) -> str:
     match part:
         case "data":
             return data.report(report, sections=False)
         case "full":
             return data.report(report)
         case "points":
-            return points(list(_points(report)))
+            return encoded(points(list(_points(report))))
         case "page":
             from parcost.render.narrative import tell
 
-            return page_data(tell(report))
+            return encoded(page_data(tell(report)))
 
 
 def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:

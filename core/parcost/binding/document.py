@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define
 
 from parcost.binding import files
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
+from parcost.records import record
 from parcost.terms import Catalogue
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 200
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Origin:
     """Where a value comes from.
 

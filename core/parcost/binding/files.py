@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ def read(path: Path, name: str | None = None) -> Source:
     """
     shown = name or str(path)
     try:
-        size = path.stat().st_size
-        regular = path.is_file()
-        data = _read_some(path) if regular else b""
+        status = path.stat()
+        size, regular = status.st_size, stat.S_ISREG(status.st_mode)
+        data = _read_some(path, size) if regular else b""
     except FileNotFoundError:
         raise _failure("missing-file", f"there is no file `{shown}`", shown) from None
     except (OSError, ValueError, RuntimeError) as error:
@@ -62,9 +63,13 @@ def project_root(path: Path) -> Path:
     return home
 
 
-def _read_some(path: Path) -> bytes:
+def _read_some(path: Path, size: int) -> bytes:
+    """Read a file of about *size* bytes; room for the most would take longer than reading."""
     with path.open("rb") as file:
-        return file.read(LARGEST_FILE_BYTES + 1)
+        data = file.read(min(size, LARGEST_FILE_BYTES) + 1)
+        if len(data) > size:
+            data += file.read(LARGEST_FILE_BYTES + 1 - len(data))
+        return data
 
 
 def _decode(data: bytes, size: int, name: str) -> Source:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define
 
 from parcost.binding.definitions import Definition
 from parcost.binding.document import Module, Origin
 from parcost.binding.values import Value
 from parcost.language.text import Span
+from parcost.records import record
 from parcost.schema import Field
 
 
@@ -25,7 +26,7 @@ class Axis:
     structural: bool = False
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Given:
     """A value from outside the language, already in base units; stands for an expression."""
 
@@ -33,7 +34,7 @@ class Given:
     span: Span
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Bound:
     """An attribute's value: as the language has it, and as the block's object holds it."""
 
@@ -42,7 +43,7 @@ class Bound:
     origin: Origin
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Scope:
     """Where an expression stands."""
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from parcost.diagnostics import SpecError, problem
 from parcost.language import syntax as s
 from parcost.language.units import BITS, BYTES, ONE, Dimension
+from parcost.records import record
 from parcost.schema import Curve
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 NO_AXES: frozenset[int] = frozenset()
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Quantity:
     """A number (or an array over points) with its dimension.
 
@@ -33,7 +34,7 @@ class Quantity:
     literal: bool = False
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Truth:
     """A condition: a bool, or an array of them."""
 
@@ -41,7 +42,7 @@ class Truth:
     axes: frozenset[int] = NO_AXES
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Items:
     """A list, before it is known to be a sweep."""
 
@@ -49,7 +50,7 @@ class Items:
     axes: frozenset[int] = NO_AXES
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Said:
     """Something that is no number: a word, a string, a block, or a measured curve."""
 

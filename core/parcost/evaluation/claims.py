@@ -11,6 +11,7 @@ from parcost.binding.values import Quantity, number
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
 from parcost.language.units import ONE, unit
+from parcost.numeric import all_of
 from parcost.report import Expectation
 
 if TYPE_CHECKING:
@@ -161,19 +162,27 @@ def _judge_claim(
         )
     allowed = _absolute(slack, wanted, item, figure)
     holds = _compare(figure.value, relation, wanted.number, allowed)
+    return Expectation(
+        text=item.span.text.strip(),
+        figure=figure,
+        holds=holds,
+        diagnostic=None if all_of(holds) else _unmet(item, figure),
+    )
+
+
+def _unmet(item: s.Item, figure: Figure) -> Diagnostic:
+    """Return what to say of a claim that does not hold."""
     from parcost.render.numbers import quantity
 
     first = figure.value if isinstance(figure.value, (float, int)) else None
     got = quantity(first, figure.unit) if first is not None else "not met at every point"
-    text = item.span.text.strip()
-    diagnostic = problem(
+    return problem(
         "expectation",
-        f"`{text}` does not hold",
+        f"`{item.span.text.strip()}` does not hold",
         item.span,
         f"this is {got}",
         notes=[f"{figure.title}: {figure.note}"] if figure.note else [],
     )
-    return Expectation(text=text, figure=figure, holds=holds, diagnostic=diagnostic)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -63,7 +63,7 @@ def evaluate(
     claims = expectations(scenario, known)
     found = [diagnose(check, study) for check in failed]
     if not study.axes:  # a sweep tells at which points a claim holds
-        found += [claim.diagnostic for claim in claims if not claim.holds]
+        found += [claim.diagnostic for claim in claims if claim.diagnostic is not None]
     if outcome is not None:
         outcome = evolve(outcome, faults=(*study.plugins.broken, *study.faults))
     return Result(

@@ -13,14 +13,13 @@ from collections.abc import Collection, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from parcost.evaluation.order import Order
 from parcost.evaluation.replay import Plan
 from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import count, kinds
 from parcost.numeric import Real, any_of, is_array, maximum, minimum, where
 from parcost.outcome import MemoryLine
+from parcost.records import record
 from parcost.terms import MOMENTS, Memory, Moment
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _LIVING: tuple[Moment, ...] = ("forward", "backward")  # the first of MOMENTS
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Fullest:
     """The fullest device at its fullest moment; *lines* are what is there."""
 

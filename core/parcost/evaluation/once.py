@@ -22,19 +22,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from parcost.evaluation.replay import Hop, Plan, Timeline
 from parcost.evaluation.select import Choice, columns, largest, total
 from parcost.evaluation.work import PASSES, Load, count
 from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
+from parcost.records import record
 from parcost.terms import Once, Times, Work
 
 When = Literal["fill", "drain", "end"]
 WHENS: tuple[When, ...] = ("fill", "drain", "end")
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Pipelined:
     """A pipeline as it runs.
 
@@ -49,7 +50,7 @@ class Pipelined:
     timeline: Timeline
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Added:
     """What a group adds to the step: seconds of each term, on the longest device.
 
@@ -68,7 +69,7 @@ class Added:
 NOTHING = Added(exposed=(), hidden=(), times=(), under=(), slowdown=(), made_up=())
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class _Stage:
     """A group on one virtual stage: seconds of each term, and those under compute."""
 

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
-
 from parcost.evaluation.replay import Plan
 from parcost.evaluation.select import total
 from parcost.evaluation.work import Load
 from parcost.numeric import Real, any_of, maximum, where
+from parcost.records import record
 from parcost.terms import Work
 
 #: What the kernels of a device keep busy; everything else is communication.
 KERNELS = ("compute", "hbm")
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Together:
     """A pair: its *seconds*, and by work what was *exposed* of it, of which some *gain* hides."""
 

@@ -13,12 +13,13 @@ from functools import cached_property, reduce
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.order import Order, order_of
 from parcost.evaluation.program import NEVER, OrderError, Program
 from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum
+from parcost.records import record
 from parcost.terms import LONGEST_ORDER, Pipeline, Schedule, Times
 
 ALL = 1.0  # the share of the micro-batches that passes through a stage without copies
@@ -28,7 +29,7 @@ _BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the c
 Hop: TypeAlias = "Real | tuple[Real, ...]"
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Timeline:
     """When things happen, in seconds since the step began, by copy of a virtual stage.
 
@@ -41,7 +42,7 @@ class Timeline:
     ends: Sequence[Real]
 
 
-@frozen(eq=False, slots=False)
+@record(eq=False, slots=False)
 class Plan:
     """A schedule for a pipeline, ready to be timed.
 

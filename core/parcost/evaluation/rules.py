@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from parcost.diagnostics import Diagnostic, Label, Severity
 from parcost.numeric import all_of
+from parcost.records import record
 from parcost.terms import Check, Figure
 
 if TYPE_CHECKING:
     from parcost.study import Study
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Rules:
     """What the rules say: where all errors hold, which fail, and where each fails."""
 

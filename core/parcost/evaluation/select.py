@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from parcost.numeric import Real, is_array, where
+from parcost.records import record
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Choice:
     """Which of several cases holds: one index, or an array of them."""
 

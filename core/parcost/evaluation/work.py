@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.evaluation.select import total
 from parcost.numeric import Mask, Real, is_array, maximum, minimum, where
+from parcost.records import record
 from parcost.terms import Memory, Once, Pass, Work
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
@@ -31,7 +32,7 @@ _WHOLE: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "B"}
 _APART: Mapping[Pass, Pass] = {**_WHOLE, "W": "W"}  # where W is an op of its own
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Load:
     """All work of one micro-batch on one virtual stage.
 

@@ -110,9 +110,10 @@ class Builder:
 
     def path(self, parts: list[Token]) -> s.Path:
         """Make ``a.b.c``."""
+        if len(parts) == 1:  # most are
+            name = self._name(parts[0])
+            return s.Path((name,), name.span)
         names = tuple([self._name(token) for token in parts])
-        if len(names) == 1:
-            return s.Path(names, names[0].span)
         return s.Path(names, names[0].span.to(names[-1].span))
 
     def text(self, parts: list[Token]) -> s.Text:

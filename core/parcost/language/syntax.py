@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.language.text import Span
+from parcost.records import record
 
 
-@frozen
+@record
 class Name:
     """An identifier."""
 
@@ -15,7 +16,7 @@ class Name:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Number:
     """A literal such as ``96``, ``400 Gbps`` or ``16 Mi``; *unit* is "" for a bare number.
 
@@ -27,7 +28,7 @@ class Number:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Text:
     """A quoted string, without its quotes."""
 
@@ -35,7 +36,7 @@ class Text:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Path:
     """A dotted name such as ``cluster.devices``; one part is a plain word."""
 
@@ -49,7 +50,7 @@ class Path:
         return ".".join([first.text, *(part.text for part in rest)]) if rest else first.text
 
 
-@frozen
+@record
 class List:
     """``[a, b, c]``: a sweep, or a list where the attribute wants one."""
 
@@ -57,7 +58,7 @@ class List:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Chain:
     """Operands joined by operators of one precedence, left to right.
 
@@ -72,7 +73,7 @@ class Chain:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Unary:
     """``-a`` or ``!a``."""
 
@@ -81,7 +82,7 @@ class Unary:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Conditional:
     """``condition ? then : otherwise``."""
 
@@ -91,7 +92,7 @@ class Conditional:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Call:
     """``function(arguments)``."""
 
@@ -104,7 +105,7 @@ Expr = Number | Text | Path | List | Chain | Unary | Conditional | Call
 Word = Path | Text
 
 
-@frozen
+@record
 class Provenance:
     """``@measured("nccl-tests, 2024-06")``: where a value comes from."""
 
@@ -113,7 +114,7 @@ class Provenance:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Attribute:
     """``name = value qualifier* @provenance*``.
 
@@ -130,7 +131,7 @@ class Attribute:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Claim:
     """``name REL expression [+- expression]``, as an ``expect`` block holds.
 
@@ -145,7 +146,7 @@ class Claim:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Statement:
     """A line of words and strings: ``use catalog.devices.h100_sxm as h100``."""
 
@@ -153,7 +154,7 @@ class Statement:
     span: Span = field(eq=False, repr=False)
 
 
-@frozen
+@record
 class Block:
     """``kind word* @provenance* { ... }``.
 

@@ -8,6 +8,8 @@ from itertools import accumulate
 
 from attrs import field, frozen
 
+from parcost.records import record
+
 
 def _without_mark(text: str) -> str:
     return text.removeprefix("\ufeff")
@@ -45,7 +47,7 @@ class Source:
         return self.text[self._starts[number - 1] : self._starts[number] - 1].rstrip("\r")
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Span:
     """A half-open range of character offsets in one source, ``[start, end)``."""
 

@@ -8,8 +8,8 @@ point that may run, in the order of ``points``. What is not finite is null.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from parcost.language import units
@@ -26,15 +26,17 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
+from parcost.render.encode import Json, encoded, listed, members, number, plain, text
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
-    from parcost.outcome import Fault, Outcome
+    from parcost.outcome import Fault, Line, MemoryLine, Outcome
     from parcost.plugins import Plugin
     from parcost.report import Expectation, Report, Result
     from parcost.terms import Figure, Formula, Section
 
 SCHEMA_VERSION = 1
+_PLUGINS = 1000
 
 _SUFFIXES: Mapping[Dimension, str] = {
     ONE: "",
@@ -74,25 +76,26 @@ def key(name: str, unit: str) -> str:
     return name if not suffix or name.endswith(suffix) else f"{name}_{suffix}"
 
 
-def report(told: Report, *, sections: bool = True) -> dict[str, Any]:
-    """Return a report; *sections*, such as advice, may cost more than all the rest."""
-    shown: dict[str, Any] = {
-        "name": told.name,
-        "path": told.path,
-        "exit_code": told.exit_code,
-        "without": list(told.results[0].study.plugins.left_out) if told.results else [],
-        "axes": {
-            key(name, told.units.get(name, "")): plain(list(values)) for name, values in told.axes
-        },
-        "results": [_result(result, told.units, sections=sections) for result in told.results],
+def report(told: Report, *, sections: bool = True) -> Json:
+    """Return a report as JSON; *sections*, such as advice, may cost more than all the rest."""
+    results = [_result(result, told.units, sections=sections) for result in told.results]
+    shown = {
+        "name": text(told.name),
+        "path": text(told.path),
+        "exit_code": number(told.exit_code),
+        "without": encoded(list(told.results[0].study.plugins.left_out) if told.results else []),
+        "axes": encoded(
+            {key(name, told.units.get(name, "")): plain(list(vs)) for name, vs in told.axes}
+        ),
+        "results": listed(results),
     }
     if told.axes:
         units = {f.name: f.unit for result in told.results for _, f in result.figures}
         units |= told.units
-        shown["points"] = [
-            {key(n, units.get(n, "")): plain(v) for n, v in row.items()} for row in told.rows()
-        ]
-    return shown
+        shown["points"] = encoded(
+            [{key(n, units.get(n, "")): plain(v) for n, v in row.items()} for row in told.rows()]
+        )
+    return members(shown)
 
 
 def rejected(entry: Rejected) -> dict[str, Any]:
@@ -111,12 +114,15 @@ def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
     return [as_data(diagnostic) for diagnostic in found]
 
 
-def formula(of: Formula) -> dict[str, Any]:
-    """Return a formula: its text, its inputs by letter, and its source."""
-    inputs = {
-        letter: {"value": plain(value), "unit": unit} for letter, (value, unit) in of.inputs.items()
-    }
-    return {"text": of.text, "inputs": inputs, "source": of.source}
+def formula(of: Formula) -> Json:
+    """Return a formula as JSON: its text, its inputs by letter, and its source."""
+    inputs = ",".join(
+        [
+            f'{text(letter)}:{{"value":{number(value)},"unit":{text(unit)}}}'
+            for letter, (value, unit) in of.inputs.items()
+        ]
+    )
+    return Json(f'{{"text":{text(of.text)},"inputs":{{{inputs}}},"source":{text(of.source)}}}')
 
 
 def plugin(of: Plugin | None) -> dict[str, str] | None:
@@ -126,103 +132,95 @@ def plugin(of: Plugin | None) -> dict[str, str] | None:
     return {"name": of.name, "distribution": of.distribution, "version": of.version}
 
 
-def plain(value: Any) -> Any:
-    """Return *value* in the types of JSON; None for what is not finite.
-
-    >>> plain((1, float("inf"), "x", {"a": 2.5}))
-    [1, None, 'x', {'a': 2.5}]
-    """
-    if value.__class__ is float:  # most are
-        return value if math.isfinite(value) else None
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {str(k): plain(v) for k, v in value.items()}
-        case _ if hasattr(value, "tolist"):
-            return plain(value.tolist())
-        case list() | tuple():
-            return [plain(v) for v in value]
-        case _ if getattr(value, "label", ""):
-            return value.label
-    return str(value)
+@lru_cache(_PLUGINS)
+def _by(plugin_: Plugin | None) -> Json:
+    return encoded(plugin(plugin_))
 
 
-def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> dict[str, Any]:
+def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json:
     outcome = result.outcome
     # Asked for first: a plugin that fails now adds a fault.
     told = [section_of(p, section) for p, section in result.sections] if sections else []
-    shown: dict[str, Any] = {
-        "at": {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()},
-        "feasible": plain(result.feasible),
-        "complete": not result.faults,
-        "figures": {key(f.name, f.unit): _figure(p, f) for p, f in result.figures},
-        "expectations": [_expectation(e) for e in result.expectations],
-        "diagnostics": diagnostics(result.diagnostics),
-        "faults": [_fault(fault) for fault in result.faults],
+    at = {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()}
+    shown = {
+        "at": encoded(at),
+        "feasible": number(result.feasible),
+        "complete": encoded(not result.faults),
+        "figures": members({key(f.name, f.unit): _figure(p, f) for p, f in result.figures}),
+        "expectations": encoded([_expectation(e) for e in result.expectations]),
+        "diagnostics": encoded(diagnostics(result.diagnostics)),
+        "faults": encoded([_fault(fault) for fault in result.faults]),
     }
     if outcome is not None:
         shown |= _outcome(outcome)
     if result.legal and sections:
-        shown["sections"] = told
-    return shown
+        shown["sections"] = encoded(told)
+    return members(shown)
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: Outcome) -> dict[str, Json]:
     pipeline = outcome.pipeline
+    cut = {
+        "schedule": pipeline.schedule,
+        "stages": pipeline.stages,
+        "chunks": pipeline.chunks,
+        "micro_batches": plain(pipeline.micro_batches),
+    }
+    memory = {
+        "total_bytes": number(outcome.memory_bytes),
+        "stage": number(outcome.memory_device),
+        "moment": number(outcome.memory_moment),
+        "by_stage_bytes": number(list(outcome.device_memory)),
+        "lines": listed([_memory(line) for line in outcome.memory_lines]),
+    }
     return {
-        "step_seconds": plain(outcome.step_seconds),
-        "ideal_seconds": plain(outcome.ideal_seconds),
-        "makespan_seconds": plain(outcome.makespan_seconds),
-        "executed_flop": plain(outcome.flops),
-        "reference_stage": plain(outcome.device),
-        "pipeline": {
-            "schedule": pipeline.schedule,
-            "stages": pipeline.stages,
-            "chunks": pipeline.chunks,
-            "micro_batches": plain(pipeline.micro_batches),
-        },
-        "ledger": [
-            {
-                "name": line.name,
-                "kind": line.kind,
-                "pass": line.pass_,
-                "resource": line.resource,
-                "exposed_seconds": plain(line.exposed),
-                "hidden_seconds": plain(line.hidden),
-                "formula": formula(line.formula),
-                "plugin": plugin(line.plugin),
-            }
-            for line in outcome.ledger
-        ],
-        "memory": {
-            "total_bytes": plain(outcome.memory_bytes),
-            "stage": plain(outcome.memory_device),
-            "moment": plain(outcome.memory_moment),
-            "by_stage_bytes": plain(list(outcome.device_memory)),
-            "lines": [
-                {
-                    "name": line.name,
-                    "bytes": plain(line.bytes_),
-                    "formula": formula(line.formula),
-                    "plugin": plugin(line.plugin),
-                }
-                for line in outcome.memory_lines
-            ],
-        },
+        "step_seconds": number(outcome.step_seconds),
+        "ideal_seconds": number(outcome.ideal_seconds),
+        "makespan_seconds": number(outcome.makespan_seconds),
+        "executed_flop": number(outcome.flops),
+        "reference_stage": number(outcome.device),
+        "pipeline": encoded(cut),
+        "ledger": listed([_line(line) for line in outcome.ledger]),
+        "memory": members(memory),
     }
 
 
-def _figure(by: Plugin, figure: Figure) -> dict[str, Any]:
-    return {
-        "title": figure.title,
-        "value": plain(figure.value),
-        "note": figure.note,
-        "formula": formula(figure.formula),
-        "plugin": plugin(by),
-    }
+def _line(line: Line) -> Json:
+    return members(
+        {
+            "name": text(line.name),
+            "kind": text(line.kind),
+            "pass": text(line.pass_),
+            "resource": text(line.resource),
+            "exposed_seconds": number(line.exposed),
+            "hidden_seconds": number(line.hidden),
+            "formula": formula(line.formula),
+            "plugin": _by(line.plugin),
+        }
+    )
+
+
+def _memory(line: MemoryLine) -> Json:
+    return members(
+        {
+            "name": text(line.name),
+            "bytes": number(line.bytes_),
+            "formula": formula(line.formula),
+            "plugin": _by(line.plugin),
+        }
+    )
+
+
+def _figure(by: Plugin, figure: Figure) -> Json:
+    return members(
+        {
+            "title": text(figure.title),
+            "value": number(figure.value),
+            "note": text(figure.note),
+            "formula": formula(figure.formula),
+            "plugin": _by(by),
+        }
+    )
 
 
 def _expectation(expectation: Expectation) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from parcost import hookimpl
-from parcost.batch.entry import Entry, Part, encoded
+from parcost.batch.entry import Entry, Part
 from parcost.render import data
+from parcost.render.encode import encoded
 from parcost.render.page import Paper
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from parcost import Formula, Real, Study, hookimpl
-from parcost_plugins.kernels.rates import Rate, attention, matmul, memory
+from parcost_plugins.kernels.rates import Machine, Rate, attention, matmul, memory
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
@@ -21,11 +21,11 @@ class Constant:
     def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
-            return _at(operator.flops, matmul(operator, study), "FLOP")
+            return _at(operator.flops, matmul(operator, Machine.of(study)), "FLOP")
         if isinstance(operator, FusedAttention):
             return _at(operator.flops, attention(operator, study), "FLOP")
         if isinstance(operator, Stream):
-            return _at(operator.bytes_, memory(operator.bytes_, study), "B")
+            return _at(operator.bytes_, memory(operator.bytes_, Machine.of(study)), "B")
         return None
 
 

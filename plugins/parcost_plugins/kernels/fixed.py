@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Formula, Real, Study
-from parcost_plugins.kernels.rates import attention, memory
+from parcost_plugins.kernels.rates import Machine, attention, memory
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
@@ -29,7 +29,7 @@ def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
     """Price an operator that waits for memory and nothing else."""
     launch = study[KernelChoice].launch
-    bandwidth, share = memory(operator.bytes_, study)
+    bandwidth, share = memory(operator.bytes_, Machine.of(study))
     formula = Formula(
         text="bytes / (B eta_m) + launch",
         inputs={

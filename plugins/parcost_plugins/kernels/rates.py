@@ -32,6 +32,19 @@ class Rate(NamedTuple):
     efficiency: Real
 
 
+class Machine(NamedTuple):
+    """What a price depends on beside its operator."""
+
+    device: Device
+    choice: KernelChoice
+    precision: Precision
+
+    @classmethod
+    def of(cls, study: Study) -> Machine:
+        """Return that of *study*."""
+        return cls(study[Cluster].device, study[KernelChoice], study[Training].precision)
+
+
 class Sizes(NamedTuple):
     """Bytes of an element that a product reads, of one that it writes, and of the type.
 
@@ -60,13 +73,9 @@ def sizes(gemm: Gemm, precision: Precision) -> Sizes:
     return Sizes(wide, wide, wide)
 
 
-def matmul(gemm: Gemm, study: Study) -> Rate:
+def matmul(gemm: Gemm, machine: Machine) -> Rate:
     """Return the rate of a matrix product in the type that it runs in."""
-    choice, device, precision = (
-        study[KernelChoice],
-        study[Cluster].device,
-        study[Training].precision,
-    )
+    device, choice, precision = machine
     own, chosen = device.matmul_efficiency, choice.gemm_efficiency
     if not narrow(gemm, precision):
         share = own * choice.shape_efficiency if chosen is None else chosen
@@ -83,11 +92,7 @@ def attention(operator: FusedAttention, study: Study) -> Rate:
 
     In a narrow type it reaches as much less of the peak as products do.
     """
-    choice, device, precision = (
-        study[KernelChoice],
-        study[Cluster].device,
-        study[Training].precision,
-    )
+    device, choice, precision = Machine.of(study)
     if operator.pass_ in ("F", "R"):
         own, chosen = device.attention_forward_efficiency, choice.attention_forward_efficiency
     else:
@@ -105,9 +110,9 @@ def attention(operator: FusedAttention, study: Study) -> Rate:
     return Rate(getattr(device, precision.narrow), share * less)
 
 
-def memory(bytes_: Real, study: Study) -> Rate:
+def memory(bytes_: Real, machine: Machine) -> Rate:
     """Return the rate of streaming *bytes_* through the device's memory."""
-    choice, device = study[KernelChoice], study[Cluster].device
+    device, choice, _ = machine
     if choice.streaming:
         return Rate(device.memory_bandwidth, _by_size(choice.streaming, bytes_))
     chosen = choice.memory_efficiency

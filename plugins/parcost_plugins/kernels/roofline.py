@@ -11,8 +11,8 @@ from typing import Any
 from parcost import Formula, Real, Study, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.kernels import fixed
-from parcost_plugins.kernels.rates import matmul, memory, sizes
-from parcost_plugins.vocabulary import FusedAttention, Gemm, KernelChoice, Stream, Training
+from parcost_plugins.kernels.rates import Machine, matmul, memory, sizes
+from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
 class Roofline:
@@ -38,12 +38,13 @@ def kernels() -> list[Roofline]:
 
 
 def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
-    launch = study[KernelChoice].launch
-    operand, result, _ = sizes(gemm, study[Training].precision)
+    machine = Machine.of(study)
+    launch = machine.choice.launch
+    operand, result, _ = sizes(gemm, machine.precision)
     m, n, k = gemm.m, gemm.n, gemm.k
-    peak, efficiency = matmul(gemm, study)
+    peak, efficiency = matmul(gemm, machine)
     bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
-    bandwidth, share = memory(bytes_, study)
+    bandwidth, share = memory(bytes_, machine)
     seconds = maximum(gemm.flops / (peak * efficiency), bytes_ / (bandwidth * share)) + launch
     formula = Formula(
         text="max(2 g M N K / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)) + launch",

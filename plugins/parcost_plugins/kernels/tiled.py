@@ -16,15 +16,15 @@ from typing import Any
 from parcost import Formula, Real, Study, hookimpl
 from parcost.numeric import INFINITY, ceil, maximum, minimum, where
 from parcost_plugins.kernels import fixed
-from parcost_plugins.kernels.rates import matmul, memory, sizes
+from parcost_plugins.kernels.rates import Machine, matmul, memory, sizes
 from parcost_plugins.vocabulary import (
-    Cluster,
+    Device,
     FusedAttention,
     Gemm,
     KernelChoice,
+    Precision,
     Stream,
     Tile,
-    Training,
 )
 
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
@@ -83,11 +83,26 @@ def quantised(
 def _gemm(
     study: Study, m: Real, n: Real, k: Real, batch: Real, pass_: Any, role: Any, wide: bool
 ) -> tuple[Real, Formula]:
-    choice, device = study[KernelChoice], study[Cluster].device
+    return study.once_for_all(_product, *Machine.of(study), m, n, k, batch, pass_, role, wide)
+
+
+def _product(
+    device: Device,
+    choice: KernelChoice,
+    precision: Precision,
+    m: Real,
+    n: Real,
+    k: Real,
+    batch: Real,
+    pass_: Any,
+    role: Any,
+    wide: bool,
+) -> tuple[Real, Formula]:
+    machine = Machine(device, choice, precision)
     gemm = Gemm(name="", m=m, n=n, k=k, batch=batch, pass_=pass_, role=role, wide=wide, count=())
-    operand, result, width = sizes(gemm, study[Training].precision)
+    operand, result, width = sizes(gemm, precision)
     sms = device.multiprocessors
-    peak, efficiency = matmul(gemm, study)
+    peak, efficiency = matmul(gemm, machine)
     efficiency = efficiency * _alignment(gemm, width, result, choice)
     paid = quantised(
         m,
@@ -101,7 +116,7 @@ def _gemm(
         fill=choice.tile_fill,
     )
     bytes_ = batch * (operand * (m * k + k * n) + result * m * n)
-    bandwidth, share = memory(bytes_, study)
+    bandwidth, share = memory(bytes_, machine)
     seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share)) + choice.launch
     formula = Formula(
         text="max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)) + launch, Q FLOPs in "

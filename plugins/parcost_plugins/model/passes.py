@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
-from attrs import frozen
-
-from parcost import Pass, Real
+from parcost import Pass, Real, record
 from parcost_plugins.vocabulary import Gemm, Stream
 from parcost_plugins.vocabulary.partition import Counts
 
@@ -16,7 +14,7 @@ COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 
-@frozen(eq=False, slots=False)
+@record(eq=False, slots=False)
 class Span:
     """Some of the layers: how many on each virtual stage, and how many are run *again*.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Group, Real, Study, hookimpl
+from parcost import Group, Real, Study, hookimpl, record
 from parcost.numeric import all_of
 from parcost_plugins.topology.decomposition import Decomposition, joined
 from parcost_plugins.topology.occupancy import Axes
@@ -42,7 +42,7 @@ def groups(study: Study) -> Iterator[Group]:
     yield ground.job
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class _Ground:
     """What depends on the cluster and not on the layout."""
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import attrs
-from attrs import frozen
 
-from parcost import Real, Study
+from parcost import Real, Study, record
 from parcost.numeric import all_of, minimum
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Model, Sharding
@@ -58,7 +57,7 @@ def _complete(order: str) -> list[str]:
     return [*named, *(name for name in known if name not in named)]
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Decomposition:
     """The axes of the groups of a layout, by name.
 

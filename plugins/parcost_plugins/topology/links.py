@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import field
 
-from parcost import Curve, Link, Mask, Real
+from parcost import Curve, Link, Mask, Real, record
 from parcost.numeric import maximum, minimum, where
 from parcost_plugins.vocabulary import Level
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FAR = 100.0  # in natural logarithms: beyond any message size that there is
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class AlphaBeta:
     """A start-up time per message and a bandwidth."""
 
@@ -31,7 +31,7 @@ class AlphaBeta:
         return rounds * self.latency + bytes_ / self.bandwidth
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Measured:
     """Measured times of one port by message size, *ports* of it to each rank.
 
@@ -75,7 +75,7 @@ class Measured:
         return seconds
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Slowest:
     """Several links that a round waits for together, where each of them is *crossed*."""
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
-from parcost import Curve, Group, Link, Mask, Names, Real
+from parcost import Curve, Group, Link, Mask, Names, Real, record
 from parcost.numeric import INFINITY, all_of, any_of, maximum, minimum, where
 from parcost_plugins.topology.links import AlphaBeta, Slowest
 from parcost_plugins.topology.occupancy import Axes, aligned, crossed, occupancy
@@ -72,7 +72,7 @@ def place(
     )
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class _Crossing:
     """Which of the *levels* a group crosses, and the latency of the slowest of them.
 
@@ -148,7 +148,7 @@ def _named(levels: Sequence[Tier], at: Real) -> Any:
     return Names(tuple(tier.name for tier in levels), at)
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class _Boundaries:
     """The boundaries between neighbours in a group, of which few may leave a unit.
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Curve, Diagnostic, Link, Mask, Real, SpecError
+from parcost import Curve, Diagnostic, Link, Mask, Real, SpecError, record
 from parcost.numeric import divides, maximum, where
 from parcost_plugins.topology.links import AlphaBeta, Measured, longest
 from parcost_plugins.topology.occupancy import Axes
@@ -33,7 +33,7 @@ from parcost_plugins.vocabulary import Cluster, Level
 DRAGONFLIES = ("dragonfly", "dragonfly_plus")
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Tier:
     """The level *name* of the fabric, counted in devices.
 

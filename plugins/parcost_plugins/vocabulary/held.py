@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
+from parcost import record
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
 from parcost_plugins.vocabulary.partition import layers, virtual_stages
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from parcost import Real, Study
 
 
-@frozen(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False, slots=False)
 class Alike:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from attrs import frozen
-
-from parcost import Pass, Real
+from parcost import Pass, Real, record
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -32,7 +30,7 @@ HEAD_COLUMNS = "head, by columns"
 ATTENTION_CORE = "attention core"
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Gemm:
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
 
@@ -58,7 +56,7 @@ class Gemm:
         return 2.0 * self.batch * self.m * self.n * self.k
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class FusedAttention:
     """The attention core in one kernel; *flops* are those that it executes."""
 
@@ -71,7 +69,7 @@ class FusedAttention:
     source: str = ""
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Stream:
     """A memory-bound operator that reads and writes *bytes_* in all."""
 
@@ -88,7 +86,7 @@ class Stream:
         return 0.0
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Parameters:
     """Parameters held on a virtual stage.
 
@@ -110,7 +108,7 @@ class Parameters:
     source: str = ""
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class ModelFlops:
     """FLOPs of the forward pass per token by definition, for the whole model.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Call, Formula, Group, Real, Study
+from parcost import Call, Formula, Group, Real, Study, record
 from parcost.numeric import any_of, maximum, minimum, where
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.held import Alike
@@ -22,7 +22,7 @@ SUMMED = {"fp16": 16.0, "bf16": 16.0}
 EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Exchange:
     """A reduction: its time, how that comes about, and the bytes of its message."""
 

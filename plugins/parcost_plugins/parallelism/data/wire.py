@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Call, Formula, Pass, Real, Study, Work
+from parcost import Call, Formula, Pass, Real, Study, Work, record
 from parcost.numeric import ceil_div, is_array, maximum
 from parcost_plugins.parallelism.data.compressed import Exchange, exchange
 from parcost_plugins.vocabulary import (
@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.held import Alike, alike
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Wire:
     """The ranks that share what stages of one *kind* hold.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from attrs import frozen
-
-from parcost import Pass, Study
+from parcost import Pass, Study, record
 from parcost_plugins.vocabulary import Gemm, virtual_stages
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,
@@ -25,7 +23,7 @@ HOSTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-@frozen
+@record
 class Row:
     """A collective over the residual stream of a micro-batch.
 

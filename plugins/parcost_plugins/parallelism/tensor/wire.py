@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
-from parcost import Formula, Pass, Real, Study, Work
+from parcost import Formula, Pass, Real, Study, Work, record
 from parcost_plugins.parallelism.tensor.rows import Row
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.sums import adding
@@ -23,7 +23,7 @@ class Priced(NamedTuple):
     formula: Formula
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Wire:
     """The group, what hiding under compute costs, and the sizes of what is sent, by letter."""
 

@@ -1,0 +1,24 @@
+"""Records: classes of attrs that nobody changes, and that cost little to make.
+
+A frozen class of attrs sets each field by a call of ``object.__setattr__``, so making one
+takes twice as long or more, and a spec makes three thousand of them. Type checkers hold
+records to be frozen, and with them all of parcost and every plugin that is checked; at run
+time there is no guard. What a plugin is handed and other studies share, the blocks of specs,
+is frozen in earnest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["record"]
+
+if TYPE_CHECKING:
+    from attrs import frozen as record
+else:
+    from attrs import define
+
+    def record(cls: type | None = None, *, eq: bool = True, **options: Any) -> Any:
+        """Make a class a record, which takes the options of ``attrs.frozen``."""
+        hashed = True if eq else None  # None leaves what tells objects apart alone
+        return define(cls, eq=eq, unsafe_hash=hashed, **options)
