@@ -234,14 +234,26 @@ def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:
 def find(study: Study, path: str) -> tuple[Any, str]:
     """Return the block of the attribute at *path*, and the attribute's name."""
     owner, _, attribute = path.rpartition(".")
-    for blocks in study.blocks.values():
-        for block in blocks:
-            type_ = block_type(type(block))
-            if owner in (vars(block).get("label", ""), type_.kind) and attribute in type_.fields:
-                return block, attribute
+    for block in _blocks([block for blocks in study.blocks.values() for block in blocks]):
+        type_ = block_type(type(block))
+        if owner in (vars(block).get("label", ""), type_.kind) and attribute in type_.fields:
+            return block, attribute
     place = study.path or study.name
     message = f"a search cannot choose `{path}`: no block of the study has it"
     raise SpecError([Diagnostic("unknown-attribute", message, place=place)])
+
+
+def _blocks(found: Sequence[Any]) -> Iterator[Any]:
+    """Yield blocks, and then those inside of them."""
+    yield from found
+    inner = [x for block in found for held in vars(block).values() for x in _held_by(held)]
+    if inner:
+        yield from _blocks(inner)
+
+
+def _held_by(value: Any) -> Sequence[Any]:
+    items = value if isinstance(value, tuple) else (value,)
+    return [item for item in items if hasattr(type(item), "__block__")]
 
 
 def is_text(block: Any, attribute: str) -> bool:
@@ -339,6 +351,8 @@ def space(
     if empty:
         message = f"there is no value of {' or '.join(f'`{e}`' for e in empty)} to choose"
         raise SpecError([Diagnostic("empty-space", message, place=scenario.path)])
+    for axis in axes:
+        _check_block(study, axis.attribute)
     size = prod(len(axis.values) for axis in axes)
     if size > most:
         sizes = " x ".join(f"{a.attribute.rpartition('.')[2]} {len(a.values)}" for a in axes)
@@ -347,6 +361,17 @@ def space(
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
     return _cut(scenario, study, [_spelled(scenario, study, axis) for axis in axes])
+
+
+def _check_block(study: Study, path: str) -> None:
+    """Refuse an attribute of a block that stands inside of another one."""
+    block, _ = find(study, path)
+    if not any(block is own for blocks in study.blocks.values() for own in blocks):
+        message = f"a search cannot choose `{path}`, which stands inside of another block"
+        help = "write a block for each of its values, and choose among them by name, as in "
+        help += "`cluster { fabric = [slow, fast] }`"
+        place = study.path or study.name
+        raise SpecError([Diagnostic("not-an-axis", message, place=place, help=help)])
 
 
 def _spelled(scenario: Scenario, study: Study, axis: Axis) -> Axis:
