@@ -314,10 +314,13 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     spec = tmp_path / "spec.par"
     spec.write_text(SPEC.replace("llama3_8b", "deepseek_v3").replace("64", "2048"))
     # Pressed at the first structure, however fast the machine is.
-    program = """import signal, sys
+    program = """import signal, sys, time
 from parcost.cli import main
 from parcost.search.space import Space
-Space._structure = lambda *_, **__: signal.raise_signal(signal.SIGINT)
+def press(*_, **__):
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(10)  # the signal arrives between two statements
+Space._structure = press
 sys.exit(main(sys.argv[1:]))"""
     command = [sys.executable, "-c", program, "search", str(spec)]
     with subprocess.Popen(command, stdout=-1, stderr=-1, cwd=tmp_path) as process:
