@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.diagnostics import Diagnostic, Severity, SpecError, did_you_mean
@@ -47,7 +47,7 @@ def empty(space: Space, refused: Mapping[str, int]) -> Diagnostic:
     message = f"none of {space.size:,} layouts is legal: {said}"
     hints = list(_ways_out(space))
     help = "; ".join(hints) or "no other value of a single axis helps: change several"
-    notes = tuple(_example(space))
+    notes = tuple(_example(space, total or [rule for rule, _ in worst]))
     return Diagnostic("empty-space", message, (), notes, help, place=space.scenario.path)
 
 
@@ -87,8 +87,8 @@ def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
     return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
 
 
-def _example(space: Space) -> Iterator[str]:
-    """Yield what the rules say of the first layout."""
+def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
+    """Yield what one of *rules* says of the first layout, or else another one."""
     first = {axis.attribute: axis.values[0] for axis in space.axes}
     try:
         result = space.scenario.replace(first).evaluate().result
@@ -97,6 +97,7 @@ def _example(space: Space) -> Iterator[str]:
         return
     errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
     at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in first.items())
+    errors.sort(key=lambda d: d.id not in rules)
     yield from (f"at {at}: {d.message}" for d in errors[:1])
 
 
