@@ -427,6 +427,14 @@ class Variant(Study):
         """Return ``make(self, *numbers)``, made once under all choices that it does not read."""
         return self.variants.number((make, *map(key_of, numbers)), self, make, numbers)
 
+    def once_for_all(self, make: Callable[..., T], *arguments: Any) -> T:
+        """Return ``make(*arguments)``: whoever asks depends on what it reads of its blocks."""
+
+        def made(_: Study) -> T:
+            return make(*arguments)
+
+        return self.variants.number((make, *map(key_of, arguments)), self, made, ())
+
     def fact(self, make: Callable[[Study], T]) -> T:
         """Return ``make(self)``; what is asked depends on the value and not on its making."""
         found: T = self.variants.fact(make, self.combination)
