@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from multiprocessing import active_children, get_context
 from typing import ParamSpec, TypeVar
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from parcost.diagnostics import ParcostError, did_you_mean
 
@@ -44,6 +44,46 @@ class Engine:
     start: Callable[[], Executor]
     workers: int = field(default=16)
     stop: Callable[[], None] = field(default=lambda: None)
+
+
+@define(eq=False)
+class Pool:
+    """The executor of an engine, started when there is something to do, and anew where it broke."""
+
+    engine: Engine
+    executor: Executor | None = None
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Hand a call to a worker.
+
+        Raises:
+            ExecutorError: The executor takes no more work.
+        """
+        if self.executor is None:
+            self.executor = self.engine.start()
+        try:
+            return self.executor.submit(call, *args, **kwargs)
+        except BrokenExecutor as error:  # it broke since the last answer
+            failed: Future[T] = Future()
+            failed.set_exception(error)
+            return failed
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ExecutorError(f"the executor takes no more work: {said}") from error
+
+    def renew(self) -> None:
+        """Leave a broken executor behind."""
+        if self.executor is not None:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor = None
+
+    def close(self, *, whole: bool) -> None:
+        """End the workers; where the work is not *whole*, in the middle of what they do."""
+        if self.executor is None:
+            return
+        self.executor.shutdown(wait=whole, cancel_futures=True)
+        if not whole:
+            self.engine.stop()
 
 
 class Processes(ProcessPoolExecutor):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from parcost.batch.executors import Engine, ExecutorError
+from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.work import at_work
 from parcost.diagnostics import ParcostError
 from parcost.search.failing import objective_of
@@ -109,12 +109,13 @@ class _Spread:
     engine: Engine
     told: Callable[[str], None]
     start: float
-    _pool: Executor | None = None
+    _pool: Pool = field(init=False)
     _strikes: Counter[int] = field(factory=Counter)  # by part
     _best: Best = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._best = Best(self.quest.wish.keep)
+        self._pool = Pool(self.engine)
 
     def pieces(self) -> Sequence[Piece]:
         """Return all pieces, or those that there are when somebody interrupts."""
@@ -128,12 +129,12 @@ class _Spread:
                 while todo and len(under_way) < self.engine.workers:
                     i = todo.pop()
                     future = self._submit((i, count))
-                    under_way[future] = (i, self._pool)
+                    under_way[future] = (i, self._pool.executor)
                 self.told(f"{len(found)} of {count} parts of the space searched")
                 ready, _ = wait(under_way, _PATIENCE_SECONDS, FIRST_COMPLETED)
                 for future in ready:
-                    i, pool = under_way.pop(future)
-                    one = self._taken(future, pool, i)
+                    i, executor = under_way.pop(future)
+                    one = self._taken(future, executor, i)
                     if one is None:
                         todo.append(i)
                     else:
@@ -142,13 +143,10 @@ class _Spread:
         except KeyboardInterrupt:
             found.append(Piece(interrupted=True, part=count))
         finally:
-            if self._pool is not None:
-                self._pool.shutdown(wait=whole, cancel_futures=True)
-                if not whole:
-                    self.engine.stop()
+            self._pool.close(whole=whole)
         return found
 
-    def _taken(self, future: Future[Piece], pool: Executor | None, part: int) -> Piece | None:
+    def _taken(self, future: Future[Piece], executor: Executor | None, part: int) -> Piece | None:
         """Return what has been found, or None where it is to be done again."""
         try:
             found = future.result()
@@ -156,24 +154,21 @@ class _Spread:
             raise
         except Exception as error:
             broken = isinstance(error, BrokenExecutor)
-            if broken and pool is not self._pool:
+            if broken and executor is not self._pool.executor:
                 return None  # all that it was doing breaks with a pool, and it is replaced
             self._strikes[part] += 1
             if self._strikes[part] == _STRIKES:
                 said = f"{type(error).__name__}: {error}"
                 message = f"a part of the space failed {_STRIKES} times, the last by {said}"
                 raise ExecutorError(message) from error
-            if broken and pool is not None:
-                pool.shutdown(wait=False, cancel_futures=True)
-                self._pool = None
+            if broken:
+                self._pool.renew()
             return None
         for degrees, layout in found.best:
             self._best.offer(degrees, layout)
         return found
 
     def _submit(self, part: tuple[int, int]) -> Future[Piece]:
-        if self._pool is None:
-            self._pool = self.engine.start()
         late = time.monotonic() - self.start
         task = _Task(
             quest=self.quest,
@@ -184,12 +179,4 @@ class _Spread:
             expected=self.environment.digest,
             folder=str(Path.cwd()),
         )
-        try:
-            return self._pool.submit(_done, task)
-        except BrokenExecutor as error:  # it broke since the last answer
-            failed: Future[Piece] = Future()
-            failed.set_exception(error)
-            return failed
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise ExecutorError(f"the executor takes no more work: {said}") from error
+        return self._pool.submit(_done, task)
