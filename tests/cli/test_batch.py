@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -605,3 +606,34 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, forma
     run("eval", "specs", "--format", format_, "--out", four)
     assert f"`{four}` does not end in a seal" in refused(four)
     assert "cannot be read: No such file" in refused(f"none.{format_}")
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
+def test_a_shard_that_was_edited_is_not_joined(run: Run, format_: str) -> None:
+    files(many(4))
+    names = [f"{number}.{format_}" for number in (1, 2)]
+    for number, name in enumerate(names, start=1):
+        run("eval", "specs", "--format", format_, "--shard", f"{number}/2", "--out", name)
+    second = Path(names[1])
+    written = second.read_text()
+
+    def refused(text: str) -> None:
+        assert text != written
+        second.write_text(text)
+        done = run("merge", *names, "--out", "all")
+        assert (done.code, done.out) == (2, "")
+        assert "`2." in done.err
+        assert "is not what was written of shard 2/2: something in it is missing" in done.err
+        assert not Path("all").exists()
+
+    if format_ == "json":
+        document = json.loads(written)
+        document["reports"].pop()
+        refused(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        lines = written.splitlines(keepends=True)
+        refused("".join(lines[:1] + lines[2:]))
+        refused("".join([*lines[:-1], lines[-2], lines[-1]]))
+    refused(written.replace("s003", "s004", 1))
+    second.write_text(re.sub(r'"number": ?2', '"number": 1', written))
+    assert "is not what was written of shard 1/2" in run("merge", names[1]).err

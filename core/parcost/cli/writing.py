@@ -63,7 +63,8 @@ class Format:
                 return
             pieces: Iterable[str] = self.exporter.write(entries, target.paper())
             if shard is not None and isinstance(self.exporter, Joined):
-                pieces = self.exporter.seal(pieces, shard.sealed())
+                seal = shard.sealed()
+                pieces = self.exporter.seal(shard.watched(pieces, seal), seal)
             for piece in pieces:
                 target.put(piece)
         except (ParcostError, click.ClickException):
