@@ -356,6 +356,22 @@ def test_what_is_damaged_is_evaluated_again(
     assert evaluated == []
 
 
+def test_what_stands_in_the_place_of_another_is_evaluated_again(
+    run: Run, evaluated: list[str], tmp_path: Path
+) -> None:
+    files(many(3))
+    first = run("eval", "specs", "--format", "jsonl")
+    kept = [*cached(tmp_path), *(tmp_path / "caches").glob("parcost/facts/*")]
+    assert len(kept) > 3
+    contents = [path.read_bytes() for path in kept]
+    for path, content in zip(kept, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(content)
+    evaluated.clear()
+    again = run("eval", "specs", "--format", "jsonl")
+    assert (again.code, again.out, again.err) == (0, first.out, first.err)
+    assert len(evaluated) == 3
+
+
 def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path: Path) -> None:
     files(many(3))
     (tmp_path / "caches").write_text("in the way")
