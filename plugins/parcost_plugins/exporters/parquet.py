@@ -31,6 +31,7 @@ class Parquet:
         """Write the file at *path*.
 
         Raises:
+            OSError: There is no room for it.
             PluginError: DuckDB is not installed, or cannot write every row.
         """
         try:
@@ -54,6 +55,8 @@ class Parquet:
                     database.execute(f"COPY ({query}) TO {target} (FORMAT parquet, CODEC zstd)")
                     counted = database.execute(f"SELECT count(*) FROM read_parquet({target})")  # noqa: S608  quoted
                     found = (counted.fetchone() or (0,))[0]
+            except duckdb.IOException as error:  # no defect: a full disk, or a folder that is gone
+                raise OSError(" ".join(str(error).split())) from error
             except duckdb.Error as error:
                 raise PluginError(f"Parquet cannot be written: {error}") from error
         if found != rows:
