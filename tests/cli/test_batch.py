@@ -494,6 +494,42 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
     assert len(resumed.out.splitlines()) == 200
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("run")
+def test_ctrl_c_does_not_cut_a_line_in_two() -> None:
+    import fcntl
+
+    files(many(30))
+    inwards, outwards = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # less than a line
+        fcntl.fcntl(outwards, fcntl.F_SETPIPE_SZ, 4096)
+    child = process("eval", "specs", "--format", "jsonl", stdout=outwards)
+    os.close(outwards)
+    with os.fdopen(inwards, "rb") as pipe:
+        first = pipe.read(1)  # it is in the middle of a line, and waits
+        for _ in range(2):
+            time.sleep(0.4)
+            child.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        written = first + pipe.read()
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130, said
+    assert written.endswith(b"}\n")
+    assert [json.loads(line)["path"] for line in written.splitlines()] == ["specs/s000.par"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("run")
+def test_ctrl_c_does_not_wait_for_a_reader_who_reads_no_more() -> None:
+    files(many(200))
+    with process("eval", "specs", "--format", "jsonl", bufsize=0) as child:
+        assert child.stdout is not None
+        child.stdout.read(1)
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=30) == 130
+
+
 # --- processes and engines ------------------------------------------------------------------
 
 
