@@ -607,12 +607,37 @@ def test_a_summary_is_no_place_for_thousands_of_lines(
 ) -> None:
     from parcost.cli import writing
 
-    monkeypatch.setattr(writing, "_MOST_LINES", 2)
+    monkeypatch.setattr(writing, "_MOST_OF_A_GROUP", 2)
     files({f"{name}.par": MISTAKEN for name in "abcd"})
     summary = run("eval", "specs").err.splitlines()[-4:]
     assert summary[0].startswith("specs/a.par:6:")
     assert summary[1].startswith("specs/b.par:6:")
-    assert summary[2:] == ["and 2 more", "4 bad input"]
+    assert summary[2:] == ["and 2 more errors in specs", "4 bad input"]
+
+
+def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost.scenario import Scenario
+
+    real = Scenario.evaluate
+
+    def evaluate(scenario: Scenario) -> Any:
+        if scenario.path == "specs/a.par":
+            raise RuntimeError("out of coffee")
+        return real(scenario)
+
+    monkeypatch.setattr(Scenario, "evaluate", evaluate)
+    files({"a.par": GOOD, "b.par": MISTAKEN})
+    files({f"c{i:02}.par": DISAPPOINTED for i in range(23)})
+    done = run("eval", "specs")
+    assert done.code == 3
+    *verdicts, more, mistaken, failed, counts = done.err.splitlines()[-24:]
+    assert [line.partition(":")[0] for line in verdicts] == [
+        f"specs/c{i:02}.par" for i in range(20)
+    ]
+    assert more == "and 3 more verdicts"
+    assert mistaken.startswith("specs/b.par:6:")
+    assert failed.startswith("specs/a.par: error[internal-error]: internal error: RuntimeError")
+    assert counts.startswith("23 failed a rule or an expectation, or did not fit; 1 bad input; 1 f")
 
 
 # --- shards ---------------------------------------------------------------------------------
