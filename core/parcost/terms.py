@@ -558,7 +558,7 @@ class Exporter(Protocol):
 
     A format of files instead of text has ``save(entries, path)`` in the place of ``write``,
     and is only written with ``--out``. One whose shards ``parcost merge`` can join has
-    ``seal(seal)``, ``sealed(path)`` and ``join(paths)`` as well: see :class:`Joined`.
+    ``seal``, ``sealed``, ``content`` and ``join`` as well: see :class:`Joined`.
     """
 
     name: str
@@ -590,11 +590,21 @@ class Joined(Protocol):
     """A format whose shards can be joined: what is written of a shard ends in a seal."""
 
     def seal(self, pieces: Iterable[str], seal: Mapping[str, Any]) -> Iterator[str]:
-        """Yield *pieces* as ``write`` made them, and *seal* at their end."""
+        """Yield *pieces* as ``write`` made them, and *seal* at their end.
+
+        The seal is complete after the last of the pieces, of which it holds a digest.
+        """
         ...
 
     def sealed(self, path: Path) -> Mapping[str, Any] | None:
         """Return the seal of the shard in the file at *path*; None if it has none."""
+        ...
+
+    def content(self, path: Path) -> Iterator[str]:
+        """Yield what ``write`` made of that shard, less the seal and cut in any way.
+
+        Its digest is compared with the one in the seal, so it is read and not made anew.
+        """
         ...
 
     def join(self, paths: Sequence[Path]) -> Iterator[str]:

@@ -55,14 +55,15 @@ def test_what_is_packed_is_unpacked_and_nothing_else_is() -> None:
         )
         for name, text in (("a", "ünï\udcff"), ("ü", ""))
     ]
-    data = packed(needed, entries)
-    read = unpacked(data)
+    data = packed(needed, entries, "k")
+    read = unpacked(data, "k")
     assert read is not None
     assert read[0] == needed
     for entry, again in zip(entries, read[1], strict=True):
         for name in ("path", "name", "exit_code", "reasons", "problems", "part", "text"):
             assert getattr(entry, name) == getattr(again, name)
         assert again.remembered
+    assert unpacked(data, "another") is None
     for i in range(0, len(data), 7):
-        assert unpacked(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :]) is None
-        assert unpacked(data[:i]) is None
+        assert unpacked(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "k") is None
+        assert unpacked(data[:i], "k") is None

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -355,6 +356,22 @@ def test_what_is_damaged_is_evaluated_again(
     assert evaluated == []
 
 
+def test_what_stands_in_the_place_of_another_is_evaluated_again(
+    run: Run, evaluated: list[str], tmp_path: Path
+) -> None:
+    files(many(3))
+    first = run("eval", "specs", "--format", "jsonl")
+    kept = [*cached(tmp_path), *(tmp_path / "caches").glob("parcost/facts/*")]
+    assert len(kept) > 3
+    contents = [path.read_bytes() for path in kept]
+    for path, content in zip(kept, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(content)
+    evaluated.clear()
+    again = run("eval", "specs", "--format", "jsonl")
+    assert (again.code, again.out, again.err) == (0, first.out, first.err)
+    assert len(evaluated) == 3
+
+
 def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path: Path) -> None:
     files(many(3))
     (tmp_path / "caches").write_text("in the way")
@@ -477,6 +494,42 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
     assert len(resumed.out.splitlines()) == 200
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("run")
+def test_ctrl_c_does_not_cut_a_line_in_two() -> None:
+    import fcntl
+
+    files(many(30))
+    inwards, outwards = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # less than a line
+        fcntl.fcntl(outwards, fcntl.F_SETPIPE_SZ, 4096)
+    child = process("eval", "specs", "--format", "jsonl", stdout=outwards)
+    os.close(outwards)
+    with os.fdopen(inwards, "rb") as pipe:
+        first = pipe.read(1)  # it is in the middle of a line, and waits
+        for _ in range(2):
+            time.sleep(0.4)
+            child.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        written = first + pipe.read()
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130, said
+    assert written.endswith(b"}\n")
+    assert [json.loads(line)["path"] for line in written.splitlines()] == ["specs/s000.par"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("run")
+def test_ctrl_c_does_not_wait_for_a_reader_who_reads_no_more() -> None:
+    files(many(200))
+    with process("eval", "specs", "--format", "jsonl", bufsize=0) as child:
+        assert child.stdout is not None
+        child.stdout.read(1)
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=30) == 130
+
+
 # --- processes and engines ------------------------------------------------------------------
 
 
@@ -554,12 +607,37 @@ def test_a_summary_is_no_place_for_thousands_of_lines(
 ) -> None:
     from parcost.cli import writing
 
-    monkeypatch.setattr(writing, "_MOST_LINES", 2)
+    monkeypatch.setattr(writing, "_MOST_OF_A_GROUP", 2)
     files({f"{name}.par": MISTAKEN for name in "abcd"})
     summary = run("eval", "specs").err.splitlines()[-4:]
     assert summary[0].startswith("specs/a.par:6:")
     assert summary[1].startswith("specs/b.par:6:")
-    assert summary[2:] == ["and 2 more", "4 bad input"]
+    assert summary[2:] == ["and 2 more errors in specs", "4 bad input"]
+
+
+def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost.scenario import Scenario
+
+    real = Scenario.evaluate
+
+    def evaluate(scenario: Scenario) -> Any:
+        if scenario.path == "specs/a.par":
+            raise RuntimeError("out of coffee")
+        return real(scenario)
+
+    monkeypatch.setattr(Scenario, "evaluate", evaluate)
+    files({"a.par": GOOD, "b.par": MISTAKEN})
+    files({f"c{i:02}.par": DISAPPOINTED for i in range(23)})
+    done = run("eval", "specs")
+    assert done.code == 3
+    *verdicts, more, mistaken, failed, counts = done.err.splitlines()[-24:]
+    assert [line.partition(":")[0] for line in verdicts] == [
+        f"specs/c{i:02}.par" for i in range(20)
+    ]
+    assert more == "and 3 more verdicts"
+    assert mistaken.startswith("specs/b.par:6:")
+    assert failed.startswith("specs/a.par: error[internal-error]: internal error: RuntimeError")
+    assert counts.startswith("23 failed a rule or an expectation, or did not fit; 1 bad input; 1 f")
 
 
 # --- shards ---------------------------------------------------------------------------------
@@ -605,3 +683,34 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, forma
     run("eval", "specs", "--format", format_, "--out", four)
     assert f"`{four}` does not end in a seal" in refused(four)
     assert "cannot be read: No such file" in refused(f"none.{format_}")
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
+def test_a_shard_that_was_edited_is_not_joined(run: Run, format_: str) -> None:
+    files(many(4))
+    names = [f"{number}.{format_}" for number in (1, 2)]
+    for number, name in enumerate(names, start=1):
+        run("eval", "specs", "--format", format_, "--shard", f"{number}/2", "--out", name)
+    second = Path(names[1])
+    written = second.read_text()
+
+    def refused(text: str) -> None:
+        assert text != written
+        second.write_text(text)
+        done = run("merge", *names, "--out", "all")
+        assert (done.code, done.out) == (2, "")
+        assert "`2." in done.err
+        assert "is not what was written of shard 2/2: something in it is missing" in done.err
+        assert not Path("all").exists()
+
+    if format_ == "json":
+        document = json.loads(written)
+        document["reports"].pop()
+        refused(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        lines = written.splitlines(keepends=True)
+        refused("".join(lines[:1] + lines[2:]))
+        refused("".join([*lines[:-1], lines[-2], lines[-1]]))
+    refused(written.replace("s003", "s004", 1))
+    second.write_text(re.sub(r'"number": ?2', '"number": 1', written))
+    assert "is not what was written of shard 1/2" in run("merge", names[1]).err

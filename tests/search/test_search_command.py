@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +215,45 @@ def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
     for line, row, text in zip(lines, table, written, strict=True):
         assert line["step_seconds"] == row["step_seconds"] == float(text["step_seconds"])
         assert line["training.recompute"] == row["training.recompute"] == text["training.recompute"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_a_file_too_large_for_where_it_goes_is_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    import resource
+
+    if name == "parquet":
+        pytest.importorskip("duckdb")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    out = tmp_path / f"points.{name}"
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, most))
+        code, told, err = run(SPEC, "--axes", "tp,pp,zero,recompute", "--out", str(out))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert (code, told) == (2, "")
+    assert f"error: `{out}` cannot be written: " in err
+    assert "File too large" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.par"]
+
+
+def test_what_duckdb_cannot_write_is_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise duckdb.IOException("IO Error: No space left on device")
+
+    monkeypatch.setattr(duckdb, "connect", full)
+    out = tmp_path / "p.parquet"
+    code, _, err = run(SPEC, *NARROW, "--out", str(out))
+    assert code == 2
+    assert err == f"error: `{out}` cannot be written: IO Error: No space left on device\n"
+    assert main(["eval", str(tmp_path / "spec.par"), "--format", "parquet", "--out", str(out)]) == 2
 
 
 def test_a_name_without_a_format_is_refused(run: Run, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ An answer is kept under the hash of the environment and the question (see
 reading the spec, its answer, and every import once per run. Nothing is parsed, bound or
 evaluated, and no plugin is imported.
 
-A file of the cache appears whole or not at all, so runs may share one; what is damaged is
-not there. A cache that cannot be read or written costs time and nothing else: it says so
-once. What no run has asked for in a month is removed.
+A file of the cache appears whole or not at all, so runs may share one. It is sealed with a
+digest of what is in it and of where it belongs: what is damaged, or was put in the place of
+another, is not there. A cache that cannot be read or written costs time and nothing else: it
+says so once. What no run has asked for in a month is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from parcost.batch.entry import Entry, Problem
 from parcost.batch.keys import Environment, Import, Question, decoded, digest, location
 from parcost.batch.specs import Spec
 
-_MAGIC = b"parcost 1 "
+_MAGIC = b"parcost 2 "
 _DIGEST = 64
 _LEVEL = 1  # what is in a report repeats itself: a tenth of the size in a tenth of the time
 _DAY = 24 * 3600.0
@@ -73,12 +74,11 @@ class Cache:
         if text is None:
             return None
         found = spec.in_directory
-        place = self._place(
-            question.key(self.environment.digest, spec.path, text, in_directory=found)
-        )
+        key = question.key(self.environment.digest, spec.path, text, in_directory=found)
+        place = self._place(key)
         try:
             data = place.read_bytes()
-            known = unpacked(data)
+            known = unpacked(data, key)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -99,12 +99,14 @@ class Cache:
 
     def note(self, name: str, value: Any) -> None:
         """Keep a fact about the environment."""
-        self._write(self._fact(name), _sealed(json.dumps(value).encode()))
+        place = self._fact(name)
+        self._write(place, _sealed(json.dumps(value).encode(), place.name))
 
     def noted(self, name: str) -> Any:
         """Return a fact about the environment; None if it is not known."""
+        place = self._fact(name)
         try:
-            data = _opened(self._fact(name).read_bytes())
+            data = _opened(place.read_bytes(), place.name)
         except OSError:
             return None
         return None if data is None else json.loads(data)
@@ -178,18 +180,21 @@ class Cache:
             self.say(f"note: {where}; results are not remembered")
 
 
-def packed(needed: Sequence[Import], entries: Sequence[Entry]) -> bytes:
-    """Return an answer as it is kept: a head of JSON, and behind it the texts as they are."""
+def packed(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
+    """Return an answer as it is kept: a head of JSON, and behind it the texts as they are.
+
+    *key* is what it is kept under, and can be read under alone.
+    """
     texts = [entry.text.encode("utf-8", "surrogatepass") for entry in entries]
     heads = [_head(entry, len(text)) for entry, text in zip(entries, texts, strict=True)]
     head = {"imports": [[i.name, i.package, i.place, i.digest] for i in needed], "entries": heads}
     line = json.dumps(head).encode()
-    return _sealed(line + b"\n" + b"".join(texts))
+    return _sealed(line + b"\n" + b"".join(texts), key)
 
 
-def unpacked(data: bytes) -> tuple[list[Import], list[Entry]] | None:
-    """Return an answer that was packed; None if it is damaged."""
-    opened = _opened(data)
+def unpacked(data: bytes, key: str) -> tuple[list[Import], list[Entry]] | None:
+    """Return an answer that was packed; None if it is damaged, or not that of *key*."""
+    opened = _opened(data, key)
     if opened is None:
         return None
     line, _, texts = opened.partition(b"\n")
@@ -230,17 +235,21 @@ def _entry(told: Mapping[str, Any], text: str) -> Entry:
     )
 
 
-def _sealed(data: bytes) -> bytes:
+def _sealed(data: bytes, key: str) -> bytes:
     squeezed = zlib.compress(data, _LEVEL)
-    return _MAGIC + sha256(squeezed).hexdigest().encode() + squeezed
+    return _MAGIC + _seal(squeezed, key) + squeezed
 
 
-def _opened(data: bytes) -> bytes | None:
+def _opened(data: bytes, key: str) -> bytes | None:
     start = len(_MAGIC) + _DIGEST
     seal, squeezed = data[len(_MAGIC) : start], data[start:]
-    if not data.startswith(_MAGIC) or sha256(squeezed).hexdigest().encode() != seal:
+    if not data.startswith(_MAGIC) or _seal(squeezed, key) != seal:
         return None
     return zlib.decompress(squeezed)
+
+
+def _seal(squeezed: bytes, key: str) -> bytes:
+    return sha256(key.encode() + b"\n" + squeezed).hexdigest().encode()
 
 
 def _digest_of(place: Path) -> str | None:

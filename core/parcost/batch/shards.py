@@ -2,16 +2,17 @@
 
 Shard ``2/8`` is the second eighth of the files, in their order, so that the shards one
 after another are the whole. What is written of a shard ends in a seal, which says of which
-run it is which part: without a seal it was cut short. ``parcost merge`` reads the seals.
+run it is which part, and holds a digest of what stands before it: without a seal it was cut
+short, and with another digest it was edited. ``parcost merge`` reads the seals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 from parcost.diagnostics import ParcostError
 
@@ -24,11 +25,15 @@ class ShardError(ParcostError):
 
 @frozen(kw_only=True)
 class Shard:
-    """Number *number* of *of* shards of the run whose hash is *run*."""
+    """Number *number* of *of* shards of the run whose hash is *run*.
+
+    *digest* is that of what was written of it, where that is known.
+    """
 
     number: int
     of: int
     run: str = ""
+    digest: str = field(default="", repr=False)
 
     @classmethod
     def parsed(cls, text: str) -> Shard:
@@ -58,13 +63,35 @@ class Shard:
         """Return the seal."""
         return asdict(self)
 
+    def watched(self, pieces: Iterable[str], seal: dict[str, Any]) -> Iterator[str]:
+        """Yield *pieces* as they are; after the last, *seal* holds their digest."""
+        hashed = sha256(f"{self.number}/{self.of} {self.run}\n".encode())  # the seal counts too
+        for piece in pieces:
+            hashed.update(_as_written(piece))
+            yield piece
+        seal["digest"] = hashed.hexdigest()
+
+    def holds(self, pieces: Iterable[str]) -> bool:
+        """Say whether *pieces* are what was written of the shard."""
+        found: dict[str, Any] = {}
+        for _ in self.watched(pieces, found):
+            pass
+        return bool(found["digest"] == self.digest)
+
     @classmethod
     def of_seal(cls, seal: Mapping[str, Any], path: str) -> Shard:
         """Return the shard of a seal, found in the file at *path*."""
         try:
-            return cls(number=int(seal["number"]), of=int(seal["of"]), run=str(seal["run"]))
+            numbers = {name: int(seal[name]) for name in ("number", "of")}
+            return cls(**numbers, run=str(seal["run"]), digest=str(seal["digest"]))
         except (KeyError, TypeError, ValueError):
-            raise ShardError(f"the seal of `{path}` is damaged") from None
+            needed = "it holds no number, of, run and digest"
+            raise ShardError(f"the seal of `{path}` is damaged: {needed}") from None
+
+
+def _as_written(text: str) -> bytes:
+    """Return *text* as it stands in a file, less what the ends of lines are on some systems."""
+    return text.replace("\r", "").encode("utf-8", "backslashreplace")
 
 
 def run_of(environment: str, question: str, paths: Sequence[str]) -> str:

@@ -110,7 +110,7 @@ class Worker:
             return Answer(entries)
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
-        return Answer(entries, key, packed(needed, entries))
+        return Answer(entries, key, packed(needed, entries, key))
 
 
 def _let_go(scenario: Scenario, report: Report) -> None:

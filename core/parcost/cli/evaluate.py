@@ -95,9 +95,10 @@ def command(
         part, files = _sharded(part, files, format_found, environment, question)
     run = Run(question, environment, cache, engine, worker)
     watch = Watch(run, len(files), elsewhere=out is not None)
-    target = Target(out)
+    interrupts = Interrupts()
+    target = Target(out, interrupts)
     try:
-        with Interrupts() as interrupts:
+        with interrupts:
             format_found.write(watch(run.entries(files), interrupts), target, part)
             interrupts.check()
             target.finish()

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 def command(paths: tuple[str, ...], format_: str | None, out: str | None) -> int:
     """Join what `parcost eval --shard` wrote.
 
-    The shards may be given in any order. They have to be of one run, and all of it: what
-    is missing is said. The result is what one run without shards would have written.
+    The shards may be given in any order. They have to be of one run, all of it, and as they
+    were written: what is missing or was changed is said. The result is what one run
+    without shards would have written.
     """
     from parcost.batch.shards import ShardError, whole
 
@@ -65,10 +66,17 @@ def _sealed(joiner: Joined, path: str, name: str) -> Shard:
 
     try:
         seal = joiner.sealed(Path(path))
+        shard = None if seal is None else Shard.of_seal(seal, path)
+        whole = shard is not None and shard.holds(joiner.content(Path(path)))
     except OSError as error:
         raise ShardError(f"`{path}` cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ShardError(f"`{path}` is no {name}, or was cut short: {error}") from error
-    if seal is None:
+    if shard is None:
         raise ShardError(f"`{path}` does not end in a seal: it is no shard, or was cut short")
-    return Shard.of_seal(seal, path)
+    if not whole:
+        raise ShardError(
+            f"`{path}` is not what was written of shard {shard.number}/{shard.of}: something in it "
+            "is missing or was changed; write it anew"
+        )
+    return shard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shutil
 import signal
 import sys
@@ -27,6 +28,8 @@ _WIDEST = 1000
 _MOMENT_SECONDS = 2.0
 _MOST_REMEMBERED = 10_000
 _SPELLED = "backslashreplace"
+_PATIENCE_SECONDS = 2.0
+_AT_ONCE = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes without blocking
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -58,16 +61,40 @@ def paper(stream: TextIO | None = None) -> Paper:
     return Paper(width=width, color=wants_color(stream), unicode=unicode)
 
 
-def put(text: str) -> None:
-    """Write a result to stdout, at once."""
+def put(text: str, interrupts: Interrupts | None = None) -> None:
+    """Write a result to stdout, at once, and whole also where *interrupts* come."""
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        if interrupts is None or os.name == "nt":  # where pipes cannot be asked for room
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            with interrupts.held():
+                _put_whole(text, interrupts)
     except BrokenPipeError as error:
         raise ClosedPipeError from error
     except OSError as error:
         forget_stdout()
         raise click.ClickException(f"stdout cannot be written: {error.strerror}") from error
+
+
+def _put_whole(text: str, interrupts: Interrupts) -> None:
+    """Write to stdout past its buffers, which lose what they hold when they are interrupted.
+
+    Once interrupted, a reader who takes nothing for a while is not waited for.
+    """
+    try:
+        number = sys.stdout.fileno()
+    except OSError:  # what stands for stdout is in memory
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    errors = sys.stdout.errors or "strict"
+    left = memoryview(text.encode(sys.stdout.encoding, errors))
+    while left:
+        if select.select([], [number], [], _PATIENCE_SECONDS)[1]:
+            left = left[os.write(number, left[:_AT_ONCE]) :]
+        else:
+            interrupts.check()
 
 
 def forget_stdout() -> None:
@@ -139,10 +166,14 @@ class Progress:
 
 
 class Interrupts:
-    """Ctrl-C, which Python forgets where it comes while an object is being removed."""
+    """Ctrl-C, which Python forgets where it comes while an object is being removed.
+
+    It waits while it is :meth:`held`.
+    """
 
     def __init__(self) -> None:
         self._noted = False
+        self._held = False
 
     def __enter__(self) -> Self:
         self._main = current_thread() is main_thread()
@@ -159,20 +190,33 @@ class Interrupts:
         if self._noted:
             raise KeyboardInterrupt
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Finish what must not be cut in two, however often Ctrl-C comes meanwhile."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        self.check()
+
     def _note(self, *_: object) -> None:
         self._noted = True
-        raise KeyboardInterrupt
+        if not self._held:
+            raise KeyboardInterrupt
 
 
 class Target:
     """Where results go: stdout, or a file that appears whole or not at all.
 
     What a file held before stays until the new one is complete, also where it never is.
-    What is no regular file, such as a pipe, is written as it is.
+    What is no regular file, such as a pipe, is written as it is. No *interrupts* cut what
+    is put on stdout.
     """
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, interrupts: Interrupts | None = None) -> None:
         self.name = name
+        self._interrupts = interrupts
         self._file: TextIO | None = None
         self._beside: Path | None = None
         if name is None:
@@ -191,7 +235,7 @@ class Target:
     def put(self, text: str) -> None:
         """Write a piece of the results."""
         if self._file is None:
-            put(text)
+            put(text, self._interrupts)
             return
         with self._complaining():
             self._file.write(text)

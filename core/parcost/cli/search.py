@@ -180,7 +180,17 @@ def _searched(whole: Space, wish: Wish, out: str | None, progress: Progress) -> 
 
     if out is None:
         return search(whole, wish, told=progress.show)
+    from parcost.search.points import PointsError
+
+    try:
+        return _written(whole, wish, out, progress)
+    except PointsError as error:
+        raise click.ClickException(f"`{out}` cannot be written: {error}") from error
+
+
+def _written(whole: Space, wish: Wish, out: str, progress: Progress) -> Found:
     from parcost.search.points import Parquet, Points
+    from parcost.search.run import search
 
     kind = Path(out).suffix.removeprefix(".")
     parquet = Parquet(whole) if kind == "parquet" else None

@@ -26,8 +26,14 @@ _CALLED = {
     2: "bad input",
     3: "failed in a plugin or in parcost",
 }
+_VERDICT, _FAULT = 1, 3
+_MORE = {  # what a group of lines is about, by exit code: the summary ends in the gravest
+    _VERDICT: "verdicts",
+    2: "errors in specs",
+    _FAULT: "failures of plugins or parcost",
+}
 _FORMATS = "formats"
-_MOST_LINES = 1000
+_MOST_OF_A_GROUP = 20
 
 
 @frozen(eq=False)
@@ -63,7 +69,8 @@ class Format:
                 return
             pieces: Iterable[str] = self.exporter.write(entries, target.paper())
             if shard is not None and isinstance(self.exporter, Joined):
-                pieces = self.exporter.seal(pieces, shard.sealed())
+                seal = shard.sealed()
+                pieces = self.exporter.seal(shard.watched(pieces, seal), seal)
             for piece in pieces:
                 target.put(piece)
         except (ParcostError, click.ClickException):
@@ -112,8 +119,8 @@ class Watch:
         self._files = files
         self._counts: Counter[int] = Counter()
         self._remembered = 0
-        self._lines: dict[str, None] = {}
-        self._untold = 0
+        self._lines: dict[int, dict[str, None]] = {code: {} for code in _MORE}
+        self._untold: Counter[int] = Counter()
         self._faults: set[str] = set()
         self._progress = Progress(elsewhere=elsewhere)
         self._report = Reporter()
@@ -135,22 +142,25 @@ class Watch:
         self._progress.clear()
 
     def _tell(self, entry: Entry) -> None:
+        # what a report says is a verdict, also where a plugin failed beside it
+        code = entry.exit_code if entry.rejected else _VERDICT
         for problem in entry.problems:
             self._report.show(problem.text)
-            self._keep(problem.line)
+            self._keep(problem.line, code)
         for fault in entry.faults:
             if fault not in self._faults:
                 self._faults.add(fault)
                 tell(f"error: {fault}\n")
-                self._keep(f"error: {fault}")
+                self._keep(f"error: {fault}", _FAULT)
 
-    def _keep(self, line: str) -> None:
-        """Keep a line for the summary, which is no place for thousands."""
-        if line and line not in self._lines:
-            if len(self._lines) < _MOST_LINES:
-                self._lines[line] = None
+    def _keep(self, line: str, code: int) -> None:
+        """Keep a line for the summary, where no group buries another."""
+        lines = self._lines[code]
+        if line and line not in lines:
+            if len(lines) < _MOST_OF_A_GROUP:
+                lines[line] = None
             else:
-                self._untold += 1
+                self._untold[code] += 1
 
     def interrupted(self) -> None:
         """Say how far the work has got."""
@@ -160,10 +170,12 @@ class Watch:
             tell(f"{self._run.done:,} of {self._files:,} files were done{kept}")
 
     def summary(self) -> str:
-        """Return one line for each problem, and how many reports came out how."""
-        lines = list(self._lines)
-        if self._untold:
-            lines.append(f"and {self._untold:,} more")
+        """Return the problems in a line each, the gravest last, and how reports came out."""
+        lines: list[str] = []
+        for code, group in self._lines.items():
+            lines += group
+            if more := self._untold[code]:
+                lines.append(f"and {more:,} more {_MORE[code]}")
         counted = [f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items())]
         if self._remembered:
             counted.append(f"{self._remembered} of them unchanged, from the cache")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,13 +112,27 @@ class Parquet:
         self.points = Points(space, "csv", self._put)
 
     def _put(self, text: str) -> None:
-        self._file.write(text)
+        with self._collecting():
+            self._file.write(text)
+
+    @contextmanager
+    def _collecting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            said = f"its points cannot be collected in `{self._folder.name}`: {error.strerror}"
+            raise PointsError(said) from error
 
     def save(self, path: Path) -> None:
-        """Write the file at *path*."""
+        """Write the file at *path*.
+
+        Raises:
+            PointsError: There is no room for it, or DuckDB fails in another way.
+        """
         import duckdb
 
-        self._file.close()
+        with self._collecting():
+            self._file.close()
         types = dict.fromkeys(_NUMBERS, "DOUBLE") | dict.fromkeys(_SWITCHES, "BOOLEAN")
         for axis in self._space.axes:
             numeric = all(isinstance(value, (int, float)) for value in axis.values)
@@ -130,11 +145,12 @@ class Parquet:
                 base.execute("SET preserve_insertion_order = true")
                 base.execute(query)
         except duckdb.Error as error:
-            raise PointsError(f"Parquet cannot be written: {error}") from error
+            raise PointsError(" ".join(str(error).split())) from error
 
     def close(self) -> None:
         """Remove what was collected."""
-        self._file.close()
+        with suppress(OSError):  # what could not be written cannot be flushed either
+            self._file.close()
         self._folder.cleanup()
 
 

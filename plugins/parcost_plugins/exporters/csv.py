@@ -55,6 +55,10 @@ class Csv:
         seal = json.loads(last.removeprefix(_SEAL)).get("shard")
         return seal if isinstance(seal, Mapping) else None
 
+    def content(self, path: Path) -> Iterator[str]:
+        """Yield the lines of a shard, less the last, which is its seal."""
+        yield from _table(path)
+
     def join(self, paths: Sequence[Path]) -> Iterator[str]:
         """Yield the table of all shards."""
         yield from _written(row for path in paths for row in _rows(path))

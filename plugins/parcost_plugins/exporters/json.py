@@ -13,6 +13,7 @@ from parcost.render import data
 from parcost.render.page import Paper
 
 _END = "\n}\n"
+_SEAL = '  "shard": {'  # a line that begins so is the seal: no other member is as far left
 
 
 class Json:
@@ -38,6 +39,17 @@ class Json:
         """Return the seal of a shard."""
         seal = _document(path).get("shard")
         return seal if isinstance(seal, Mapping) else None
+
+    def content(self, path: Path) -> Iterator[str]:
+        """Yield the document of a shard, less its last member, which is its seal."""
+        held = ""
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.startswith(_SEAL):
+                    break
+                yield held
+                held = line
+        yield held.rstrip("\n").removesuffix(",") + _END
 
     def join(self, paths: Sequence[Path]) -> Iterator[str]:
         """Yield the document of all shards."""

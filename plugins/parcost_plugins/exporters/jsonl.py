@@ -44,13 +44,18 @@ class JsonLines:
         seal = read.get("shard") if isinstance(read, Mapping) else None
         return seal if isinstance(seal, Mapping) else None
 
+    def content(self, path: Path) -> Iterator[str]:
+        """Yield the lines of a shard, less the last, which is its seal."""
+        held = ""
+        for line in _lines(path):
+            if held:
+                yield held
+            held = line
+
     def join(self, paths: Sequence[Path]) -> Iterator[str]:
         """Yield the lines of all shards, less the seals."""
         for path in paths:
-            held = ""
-            for line in _lines(path):
-                yield held
-                held = line
+            yield from self.content(path)
 
 
 def _lines(path: Path) -> Iterator[str]:

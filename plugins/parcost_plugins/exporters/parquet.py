@@ -31,7 +31,8 @@ class Parquet:
         """Write the file at *path*.
 
         Raises:
-            PluginError: DuckDB is not installed, or cannot write.
+            OSError: There is no room for it.
+            PluginError: DuckDB is not installed, or cannot write every row.
         """
         try:
             import duckdb
@@ -42,7 +43,7 @@ class Parquet:
             ) from None
         with TemporaryDirectory(prefix="parcost-") as folder:
             lines = Path(folder, "points.jsonl")
-            columns = _spooled(entries, lines)
+            columns, rows = _spooled(entries, lines)
             kinds = ", ".join(f"{_quoted(n, chr(39))}: '{kind}'" for n, kind in columns.items())
             order = ", ".join(_quoted(name, '"') for name in columns)
             source = f"{_quoted(str(lines), chr(39))}, columns = {{{kinds}}}"
@@ -52,21 +53,29 @@ class Parquet:
                 with duckdb.connect(":memory:", config={"temp_directory": folder}) as database:
                     database.execute("SET preserve_insertion_order = true")
                     database.execute(f"COPY ({query}) TO {target} (FORMAT parquet, CODEC zstd)")
+                    counted = database.execute(f"SELECT count(*) FROM read_parquet({target})")  # noqa: S608  quoted
+                    found = (counted.fetchone() or (0,))[0]
+            except duckdb.IOException as error:  # no defect: a full disk, or a folder that is gone
+                raise OSError(" ".join(str(error).split())) from error
             except duckdb.Error as error:
                 raise PluginError(f"Parquet cannot be written: {error}") from error
+        if found != rows:
+            raise PluginError(f"Parquet cannot be written: of {rows} rows the file holds {found}")
 
 
-def _spooled(entries: Iterable[Entry], path: Path) -> dict[str, str]:
-    """Write the points as lines of JSON, and return the types of their columns."""
+def _spooled(entries: Iterable[Entry], path: Path) -> tuple[dict[str, str], int]:
+    """Write the points as lines of JSON; return the types of their columns, and their number."""
+    rows = 0
     kinds: dict[str, str] = {"path": "VARCHAR", "name": "VARCHAR"}
     with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
         for entry in entries:
             for point in entry.data():
                 file.write(json.dumps(point, ensure_ascii=False) + "\n")
+                rows += 1
                 for name, value in point.items():
                     kinds[name] = _wider(kinds.get(name, ""), value)
     last = {name: kinds.pop(name, "VARCHAR") for name in _LAST}
-    return {name: kind or "DOUBLE" for name, kind in (kinds | last).items()}
+    return {name: kind or "DOUBLE" for name, kind in (kinds | last).items()}, rows
 
 
 def _wider(kind: str, value: Any) -> str:
