@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from parcost.batch.executors import Engine, ExecutorError
+from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.keys import Environment, Question
 from parcost.batch.rejected import FAULT, Rejected
 from parcost.batch.specs import Spec
@@ -64,7 +64,6 @@ class Run:
     engine: Engine | None = None
     worker: Worker | None = None
     done: int = 0
-    _pool: Executor | None = None
     _strikes: int = 0
 
     def entries(self, files: Sequence[Spec | Rejected]) -> Iterator[Entry]:
@@ -102,6 +101,7 @@ class Run:
     # --- elsewhere ------------------------------------------------------------------------
 
     def _spread(self, files: Sequence[Spec | Rejected], engine: Engine) -> Iterator[Entry]:
+        pool = Pool(engine)
         size = math.ceil(len(files) / (_TASKS_OF_A_WORKER * engine.workers))
         size = max(1, min(size, _MOST_OF_A_TASK))
         window = 2 * engine.workers + 2
@@ -110,15 +110,15 @@ class Run:
         try:
             for group in self._groups(files, size):
                 if group.todo:
-                    group.future = self._submit(list(group.todo.values()), engine)
+                    group.future = self._submit(list(group.todo.values()), pool)
                 waiting.append(group)
                 while waiting and (len(waiting) > window or waiting[0].ready):
-                    yield from self._finished(waiting.popleft(), waiting, engine)
+                    yield from self._finished(waiting.popleft(), waiting, pool)
             while waiting:
-                yield from self._finished(waiting.popleft(), waiting, engine)
+                yield from self._finished(waiting.popleft(), waiting, pool)
             whole = True
         finally:
-            self._close(waiting, engine, whole=whole)
+            self._close(waiting, pool, whole=whole)
 
     def _groups(self, files: Sequence[Spec | Rejected], size: int) -> Iterator[_Group]:
         group = _Group()
@@ -133,17 +133,15 @@ class Run:
                 group = _Group()
         yield group
 
-    def _finished(
-        self, group: _Group, waiting: Sequence[_Group], engine: Engine
-    ) -> Iterator[Entry]:
+    def _finished(self, group: _Group, waiting: Sequence[_Group], pool: Pool) -> Iterator[Entry]:
         done: Sequence[Answer] = ()
         if group.future is not None:
             try:
                 done = group.future.result()
             except ParcostError:
                 raise
-            except (Exception, CancelledError) as error:  # noqa: BLE001  engines fail in their own ways
-                done = self._one_by_one(group, error, waiting, engine)
+            except Exception as error:  # noqa: BLE001  engines fail in their own ways
+                done = self._one_by_one(group, error, waiting, pool)
         for position, answer in zip(group.todo, done, strict=True):
             group.known[position] = self._taken(answer)
         for position in sorted(group.known):
@@ -151,29 +149,29 @@ class Run:
             self.done += 1
 
     def _one_by_one(
-        self, group: _Group, error: BaseException, waiting: Sequence[_Group], engine: Engine
+        self, group: _Group, error: BaseException, waiting: Sequence[_Group], pool: Pool
     ) -> list[Answer]:
         """Do the files of a group again, each alone; one that fails again is rejected."""
         if isinstance(error, BrokenExecutor):
-            self._renew(engine)
+            pool.renew()
         found = []
         for spec in group.todo.values():
             try:
-                found += self._submit([spec], engine).result()
+                found += self._submit([spec], pool).result()
                 self._strikes = 0
             except ParcostError:
                 raise
-            except (Exception, CancelledError) as again:
+            except Exception as again:
                 self._strikes += 1
                 if self._strikes == _STRIKES:
                     said = f"{type(again).__name__}: {again}"
                     raise ExecutorError(f"workers keep dying, the last by {said}") from again
                 found.append(self._died(spec, again))
                 if isinstance(again, BrokenExecutor):
-                    self._renew(engine)
+                    pool.renew()
         for other in waiting:
             if other.future is not None and other.ready and _broken(other.future):
-                other.future = self._submit(list(other.todo.values()), engine)
+                other.future = self._submit(list(other.todo.values()), pool)
         return found
 
     def _died(self, spec: Spec, error: BaseException) -> Answer:
@@ -187,9 +185,7 @@ class Run:
         rejected = Rejected(path=spec.path, diagnostics=found, exit_code=FAULT)
         return Answer([told(rejected, self.question.part)])
 
-    def _submit(self, files: Sequence[Spec], engine: Engine) -> Future[list[Answer]]:
-        if self._pool is None:
-            self._pool = engine.start()
+    def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[Answer]]:
         task = Task(
             question=self.question,
             without=self.environment.without,
@@ -197,33 +193,16 @@ class Run:
             folder=str(Path.cwd()),
             keep=self.cache is not None,
         )
-        try:
-            return self._pool.submit(answers, task, files)
-        except BrokenExecutor as error:  # it broke since the last answer
-            failed: Future[list[Answer]] = Future()
-            failed.set_exception(error)
-            return failed
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise ExecutorError(f"the executor takes no more work: {said}") from error
+        return pool.submit(answers, task, files)
 
-    def _renew(self, engine: Engine) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = engine.start()
-
-    def _close(self, waiting: Sequence[_Group], engine: Engine, *, whole: bool) -> None:
+    def _close(self, waiting: Sequence[_Group], pool: Pool, *, whole: bool) -> None:
         """End the workers; where the run was cut short, what they have done is kept."""
-        if self._pool is None:
-            return
         for group in waiting:
             future = group.future
             if future is not None and future.done() and not _broken(future):
                 for answer in future.result():
                     self._taken(answer)
-        self._pool.shutdown(wait=whole, cancel_futures=True)
-        if not whole:
-            engine.stop()
+        pool.close(whole=whole)
 
 
 def _broken(future: Future[list[Answer]]) -> bool:
