@@ -135,7 +135,12 @@ class Plugins:
                     _fault(faults, plugin, hook, complaint)
                     continue
                 if hook == "terms" and isinstance(answer.resource, terms.Names):
-                    yield from ((plugin, part) for part in _by_name(answer))
+                    try:
+                        parts = list(_by_name(answer))
+                    except ValueError as error:  # its numbers have different shapes
+                        _fault(faults, plugin, hook, f"`{answer.name}`: {error}", error)
+                        continue
+                    yield from ((plugin, part) for part in parts)
                 else:
                     yield plugin, answer
 

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, field
 
-from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
+from parcost.diagnostics import (
+    Diagnostic,
+    ParcostError,
+    PluginError,
+    SpecError,
+    did_you_mean,
+)
 from parcost.numeric import INFINITY, Real, any_of, is_array, minimum, where
 from parcost.records import record
 from parcost.schema import block_type
@@ -66,6 +72,7 @@ class Study:
     lets: Mapping[str, str] = field(factory=dict, repr=False)
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _answers: dict[Any, Any] = field(factory=dict, repr=False)
+    _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
 
     def __getitem__(self, schema: type[T]) -> T:
         """Return the only block of this class.
@@ -101,9 +108,26 @@ class Study:
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
         """Return every plugin's answer to *hook* about this study, stamped."""
         if hook not in self._answers:
-            self._answers[hook] = tuple(self.plugins.ask(hook, self.faults, study=self))
+            asked = self.plugins.ask(hook, self.faults, study=self)
+            out = self._left_out
+            self._answers[hook] = tuple(
+                (plugin, answer)
+                for plugin, answer in asked
+                if not out or (hook, plugin.name, _called(answer)) not in out
+            )
         answers: tuple[tuple[Plugin, Any], ...] = self._answers[hook]
         return answers
+
+    def leave_out(self, fault: Fault, answer: Any) -> None:
+        """Note a fault in what a plugin contributes, and leave that out from here on.
+
+        Also where the study is varied: whoever does that would fail for the sake of another.
+        """
+        self.faults.append(fault)
+        self._left_out.add((fault.hook, fault.plugin.name, _called(answer)))
+        if fault.hook in self._answers:
+            kept = (pair for pair in self._answers[fault.hook] if pair[1] is not answer)
+            self._answers[fault.hook] = tuple(kept)
 
     @property
     def operators(self) -> Sequence[Any]:
@@ -152,9 +176,19 @@ class Study:
             hint = did_you_mean(name, offered)
             place = self.path or self.name
             raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
-        found: Schedule = offered[name][1]
+        plugin, schedule = offered[name]
+        found: Schedule = schedule
         for_study = getattr(found, "for_study", None)
-        return found if for_study is None else for_study(self)
+        if for_study is None:
+            return found
+        try:
+            found = for_study(self)
+        except ParcostError:
+            raise
+        except Exception as error:
+            said = f"`for_study` raised {type(error).__name__}: {error}"
+            raise PluginError(f"plugin {plugin} failed in `schedules`: {said}") from error
+        return found
 
     def group(self, name: str) -> Group:
         """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""
@@ -347,6 +381,10 @@ class Study:
     def origin(self, block: object, attribute: str) -> Origin | None:
         """Return where the value of *attribute* of *block* came from."""
         return self.origins.get(id(block), {}).get(attribute)
+
+
+def _called(answer: Any) -> str:
+    return str(getattr(answer, "name", getattr(answer, "id", "")))
 
 
 def _algorithms(study: Study, operation: str) -> Sequence[Collective]:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Formula, Once, PluginError, Report, Work, block, hookimpl
+from parcost import Check, Figure, Formula, Memory, Once, PluginError, Report, Work, block, hookimpl
+from parcost.batch.tell import told
 from parcost.plugins import load
 
 SPEC = """
@@ -172,3 +173,49 @@ def test_a_step_that_is_faster_than_the_peak_is_not_believed() -> None:
     report = session.load_text(SPEC)[0].evaluate()
     assert "faster-than-peak" in [d.id for d in report.diagnostics]
     assert report.exit_code == 1
+
+
+STRANGE = np.ones(3)
+SWEEP = SPEC.replace("tp = 8", "tp = [2, 4]")
+SHAPES = {
+    "terms": lambda: Once(name="odd", seconds=STRANGE, when="end", formula=Formula(text="?")),
+    "memory": lambda: Memory(name="odd", bytes_=STRANGE, formula=Formula(text="?")),
+    "checks": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
+    "verdicts": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
+    "figures": lambda: Figure(
+        name="odd", title="odd", value=STRANGE, unit="s", formula=Formula(text="?")
+    ),
+}
+
+
+@pytest.mark.parametrize("hook", SHAPES)
+@pytest.mark.parametrize("text, wanted", [(SPEC, "one number is"), (SWEEP, "the sweep has 2")])
+def test_an_array_of_another_length_is_a_fault_of_whoever_made_it(
+    hook: str, text: str, wanted: str
+) -> None:
+    plugin = ("warp", SimpleNamespace(**{hook: hookimpl(lambda: [SHAPES[hook]()])}))
+    report = parcost.Session(load(plugin)).load_text(text)[0].evaluate()
+    entry = told(report, "full")
+    assert entry.exit_code == 3
+    assert not entry.rejected
+    (said,) = entry.faults
+    assert said.startswith(f"plugin `warp` failed in `{hook}`: gave `odd` ")
+    assert f"of shape (3,), where {wanted}" in said
+    if hook in ("terms", "memory"):
+        figure = parcost.load_text(text)[0].evaluate().result.figure("step_time")
+        assert np.all(report.result.figure("step_time") == figure)
+
+
+@pytest.mark.parametrize("method", ["limits", "for_study"])
+def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
+    def broken(*_: Any) -> Any:
+        raise KeyError("warp")
+
+    schedule = SimpleNamespace(name="warped", order=broken, **{method: broken})
+    plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
+    text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
+    (scenario,) = parcost.Session(load(plugin)).load_text(text)
+    with pytest.raises(
+        PluginError, match=f"plugin `warp` failed in `schedules`: `{method}` .*KeyE"
+    ):
+        scenario.evaluate()

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from parcost.evaluation.claims import Known, expectations
 from parcost.evaluation.rules import Rules, defined, diagnose, gather, message_at, rules
+from parcost.evaluation.shapes import fitting, settle
 from parcost.numeric import all_of, any_of
 from parcost.report import Result
 from parcost.terms import Check, Figure
@@ -104,13 +105,15 @@ def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fig
     """Return the figures of a step that are made on demand."""
     if outcome is None:
         return ()
-    return tuple(study.plugins.ask("details", study.faults, study=study, outcome=outcome))
+    asked = study.plugins.ask("details", study.faults, study=study, outcome=outcome)
+    return fitting(study, "details", asked)
 
 
 def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
     if outcome is None:
         return ()
-    return tuple(study.plugins.ask("figures", study.faults, study=study, outcome=outcome))
+    asked = study.plugins.ask("figures", study.faults, study=study, outcome=outcome)
+    return fitting(study, "figures", asked)
 
 
 def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Check]]:
@@ -118,7 +121,11 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
     from parcost.evaluation import reduce
 
     outcome = reduce.evaluate(study)
-    asked = study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome)
+    asked = fitting(
+        study,
+        "verdicts",
+        study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome),
+    )
     ends = _ends(outcome.step_seconds < LONGEST_SECONDS, ())
     judged = gather([ends, *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
@@ -128,6 +135,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
 
 def endless(study: Study) -> Check:
     """Return the rule that every term ends: an algorithm that cannot run takes for ever."""
+    settle(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True
     names: list[str] = []
     for _, term in study.contributions("terms"):

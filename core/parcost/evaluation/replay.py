@@ -77,7 +77,11 @@ class Plan:
             why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
         limits = getattr(self.schedule, "limits", None)
         if not why and limits is not None:
-            why = limits(p, m, v) or ""
+            try:
+                why = limits(p, m, v) or ""
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"
+                raise OrderError(f"`limits` of schedule `{name}` raised {said}") from error
         if why:
             message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
             raise SpecError([Diagnostic("schedule", message)])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.diagnostics import Diagnostic, Label, Severity
+from parcost.evaluation.shapes import settle
 from parcost.numeric import all_of
 from parcost.records import record
 from parcost.terms import Check, Figure
@@ -29,6 +30,7 @@ class Rules:
 
 def rules(study: Study) -> Rules:
     """Return what every plugin's checks say; of a study without a step, calculations alone."""
+    settle(study, "calculations", *(["checks"] if study.trains else []))
     asked = [check for _, check in study.contributions("checks")] if study.trains else []
     answers = [answer for _, answer in study.contributions("calculations")]
     stated = [answer for answer in answers if isinstance(answer, Check)]
