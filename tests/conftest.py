@@ -177,6 +177,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Start a cluster that a test may harm."""
+    pytest.importorskip("distributed")
     made = Cluster(tmp_path)
     yield made
     made.close()

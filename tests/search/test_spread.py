@@ -98,7 +98,6 @@ def test_a_process_that_is_killed_costs_nothing_but_time(quest: Quest) -> None:
 def test_a_cluster_that_loses_a_worker_finds_the_same_to_the_bit(
     cluster: Any, quest: Quest
 ) -> None:
-    pytest.importorskip("distributed")
     alone, killed = local(quest), []
 
     def kill(told: str) -> None:
