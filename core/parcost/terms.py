@@ -354,6 +354,10 @@ class Schedule(Protocol):
     chunks): who holds which virtual stage, how many micro-batches are alive, and by
     replay the time. It knows a schedule by identity, so return the same object always.
 
+    A search bounds layouts by the order of a few more micro-batches than twice the stages, and
+    takes for granted that with more of them devices hold the same stages, begin and end
+    with the same ones, and hold no fewer micro-batches at once.
+
     Optional attributes that the core looks for:
 
     ``copies``
