@@ -96,9 +96,26 @@ def rooms(study: Study) -> list[float]:
     return [1e15 if study[Layout].sequence_parallel else 1.0]
 
 
-def test_room_that_depends_on_a_choice_is_refused() -> None:
+def test_room_by_a_choice_is_that_of_each_layout() -> None:
+    result = found({"layout.sequence_parallel": ["off", "on"]}, rooms=rooms)
+    assert (result.legal, result.large) == (2, 1)
+    assert [x.values["layout.sequence_parallel"] for x in result.best] == ["on"]
+
+
+@hookimpl
+def rooms_at_zero_2(study: Study) -> list[float]:
+    layout = study[Layout]
+    return [1e15 if layout.zero < 2 or layout.sequence_parallel else 1.0]
+
+
+def test_room_by_a_choice_under_a_condition_is_refused() -> None:
+    axes: dict[str, list[Any]] = {
+        "layout.sequence_parallel": ["on", "off"],
+        "layout.zero": [1, 2],
+    }
+    text = TEXT.replace("tp = 4", "tp = 4, zero = 1, sequence_parallel = on")
     with pytest.raises(SpecError, match="depends on `layout") as error:
-        found({"layout.sequence_parallel": ["on", "off"]}, rooms=rooms)
+        found(axes, text, rooms=rooms_at_zero_2)
     assert error.value.diagnostics[0].id == "depends-on-choice"
 
 

@@ -7,7 +7,7 @@ that of the schedule's order for as many micro-batches as change it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
 from parcost.search.found import spelled
 from parcost.search.sketch import settled, sketch
-from parcost.search.space import Structure
+from parcost.search.space import PROBES, Structure
 from parcost.search.stack import at, at_points, stacked, under, windows
 from parcost.study import key_of
 from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
@@ -88,7 +88,7 @@ class Scores:
         memory = self._variants.over("memory", self._occurs)
         self._memory = stacked(memory, self._variants.shape, frozenset())
         self._choice = _scheduling(self._variants, self._occurs)
-        for hook, probe in _PROBES.items():
+        for hook, probe in PROBES.items():
             for reads, answers in self._variants.over(hook, self._occurs):
                 found = {key_of(probe(x)) for a in answers.values() for _, x in a.contributed}
                 several = len(found) > max(len(a.contributed) for a in answers.values())
@@ -238,16 +238,6 @@ def _scheduling(variants: Variants, legal: NDArray[np.bool_]) -> int | None:
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
     variants.refuse(several[1:], "pipeline")
     return several[0] if several else None
-
-
-#: What tells answers apart that have to be the same for all layouts of a structure.
-_PROBES: Mapping[str, Callable[[Any], Any]] = {
-    "rooms": np.asarray,
-    "goals": lambda goal: tuple(
-        (limit.says, key_of(np.asarray(limit.holds(1.0, 1.0)))) for limit in goal.limits
-    ),
-    "objectives": lambda o: (o.name, key_of(np.asarray(o.value(o.cost(1.0))))),
-}
 
 
 class _Timed:

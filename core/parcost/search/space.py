@@ -9,7 +9,7 @@ where something reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import product
 from math import prod
@@ -23,6 +23,7 @@ from parcost.schema import block_type
 from parcost.search.conditions import mentioned
 from parcost.search.stack import mask
 from parcost.search.variants import Choice, Variants
+from parcost.study import key_of
 from parcost.terms import Axis
 
 if TYPE_CHECKING:
@@ -408,7 +409,7 @@ def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:
     for axis in axes:
         block, attribute = find(study, axis.attribute)
         field_ = block_type(type(block)).fields[attribute]
-        if attribute in hidden:
+        if attribute in hidden or _sets_limits(scenario, study, axis):
             structural.append(axis)
         elif field_.kind == "quantity" and not field_.structural:
             degrees.append(axis)
@@ -426,15 +427,45 @@ def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:
 def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
     """Say whether other attributes depend on *axis*, and whether the virtual stages do."""
     block, attribute = find(study, axis.attribute)
-    others, stages = _others(study, block, attribute), _stages(study)
+    others, stages = [*_others(study, block, attribute), *probed(study)], _stages(study)
     decides = cuts = False
     for value in axis.values:
         spelled = value if isinstance(value, str) else f"{value}"
         changed = scenario.replace({axis.attribute: spelled}).studies()[0]
         there, _ = find(changed, axis.attribute)
-        decides = decides or _others(changed, there, attribute) != others
+        decides = decides or [*_others(changed, there, attribute), *probed(changed)] != others
         cuts = cuts or _stages(changed) != stages
     return decides, cuts
+
+
+def _sets_limits(scenario: Scenario, study: Study, axis: Axis) -> bool:
+    """Say whether *axis* decides what must hold, which is said in words."""
+    said = [limit.says for _, goal in study.contributions("goals") for limit in goal.limits]
+    for value in axis.values:
+        changed = scenario.replace({axis.attribute: value}).first
+        goals = [goal for _, goal in changed.contributions("goals")]
+        if [limit.says for goal in goals for limit in goal.limits] != said:
+            return True
+    return False
+
+
+#: What tells answers apart that have to be the same for all layouts of a structure.
+PROBES: Mapping[str, Callable[[Any], Any]] = {
+    "rooms": np.asarray,
+    "goals": lambda goal: tuple(
+        (limit.says, key_of(np.asarray(limit.holds(1.0, 1.0)))) for limit in goal.limits
+    ),
+    "objectives": lambda o: (o.name, key_of(np.asarray(o.value(o.cost(1.0))))),
+}
+
+
+def probed(study: Study) -> list[str]:
+    """Return what tells apart what *study* asks of all layouts."""
+    return [
+        f"{key_of(probe(answer))}"
+        for hook, probe in PROBES.items()
+        for _, answer in study.contributions(hook)
+    ]
 
 
 def _read_by_schedules(scenario: Scenario, study: Study, axis: Axis) -> bool:
