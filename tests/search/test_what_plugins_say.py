@@ -10,10 +10,12 @@ import pytest
 import parcost
 from parcost import Formula, SpecError, Study, Work, hookimpl
 from parcost.plugins import load
+from parcost.render.page import Line
 from parcost.scenario import Scenario
 from parcost.search.found import Found
 from parcost.search.run import Wish, search
 from parcost.search.space import space
+from parcost.search.told import ranked, tell
 from parcost_plugins.vocabulary import Layout
 
 TEXT = """
@@ -130,6 +132,10 @@ def test_a_plugin_that_fails_is_told_and_nothing_is_proven() -> None:
     result = found({"layout.zero": [0, 1, 2]}, terms=fails_at_zero_2)
     assert not result.proven
     assert any("odd" in fault and "not today" in fault for fault in result.faults)
+    whole = scenario(TEXT, terms=fails_at_zero_2)
+    said = [item.text for item in tell(whole, result, ranked(result)) if isinstance(item, Line)]
+    assert "A plugin failed, so nothing is proven." in said
+    assert not any(text.startswith("No other layout") for text in said)
     assert found({"layout.zero": [0, 1]}, terms=fails_at_zero_2).proven
 
 

@@ -130,6 +130,8 @@ def _counted(found: Found) -> Iterator[Line]:
     elif found.gap > 0:
         gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."
         yield Line(gap, "warning")
+    elif found.faults:
+        yield Line("A plugin failed, so nothing is proven.", "bad")
     elif not found.proven:
         yield Line("The first is proven to be the best; of the others that is not.", "warning")
     else:
