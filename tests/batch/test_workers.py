@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from importlib.metadata import EntryPoint
@@ -246,3 +248,16 @@ def test_a_file_that_was_a_spec_of_the_batch_may_be_imported_by_the_next(
     )
     assert [entry.text for entry in again] == [entry.text for entry in alone]
     assert own[0].data()["results"] == first[0].data()["results"]
+
+
+def test_a_worker_that_is_killed_as_it_answers_keeps_nobody_waiting() -> None:
+    """The half of an answer stands in the pipe, and whoever reads it waits for the rest."""
+    engine = executors.processes(1)
+    pool: Any = engine.start()
+    pool.submit(time.sleep, 60)
+    reader, results = pool._executor_manager_thread, pool._result_queue
+    os.write(results._writer.fileno(), b"\0\0")
+    pool.shutdown(wait=False, cancel_futures=True)
+    engine.stop()
+    reader.join(20)
+    assert not reader.is_alive()

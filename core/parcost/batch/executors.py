@@ -94,6 +94,17 @@ class Processes(ProcessPoolExecutor):
         with _without_interrupts():
             return super().submit(fn, *args, **kwargs)
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes; without *wait*, let nothing wait for what one of them left unsaid.
+
+        Who reads results waits for the rest of one whose writer was killed, and so would the
+        interpreter at its end, as long as anybody could still write it: this process could.
+        """
+        results = getattr(self, "_result_queue", None)
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        if not wait and results is not None:
+            results._writer.close()  # noqa: SLF001  the standard library has no other way
+
 
 def processes(jobs: int) -> Engine:
     """Return an engine of *jobs* processes of this machine."""
