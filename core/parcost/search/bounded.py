@@ -37,7 +37,7 @@ class Bounded:
         Layouts matter that may cost no more than *worst* or be on the *front*, and all if
         *worst* is not a number.
         """
-        matters = self._left & (~(self._cost >= worst) | front.may_gain(self._seconds, self._bytes))
+        matters = self._left & (~(self._cost > worst) | front.may_gain(self._seconds, self._bytes))
         found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
             axis=tuple(range(matters.ndim - 1))
         )

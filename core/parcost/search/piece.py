@@ -92,18 +92,14 @@ def joined(
             limits += sum((Counter(piece.broken) for piece in pieces), Counter[str]())
             needed = min(piece.least_bytes for piece in pieces)
             why = nothing_found(space, legal, large, limits, needed)
-        place = space.scenario.path
-        failed = [Diagnostic("plugin-failed", fault, place=place) for fault in faults]
-        raise SpecError([why, *failed])
+        raise SpecError([why, *_failed(space, faults)])
     left = min(piece.left for piece in pieces)
     fastest = faster(entry for piece in pieces for entry in piece.front)
     evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
     faults += [fault for one in evaluated for fault in incomplete(one.result)]
     for layout, one in zip(ranked, evaluated, strict=True):
         if one.layout is None or not isclose(one.layout.cost, layout.cost, rel_tol=ALIKE):
-            place = space.scenario.path
-            failed = [Diagnostic("plugin-failed", f, place=place) for f in dict.fromkeys(faults)]
-            raise SpecError([disagreement(space, layout.values), *failed])
+            raise SpecError([disagreement(space, layout.values), *_failed(space, faults)])
     front = [_evaluated(space, candidate.values, objective) for candidate in fastest]
     exact = [one.layout for one in evaluated if one.layout is not None]
     whole = looked == space.count()
@@ -125,6 +121,11 @@ def joined(
         interrupted=interrupted,
         seconds=time.monotonic() - start,
     )
+
+
+def _failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
+    place = space.scenario.path
+    return [Diagnostic("plugin-failed", fault, place=place) for fault in dict.fromkeys(faults)]
 
 
 def _evaluated(space: Space, values: Mapping[str, Any], objective: Objective) -> Alone:

@@ -1,10 +1,11 @@
 """The best layouts: bounds first, then exact replays, until nothing that is left can win.
 
-Every layout of the space is scored, exactly or from below. Layouts are then replayed in
-batches, the lowest score first. The search is over when no score that is left is below the
-worst layout that is kept: then the ranking is proven. If the time runs out before, the gap
-between the best layout and the lowest score that is left is what remains unproven; if not
-even everything was scored, nothing is known about the rest.
+Every layout of the space is bounded, and those that may matter are scored: exactly, or from
+below by all of their terms. Layouts are then replayed in batches, the lowest score first. The
+search is over when no score that is left is below the worst layout that is kept: then the
+ranking is proven. If the time runs out before, the gap between the best layout and the
+lowest score that is left is what remains unproven; if parts of the space were not looked at,
+nothing is known about them.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class Scored:
     """The layouts of one structure under one schedule: arrays that broadcast to the space.
 
     *seconds* is the step or, where not *exact*, no more than it; *least* is what a first bound
-    says of it. *schedule* is the index of
-    the value that all these layouts have of the choice in position *choice*, if any.
+    says of it. The schedule is one of the values of the choice in position *choice*, if it is
+    chosen at all: the one in position *index*.
     """
 
     structure: Structure
