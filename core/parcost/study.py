@@ -169,7 +169,10 @@ class Study:
     @property
     def schedule(self) -> Schedule:
         """The schedule that the step is cut for, with what the study says of it."""
-        name = self.pipeline.schedule
+        return self.scheduled(self.pipeline.schedule)
+
+    def scheduled(self, name: str) -> Schedule:
+        """Return the schedule called *name*, with what the study says of it."""
         offered = self.plugins.named("schedules")
         if name not in offered:
             message = f"no plugin offers the schedule `{name}`"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from attrs import evolve, frozen
@@ -22,7 +22,7 @@ from parcost.evaluation.replay import Hop, Plan, Timeline, slower
 from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
 from parcost.search.found import spelled
-from parcost.search.sketch import settled, sketch
+from parcost.search.sketch import Sketch, settled, sketch
 from parcost.search.space import PROBES, Structure
 from parcost.search.stack import at, at_points, stacked, under, windows
 from parcost.study import key_of
@@ -312,10 +312,10 @@ class _Timed:
         """
         seconds = run.timeline.seconds
         if drain:
-            (_, drawn), stages = self.plan.orders[0], Grouped(drain, run).stages
+            stages = Grouped(drain, run).stages
             for end, k in zip(
                 ends(self.plan, self.times, self.pipeline.micro_batches),
-                drawn.final,  # type: ignore[attr-defined]
+                self.plan.drawn.final,
                 strict=True,
             ):
                 seconds = maximum(seconds, end + stages[k].exposed)
@@ -362,14 +362,13 @@ class _Timed:
 
     def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
         """Return the bytes of the fullest device; *known* is what schedules have in common."""
-        ((_, drawn),) = self.plan.orders
-        m, growing = self.pipeline.micro_batches, drawn.growing  # type: ignore[attr-defined]
+        m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
         held = Held(terms, self.plan, most=m, growing=growing, steady=known)
         return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
 
     def _unlike(self, held: Held) -> Iterator[int]:
         """Yield the devices but for those that hold no more than one with the same stages."""
-        ((_, order),) = self.plan.orders
+        order = self.plan.drawn
         first: dict[tuple[int, ...], list[Sequence[int]]] = {}
         for d, copies in enumerate(self.plan.held):
             ((at_f,), (at_b,)) = order.alive_forward[d], order.alive_backward[d]
@@ -387,12 +386,17 @@ def _passes(seconds: Any) -> tuple[Real, Real, Real]:
 class _Sketched(Plan):
     """A plan whose order is sketched, and holds for every number of micro-batches."""
 
+    @property
+    def drawn(self) -> Sketch:
+        """The sketch, which stands where a plan has orders."""
+        ((_, drawn),) = self.orders
+        return cast("Sketch", drawn)
+
     @classmethod
     def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> _Sketched:
         """Return the plan where up to *most* micro-batches occur."""
         p, v = pipeline.stages, pipeline.chunks
-        known: Any = schedule
-        drawn = sketch(known, p, settled(schedule, p, v, most), v)
+        drawn = sketch(schedule, p, settled(schedule, p, v, most), v)
         plan = object.__new__(cls)
         object.__setattr__(plan, "schedule", schedule)
         object.__setattr__(

@@ -126,14 +126,14 @@ class Space:
         """Yield structures that are alike but for how the model is cut."""
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
         varied = self.scenario.replace({**at, **degrees})
-        groups = list(varied._groups())  # noqa: SLF001  one structure, flat degrees
-        if len(groups) > 1:
+        studies = varied.studies()
+        if len(studies) > 1:
             names = ", ".join(f"`{name}`" for name in degrees)
             message = f"what cuts the model depends on one of {names}, and a search cannot tell"
             help = "give these their values by `--set`, or say the number of stages plainly"
             path = self.scenario.path
             raise SpecError([Diagnostic("stages-depend", message, place=path, help=help)])
-        ((_, study, _),) = groups
+        (study,) = studies
         count = prod(len(values) for values in degrees.values())
         whole = self._variants(study, [*self.cuts, *self.choices])
         masks = list(_masks(whole, count))
@@ -471,8 +471,7 @@ def probed(study: Study) -> list[str]:
 def _read_by_schedules(scenario: Scenario, study: Study, axis: Axis) -> bool:
     """Say whether a schedule is another one by what *axis* says of it."""
     variants = Variants(study, [choice_of(scenario, study, axis)])
-    reads = [variants.reads(schedule) for _, schedule in study.plugins.named("schedules").values()]
-    return any(reads)
+    return bool(variants.read_by_schedules())
 
 
 def _stages(study: Study) -> tuple[Any, ...]:

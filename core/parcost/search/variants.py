@@ -161,18 +161,16 @@ class Variants:
         )
         return found, self._reads(answer)
 
-    def reads(self, schedule: Schedule) -> frozenset[int]:
-        """Return the choices that *schedule* reads to be one for a study."""
-        for_study = getattr(schedule, "for_study", None)
-        if for_study is None:
-            return frozenset()
+    def read_by_schedules(self) -> frozenset[int]:
+        """Return the choices that any schedule reads to be one for a study."""
         found: set[int] = set()
-        for combination in product(*map(range, self.shape)):
-            self.asking.append(Question())
-            try:
-                for_study(self.at(combination))
-            finally:
-                found |= self.asking.pop().reads
+        for name in self.base.plugins.named("schedules"):
+            for combination in product(*map(range, self.shape)):
+                self.asking.append(Question())
+                try:
+                    self.at(combination).scheduled(name)
+                finally:
+                    found |= self.asking.pop().reads
         return frozenset(found)
 
     def refuse(self, reads: Iterable[int], what: str) -> None:

@@ -40,7 +40,8 @@ class Tiled:
         if isinstance(operator, Gemm):
             again = "F" if operator.pass_ == "R" else operator.pass_
             size = (operator.m, operator.n, operator.k, operator.batch)
-            return study.once_for(_gemm, *size, again, operator.role, operator.wide)
+            what = (again, operator.role, operator.wide)
+            return study.once_for_all(_product, *Machine.of(study), *size, *what)
         if isinstance(operator, FusedAttention):
             return fixed.core(operator, study)
         if isinstance(operator, Stream):
@@ -78,12 +79,6 @@ def quantised(
         waves = waves + wave_weight * (ceil(waves) - waves)
         best = minimum(best, waves * (rows * columns / tile.rate))
     return 2.0 * inner * multiprocessors * best
-
-
-def _gemm(
-    study: Study, m: Real, n: Real, k: Real, batch: Real, pass_: Any, role: Any, wide: bool
-) -> tuple[Real, Formula]:
-    return study.once_for_all(_product, *Machine.of(study), m, n, k, batch, pass_, role, wide)
 
 
 def _product(
