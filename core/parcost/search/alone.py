@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from parcost.numeric import all_of
+from parcost.search.attributes import find, is_text
 from parcost.search.failing import objective_of
 from parcost.search.found import Layout, spelled
-from parcost.search.space import find, is_text
 
 if TYPE_CHECKING:
     from parcost.report import Result

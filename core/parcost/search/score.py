@@ -21,9 +21,10 @@ from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import Hop, Plan, Timeline, slower
 from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
+from parcost.search.apart import PROBES
 from parcost.search.found import spelled
 from parcost.search.sketch import Sketch, settled, sketch
-from parcost.search.space import PROBES, Structure
+from parcost.search.space import Structure
 from parcost.search.stack import at, at_points, stacked, under, windows
 from parcost.study import key_of
 from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work

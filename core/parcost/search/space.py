@@ -9,21 +9,21 @@ where something reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import astuple, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.schema import block_type
-from parcost.search.conditions import mentioned
+from parcost.search.apart import Apart
+from parcost.search.attributes import choice_of, find
 from parcost.search.stack import mask
 from parcost.search.variants import Choice, Variants
-from parcost.study import key_of
 from parcost.terms import Axis
 
 if TYPE_CHECKING:
@@ -219,68 +219,6 @@ def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
     return study.with_blocks({schema: cut(blocks) for schema, blocks in study.blocks.items()})
 
 
-def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:
-    """Return *axis* with its values as the block holds them."""
-    block, attribute = find(study, axis.attribute)
-    held = [_held(scenario, axis.attribute, value, study) for value in axis.values]
-    return Choice(
-        name=axis.attribute,
-        schema=type(block),
-        label=vars(block).get("label", ""),
-        attribute=attribute,
-        values=held,
-    )
-
-
-def find(study: Study, path: str) -> tuple[Any, str]:
-    """Return the block of the attribute at *path*, and the attribute's name."""
-    owner, _, attribute = path.rpartition(".")
-    for block in _blocks([block for blocks in study.blocks.values() for block in blocks]):
-        type_ = block_type(type(block))
-        if owner in (vars(block).get("label", ""), type_.kind) and attribute in type_.fields:
-            return block, attribute
-    place = study.path or study.name
-    message = f"a search cannot choose `{path}`: no block of the study has it"
-    raise SpecError([Diagnostic("unknown-attribute", message, place=place)])
-
-
-def _blocks(found: Sequence[Any]) -> Iterator[Any]:
-    """Yield blocks, and then those inside of them."""
-    yield from found
-    inner = [x for block in found for held in vars(block).values() for x in _held_by(held)]
-    if inner:
-        yield from _blocks(inner)
-
-
-def _held_by(value: Any) -> Sequence[Any]:
-    items = value if isinstance(value, tuple) else (value,)
-    return [item for item in items if hasattr(type(item), "__block__")]
-
-
-def is_text(block: Any, attribute: str) -> bool:
-    """Say whether an attribute holds a string, which the language writes in quotes."""
-    return block_type(type(block)).fields[attribute].kind == "text"
-
-
-def _held(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
-    """Return *value* as binding holds it: a switch is a bool, a word is itself."""
-    block, attribute = find(study, path)
-    kind = block_type(type(block)).fields[attribute].kind
-    if kind == "switch":
-        return value in ("on", True)
-    if kind == "word":
-        return value
-    if kind == "text":
-        return value.strip('"')
-    if kind not in {"reference", "integer", "quantity"}:
-        message = f"`{path}` is a list, which a search cannot choose"
-        raise SpecError([Diagnostic("not-an-axis", message, place=scenario.path)])
-    if kind == "reference":
-        bound = scenario.replace({path: value}).studies()[0]
-        return getattr(find(bound, path)[0], attribute)
-    return int(value)
-
-
 def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield where each rule holds, with a dimension for each choice."""
     with np.errstate(all="ignore"):
@@ -342,8 +280,14 @@ def space(
     """
     study = scenario.first
     offered = {axis.attribute: axis for _, axis in study.plugins.ask("axes", study=study)}
-    given = {_named(name, offered, anything=True): values for name, values in given.items()}
-    wanted = [n if n in given else _named(n, offered) for n in names] if names else list(offered)
+    given = {
+        _named(scenario, name, offered, anything=True): values for name, values in given.items()
+    }
+    wanted = (
+        [n if n in given else _named(scenario, n, offered) for n in names]
+        if names
+        else list(offered)
+    )
     axes = [
         Axis(attribute=path, values=list(given[path] if path in given else offered[path].values))
         for path in dict.fromkeys((*wanted, *given))
@@ -361,7 +305,14 @@ def space(
         help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
-    return _cut(scenario, study, [_spelled(scenario, study, axis) for axis in axes])
+    apart = Apart.of(scenario, study, [_spelled(scenario, study, axis) for axis in axes])
+    return Space(
+        scenario=scenario,
+        structural=apart.structural,
+        cuts=apart.cuts,
+        degrees=apart.degrees,
+        choices=apart.choices,
+    )
 
 
 def _check_block(study: Study, path: str) -> None:
@@ -388,7 +339,9 @@ def _spelled(scenario: Scenario, study: Study, axis: Axis) -> Axis:
     return Axis(attribute=axis.attribute, values=values)
 
 
-def _named(name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:
+def _named(
+    scenario: Scenario, name: str, offered: Mapping[str, Axis], *, anything: bool = False
+) -> str:
     short = {path.rpartition(".")[2]: path for path in offered}
     short["schedule"] = "schedule.kind"
     if name in offered or name in short or (anything and "." in name):
@@ -396,98 +349,4 @@ def _named(name: str, offered: Mapping[str, Axis], *, anything: bool = False) ->
     help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
     help += "; any other attribute is one with its values, as in `--over layout.order=...`"
     message = f"nothing that is called `{name}` can be chosen"
-    raise SpecError([Diagnostic("unknown-axis", message, help=help)])
-
-
-def _cut(scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Space:
-    """Tell structural axes, degrees and choices apart."""
-    structural: list[Axis] = []
-    cuts: list[Axis] = []
-    degrees: list[Axis] = []
-    choices: list[Axis] = []
-    hidden = mentioned(scenario)
-    for axis in axes:
-        block, attribute = find(study, axis.attribute)
-        field_ = block_type(type(block)).fields[attribute]
-        if attribute in hidden or _sets_limits(scenario, study, axis):
-            structural.append(axis)
-        elif field_.kind == "quantity" and not field_.structural:
-            degrees.append(axis)
-        elif field_.kind == "reference":  # to a block that others may refer to as well
-            structural.append(axis)
-        else:
-            others, stages = _decides(scenario, study, axis)
-            alone = others or (not stages and _read_by_schedules(scenario, study, axis))
-            (structural if alone else cuts if stages else choices).append(axis)
-    return Space(
-        scenario=scenario, structural=structural, cuts=cuts, degrees=degrees, choices=choices
-    )
-
-
-def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
-    """Say whether other attributes depend on *axis*, and whether the virtual stages do."""
-    block, attribute = find(study, axis.attribute)
-    others, stages = [*_others(study, block, attribute), *probed(study)], _stages(study)
-    decides = cuts = False
-    for value in axis.values:
-        spelled = value if isinstance(value, str) else f"{value}"
-        changed = scenario.replace({axis.attribute: spelled}).studies()[0]
-        there, _ = find(changed, axis.attribute)
-        decides = decides or [*_others(changed, there, attribute), *probed(changed)] != others
-        cuts = cuts or _stages(changed) != stages
-    return decides, cuts
-
-
-def _sets_limits(scenario: Scenario, study: Study, axis: Axis) -> bool:
-    """Say whether *axis* decides what must hold, which is said in words."""
-    said = [limit.says for _, goal in study.contributions("goals") for limit in goal.limits]
-    for value in axis.values:
-        changed = scenario.replace({axis.attribute: value}).first
-        goals = [goal for _, goal in changed.contributions("goals")]
-        if [limit.says for goal in goals for limit in goal.limits] != said:
-            return True
-    return False
-
-
-#: What tells answers apart that have to be the same for all layouts of a structure.
-PROBES: Mapping[str, Callable[[Any], Any]] = {
-    "rooms": np.asarray,
-    "goals": lambda goal: tuple(
-        (limit.says, key_of(np.asarray(limit.holds(1.0, 1.0)))) for limit in goal.limits
-    ),
-    "objectives": lambda o: (o.name, key_of(np.asarray(o.value(o.cost(1.0))))),
-}
-
-
-def probed(study: Study) -> list[str]:
-    """Return what tells apart what *study* asks of all layouts."""
-    return [
-        f"{key_of(probe(answer))}"
-        for hook, probe in PROBES.items()
-        for _, answer in study.contributions(hook)
-    ]
-
-
-def _read_by_schedules(scenario: Scenario, study: Study, axis: Axis) -> bool:
-    """Say whether a schedule is another one by what *axis* says of it."""
-    variants = Variants(study, [choice_of(scenario, study, axis)])
-    return bool(variants.read_by_schedules())
-
-
-def _stages(study: Study) -> tuple[Any, ...]:
-    cut = evolve(study.pipeline, schedule="")
-    return tuple(str(value) for value in astuple(cut, recurse=False))
-
-
-def _others(study: Study, block: Any, attribute: str) -> list[str]:
-    """Return every other attribute of the study, spelled."""
-    found = []
-    for blocks in study.blocks.values():
-        for other in blocks:
-            for name in block_type(type(other)).fields:
-                if other is block and name == attribute:
-                    continue
-                value = getattr(other, name)
-                if not hasattr(type(value), "__block__") and not isinstance(value, tuple):
-                    found.append(f"{value}")
-    return found
+    raise SpecError([Diagnostic("unknown-axis", message, help=help, place=scenario.path)])

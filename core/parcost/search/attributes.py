@@ -1,0 +1,77 @@
+"""Attributes of a study by their paths, and the values that they may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parcost.diagnostics import Diagnostic, SpecError
+from parcost.schema import block_type
+from parcost.search.variants import Choice
+
+if TYPE_CHECKING:
+    from parcost.scenario import Scenario
+    from parcost.study import Study
+    from parcost.terms import Axis
+
+
+def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:
+    """Return *axis* with its values as the block holds them."""
+    block, attribute = find(study, axis.attribute)
+    held = [_held(scenario, axis.attribute, value, study) for value in axis.values]
+    return Choice(
+        name=axis.attribute,
+        schema=type(block),
+        label=vars(block).get("label", ""),
+        attribute=attribute,
+        values=held,
+    )
+
+
+def find(study: Study, path: str) -> tuple[Any, str]:
+    """Return the block of the attribute at *path*, and the attribute's name."""
+    owner, _, attribute = path.rpartition(".")
+    for block in _blocks([block for blocks in study.blocks.values() for block in blocks]):
+        type_ = block_type(type(block))
+        if owner in (vars(block).get("label", ""), type_.kind) and attribute in type_.fields:
+            return block, attribute
+    place = study.path or study.name
+    message = f"a search cannot choose `{path}`: no block of the study has it"
+    raise SpecError([Diagnostic("unknown-attribute", message, place=place)])
+
+
+def _blocks(found: Sequence[Any]) -> Iterator[Any]:
+    """Yield blocks, and then those inside of them."""
+    yield from found
+    inner = [x for block in found for held in vars(block).values() for x in _held_by(held)]
+    if inner:
+        yield from _blocks(inner)
+
+
+def _held_by(value: Any) -> Sequence[Any]:
+    items = value if isinstance(value, tuple) else (value,)
+    return [item for item in items if hasattr(type(item), "__block__")]
+
+
+def is_text(block: Any, attribute: str) -> bool:
+    """Say whether an attribute holds a string, which the language writes in quotes."""
+    return block_type(type(block)).fields[attribute].kind == "text"
+
+
+def _held(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
+    """Return *value* as binding holds it: a switch is a bool, a word is itself."""
+    block, attribute = find(study, path)
+    kind = block_type(type(block)).fields[attribute].kind
+    if kind == "switch":
+        return value in ("on", True)
+    if kind == "word":
+        return value
+    if kind == "text":
+        return value.strip('"')
+    if kind not in {"reference", "integer", "quantity"}:
+        message = f"`{path}` is a list, which a search cannot choose"
+        raise SpecError([Diagnostic("not-an-axis", message, place=scenario.path)])
+    if kind == "reference":
+        bound = scenario.replace({path: value}).studies()[0]
+        return getattr(find(bound, path)[0], attribute)
+    return int(value)
