@@ -244,7 +244,7 @@ def test_a_term_that_makes_no_sense_is_a_fault(
 class Bare(SimpleNamespace):
     """A study without a spec."""
 
-    schedule = Study.schedule
+    schedule, scheduled = Study.schedule, Study.scheduled
 
 
 def study(schedule: str, *more: tuple[str, Any], chunks: int = 1) -> Any:
