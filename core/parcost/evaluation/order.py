@@ -12,10 +12,11 @@ one, and otherwise each stage's first copy comes first.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
@@ -24,14 +25,15 @@ from parcost.evaluation.program import (
     Entry,
     OrderError,
     Program,
-    in_turn,
     lay_out,
     ops_of,
+    turns_of,
     words,
 )
 from parcost.terms import Op, Pair, Schedule
 
 _CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
+_LISTED = 2**17  # entries of all lists together that are kept to be laid out, some 150 bytes each
 
 _Asked = tuple[int, int, int, int, bool]
 
@@ -71,6 +73,7 @@ class Order:
     size: int  # entries in all
     lists: Callable[[], Sequence[Sequence[Entry]]] = field(repr=False)  # as the schedule has them
     home: Sequence[int] = field(repr=False)  # device, by micro-batch and then by virtual stage
+    turns: Sequence[int] = field(repr=False)  # device, by entry: what an entry needs comes first
     blocking: bool = False
 
     @cached_property
@@ -94,7 +97,8 @@ class Order:
     def laid_out(self, *, keep: bool = False) -> Program:
         """Return the program, which forgets nothing where it is to *keep* every entry."""
         number = {(x, d): k for k, (x, d) in enumerate(zip(self.stage, self.device, strict=True))}
-        return lay_out(self.lists(), self.home, number, blocking=self.blocking, keep=keep)
+        lists, blocking = self.lists(), self.blocking
+        return lay_out(lists, self.home, self.turns, number, blocking=blocking, keep=keep)
 
 
 def order_of(
@@ -112,18 +116,31 @@ def order_of(
     try:
         lists = ask(schedule, stages, micro_batches, chunks)
         home = _check(schedule, lists, stages, micro_batches, chunks)
-        again = partial(ask, schedule, stages, micro_batches, chunks)
-        order = _read(lists, home, stages * chunks, again, blocking=blocking)
+        turns = turns_of(lists, stages * chunks, len(home))
+        again = partial(_listed, key, schedule)
+        order = _read(lists, home, turns, stages * chunks, again, blocking=blocking)
     except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
         where = f"p = {stages}, m = {micro_batches}, v = {chunks}"
         raise OrderError(f"schedule `{schedule.name}` at {where}: {error}") from error
     _cache[key] = (schedule, order)  # the schedule is kept, so that its id stays its own
     while len(_cache) > 1 and sum(o.size for _, o in _cache.values()) > _CACHED:
         _cache.popitem(last=False)
+    _lists[key] = schedule, lists
+    while sum(sum(map(len, kept)) for _, kept in _lists.values()) > _LISTED:
+        _lists.popitem(last=False)
     return order
 
 
 _cache: OrderedDict[_Asked, tuple[Schedule, Order]] = OrderedDict()
+_lists: OrderedDict[_Asked, tuple[Schedule, Sequence[Sequence[Entry]]]] = OrderedDict()
+
+
+def _listed(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
+    """Return the lists of an order, which are kept until they are needed once."""
+    if key in _lists:
+        return _lists.pop(key)[1]
+    _, stages, micro_batches, chunks, _ = key
+    return ask(schedule, stages, micro_batches, chunks)
 
 
 def ask(
@@ -137,11 +154,18 @@ def ask(
     try:
         lists = schedule.order(stages, micro_batches, chunks)
         return [
-            entries if set(map(type, entries)) == {Op} else [_entry(entry) for entry in entries]
+            entries if _plain(entries) else [_entry(entry) for entry in entries]
             for entries in map(list, lists)
         ]
     except Exception as error:
         raise OrderError(f"`order` raised {type(error).__name__}: {error}") from error
+
+
+def _plain(entries: Sequence[Any]) -> bool:
+    """Say whether there are ops and pairs of ops, of these very types, and nothing else."""
+    pairs = [entry for entry in entries if type(entry) is Pair]
+    inside = set(map(type, chain.from_iterable(pairs)))
+    return inside <= {Op} and set(map(type, entries)) <= {Op, Pair}
 
 
 def _entry(entry: Op | Pair) -> Entry:
@@ -217,7 +241,6 @@ def _check(
         devices = list(dict.fromkeys(home[x::virtual]))
         if len(devices) > copies:
             raise OrderError(f"stage {x} is on devices {' and '.join(map(str, devices))}")
-    deque(in_turn(lists, virtual, len(home)), maxlen=0)  # to the end, or a deadlock
     return home
 
 
@@ -227,6 +250,7 @@ def _check(
 def _read(
     lists: Sequence[Sequence[Entry]],
     home: Sequence[int],
+    turns: Sequence[int],
     virtual: int,
     again: Callable[[], Sequence[Sequence[Entry]]],
     *,
@@ -265,6 +289,7 @@ def _read(
         size=sum(map(len, lists)),
         lists=again,
         home=home,
+        turns=turns,
         blocking=blocking,
     )
 

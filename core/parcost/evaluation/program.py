@@ -8,7 +8,8 @@ pair, with a message for each half, is two such steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from attrs import frozen
@@ -56,23 +57,21 @@ class Program:
 def lay_out(
     lists: Sequence[Sequence[Entry]],
     home: Sequence[int],
+    turns: Iterable[int],
     number: Mapping[tuple[int, int], int],
     *,
     blocking: bool = False,
     keep: bool = False,
 ) -> Program:
-    """Lay out what devices do.
+    """Lay out what devices do, one entry after another, as their *turns* come.
 
     *home* is the device of each micro-batch and virtual stage, all stages of a micro-batch
     in turn; *number* is that of the copy of each virtual stage and device. *blocking*: a
     device is busy while it sends. *keep*: every entry keeps its slot, and is listed in
     *entries*.
-
-    Raises:
-        OrderError: The devices wait for one another.
     """
     virtual, half = 1 + max(x for x, _ in number), len(home)
-    turns: list[int] = []
+    befores: list[int] = []  # by step: the value that the device has to be done with
     arrivals: list[int] = []
     takes: list[int] = []
     over: list[int] = []
@@ -82,39 +81,53 @@ def lay_out(
     starts, ends = [-1] * len(number), [-1] * len(number)
     offset = {kind: i * virtual for i, kind in enumerate(KINDS)}
     nothing = len(KINDS) * virtual
-    routes: dict[tuple[int, int], int] = {}
+    routes = _Routes()
     pairs: dict[tuple[int, int], int] = {}
     entries: list[tuple[int, Entry, int, int]] = []
+    todo = [iter(entries_) for entries_ in lists]
 
     def step(d: int, message: int, duration: int, route: int) -> int:
-        turns.append(clock[d])
+        befores.append(clock[d])
         arrivals.append(message)
         takes.append(duration)
         over.append(route)
-        clock[d] = value = first + len(turns) - 1
+        clock[d] = value = first + len(takes) - 1
         return value
 
-    for d, entry, needs in in_turn(lists, virtual, half):
-        ops = ops_of(entry)
-        messages: list[tuple[int, int]] = []
-        for need in needs:
-            if need >= 0 and (origin := home[need % half]) != d:
-                way = (origin, d) if origin < d else (d, origin)
-                messages.append((done[need], routes.setdefault(way, len(routes))))
-        kind, _, x = ops[0]
-        copy = number[x, d]
+    for d in turns:
+        entry = next(todo[d])
+        message, route, more = NEVER, -1, None
+        if isinstance(entry, Pair):
+            ops: Sequence[Op] = entry
+            (_, _, x), (_, _, y) = ops
+            duration = nothing + 1 + pairs.setdefault((x, y), len(pairs))
+        else:
+            ops = (entry,)
+            duration = offset[entry.kind] + entry.stage
+        for kind, j, x in ops:
+            at = j * virtual + x
+            if kind == "F":
+                if not x or (origin := home[at - 1]) == d:
+                    continue
+                sent = done[at - 1]
+            elif kind == "W" or x == virtual - 1 or (origin := home[at + 1]) == d:
+                continue
+            else:
+                sent = done[half + at + 1]
+            if message != NEVER:
+                more = (message, route)
+            message, route = sent, routes[origin, d]
+        copy = number[ops[0].stage, d]
         if starts[copy] < 0:  # the first forward pass also waits for its release
             step(d, RELEASES + copy, nothing, -1)
-            for message, route in messages or [(NEVER, -1)]:
-                step(d, message, nothing, route)
-            messages, starts[copy] = [], clock[d]
-        for message, route in messages[1:]:
+            if more is not None:
+                step(d, more[0], nothing, more[1])
             step(d, message, nothing, route)
-        duration = offset[kind] + x
-        if len(ops) > 1:
-            both = (x, ops[1].stage)
-            duration = nothing + 1 + pairs.setdefault(both, len(pairs))
-        message, route = messages[0] if messages else (NEVER, -1)
+            message, route, more = NEVER, -1, None
+            starts[copy] = clock[d]
+        if more is not None:
+            step(d, message, nothing, route)
+            message, route = more
         value = step(d, message, duration, route)
         if keep:
             entries.append((d, entry, value, duration))
@@ -122,26 +135,25 @@ def lay_out(
             at = j * virtual + x
             if kind == "F":
                 done[at] = value
-                to = home[at + 1] if x + 1 < virtual else d
             else:
                 ends[number[x, d]] = value
-                if kind == "W":
-                    continue
-                done[half + at] = value
-                to = home[at - 1] if x else d
-            if blocking and to != d:
-                way = (d, to) if d < to else (to, d)
-                step(d, clock[d], nothing, routes.setdefault(way, len(routes)))
+                if kind != "W":
+                    done[half + at] = value
+            if blocking and kind != "W":
+                beside = at + 1 if kind == "F" else at - 1
+                outer = x == virtual - 1 if kind == "F" else x == 0
+                if not outer and (to := home[beside]) != d:
+                    step(d, clock[d], nothing, routes[d, to])
     kept = {*range(first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
-    slot_of = _slots(turns, arrivals, first, kept)
+    slot_of = _slots(befores, arrivals, first, kept)
     return Program(
         into=tuple(slot_of[first:]),
-        turn=tuple(map(slot_of.__getitem__, turns)),
+        turn=tuple(map(slot_of.__getitem__, befores)),
         message=tuple(map(slot_of.__getitem__, arrivals)),
         over=tuple(over),
         takes=tuple(takes),
         slots=1 + max(slot_of),
-        routes=tuple(routes),
+        routes=tuple(routes.found),
         pairs=tuple(pairs),
         releases=range(RELEASES, first),
         starts=[slot_of[value] for value in starts],
@@ -151,46 +163,66 @@ def lay_out(
     )
 
 
-def in_turn(
-    lists: Sequence[Sequence[Entry]], virtual: int, half: int
-) -> Iterator[tuple[int, Entry, Sequence[int]]]:
-    """Yield every entry with its device and what it needs of neighbours, needs first.
+class _Routes(dict[tuple[int, int], int]):
+    """Numbers of routes, by the devices at both ends, either first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, int]] = []
+
+    def __missing__(self, way: tuple[int, int]) -> int:
+        a, b = way
+        self[a, b] = self[b, a] = number = len(self.found)
+        self.found.append((min(a, b), max(a, b)))
+        return number
+
+
+def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Sequence[int]:
+    """Return the device of each entry, in an order in which whatever an entry needs comes first.
 
     What the F of a micro-batch leaves has the number of the micro-batch times *virtual*
-    stages, plus its stage, and what its B leaves is *half* of all numbers further; no
-    need is -1.
+    stages, plus its stage, and what its B leaves is *half* of all numbers further.
 
     Raises:
         OrderError: The devices wait for one another.
     """
     position = [0] * len(lists)
-    done = bytearray(2 * half)
+    done = bytearray(2 * half + 1)
+    done[-1] = 1  # what nobody needs to do
     waiting: dict[int, int] = {}
     ready = list(range(len(lists) - 1, -1, -1))
+    found = array("I")
     while ready:
         d = ready.pop()
         entries = lists[d]
         for i in range(position[d], len(entries)):
             entry = entries[i]
-            needs, leaves = [], []
-            for kind, j, x in ops_of(entry):
+            left = other = -1
+            for kind, j, x in entry if isinstance(entry, Pair) else (entry,):
                 at = j * virtual + x
                 if kind == "F":
-                    needs.append(at - 1 if x else -1)
-                    leaves.append(at)
-                elif kind != "W":
-                    needs.append(half + at + 1 if x + 1 < virtual else -1)
-                    leaves.append(half + at)
-            missing = [need for need in needs if need >= 0 and not done[need]]
-            if missing:
-                waiting[missing[0]] = d
-                position[d] = i
-                break
-            yield d, entry, needs
-            for left in leaves:
-                done[left] = 1
-                if left in waiting:
-                    ready.append(waiting.pop(left))
+                    need = at - 1 if x else -1
+                elif kind == "W":
+                    continue
+                else:
+                    at += half
+                    need = at + 1 if x + 1 < virtual else -1
+                if not done[need]:
+                    break
+                left, other = at, left
+            else:
+                for at in (other, left):
+                    if at >= 0:
+                        done[at] = 1
+                        if at in waiting:
+                            ready.append(waiting.pop(at))
+                continue
+            waiting[need] = d
+            break
+        else:
+            i = len(entries)
+        found.extend([d] * (i - position[d]))
+        position[d] = i
     if waiting:
         stuck = [
             f"device {d} is at {_at(lists[d][position[d]])} and waits for "
@@ -198,6 +230,7 @@ def in_turn(
             for d, need in sorted((d, need) for need, d in waiting.items())
         ]
         raise OrderError("the order deadlocks: " + "; ".join(stuck))
+    return found
 
 
 def ops_of(entry: Entry) -> Sequence[Op]:
@@ -205,20 +238,22 @@ def ops_of(entry: Entry) -> Sequence[Op]:
     return entry if isinstance(entry, Pair) else (entry,)
 
 
-def _slots(turns: Sequence[int], messages: Sequence[int], first: int, kept: set[int]) -> list[int]:
+def _slots(
+    befores: Sequence[int], messages: Sequence[int], first: int, kept: set[int]
+) -> list[int]:
     """Give every value a slot, and slots that nobody reads any more to new values."""
-    read = [0] * (first + len(turns))  # the step that reads it last
-    for i, (turn, message) in enumerate(zip(turns, messages, strict=True)):
-        read[turn] = read[message] = i
+    read = [0] * (first + len(befores))  # the step that reads it last
+    for i, (before, message) in enumerate(zip(befores, messages, strict=True)):
+        read[before] = read[message] = i
     for value in kept:
-        read[value] = len(turns)
+        read[value] = len(befores)
     slot_of = list(range(first))
     free: list[int] = []
     slots = first
-    for i, (turn, message) in enumerate(zip(turns, messages, strict=True)):
-        if read[turn] == i:
-            free.append(slot_of[turn])
-        if read[message] == i and message != turn:
+    for i, (before, message) in enumerate(zip(befores, messages, strict=True)):
+        if read[before] == i:
+            free.append(slot_of[before])
+        if read[message] == i and message != before:
             free.append(slot_of[message])
         if not free:
             free.append(slots)

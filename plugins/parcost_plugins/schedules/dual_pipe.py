@@ -11,7 +11,8 @@ put off where that lets gradients leave earlier.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from parcost import Mask, Op, Pair, Real, Times, hookimpl
 from parcost_plugins.schedules.nearest import alike, multiples, two_chunks
@@ -118,28 +119,26 @@ class _Phases:
 
     def __init__(self, phases: Sequence[tuple[Sequence[int], int]]) -> None:
         self.ops: list[Op | Pair] = []
-        self._stage = [stage for _, stage in phases]
-        self._forward = [deque(batches) for batches, _ in phases]
-        self._backward = [deque(batches) for batches, _ in phases]
+        self._forward = [_ops("F", batches, x) for batches, x in phases]
+        self._backward = [_ops("BW", batches, x) for batches, x in phases]
         self._put_off: deque[Op] = deque()
 
     def forward(self, phase: int) -> None:
         """List the next forward pass."""
-        self.ops.append(self._next_forward(phase))
+        self.ops.append(next(self._forward[phase]))
 
     def backward(self, phase: int, *, put_off: bool = False) -> None:
         """List the next backward pass, and its weight gradient unless that is put off."""
-        if not put_off:
-            self.ops.append(self._next_backward(phase))
-            return
-        j, x = self._backward[phase].popleft(), self._stage[phase]
-        self.ops.append(Op("B", j, x))
-        self._put_off.append(Op("W", j, x))
+        op = next(self._backward[phase])
+        if put_off:
+            self.ops.append(op._replace(kind="B"))
+            self._put_off.append(op._replace(kind="W"))
+        else:
+            self.ops.append(op)
 
     def both(self, forward: int, backward: int) -> None:
         """List a forward pass of one phase and a backward pass of the other at once."""
-        pair = Pair(self._next_forward(forward), self._next_backward(backward))
-        self.ops.append(pair)
+        self.ops.append(Pair(next(self._forward[forward]), next(self._backward[backward])))
 
     def weights(self) -> None:
         """List the weight gradient that has been put off longest."""
@@ -150,11 +149,10 @@ class _Phases:
         while self._put_off:
             self.weights()
 
-    def _next_forward(self, phase: int) -> Op:
-        return Op("F", self._forward[phase].popleft(), self._stage[phase])
 
-    def _next_backward(self, phase: int) -> Op:
-        return Op("BW", self._backward[phase].popleft(), self._stage[phase])
+def _ops(kind: Literal["F", "BW"], batches: Iterable[int], stage: int) -> Iterator[Op]:
+    for j in batches:
+        yield Op(kind, j, stage)
 
 
 def _device(
