@@ -300,8 +300,7 @@ def _bad_number(term: Any) -> str:
             good = value >= least
         else:
             try:
-                good = value >= least
-                good = good if isinstance(good, bool) else bool(good.all())
+                good = bool((value.min() if getattr(value, "size", 0) else value) >= least)
             except (TypeError, ValueError, AttributeError):
                 good = False
         if not good:

@@ -22,8 +22,9 @@ from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.keys import Environment, Question
 from parcost.batch.rejected import FAULT, Rejected
 from parcost.batch.specs import Spec
-from parcost.batch.work import Task, Worker, answers, rarely_collected
+from parcost.batch.work import Task, Worker, answers
 from parcost.diagnostics import Diagnostic, ParcostError
+from parcost.garbage import rarely_collected
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Answer, Cache

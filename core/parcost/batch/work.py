@@ -7,7 +7,6 @@ its session from task to task, so what specs import is parsed once.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from parcost.batch.keys import Environment, Imports, Question
 from parcost.batch.rejected import FAULT, Rejected, attempt
 from parcost.batch.specs import Spec
 from parcost.diagnostics import ParcostError
+from parcost.garbage import collect_rarely
 
 if TYPE_CHECKING:
     from parcost.api import Session
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from parcost.scenario import Scenario
 
 _MOST_FILES = 200  # that specs import, and a session keeps
-_RARELY = (20_000, 20, 10)  # objects between collections of garbage, and those between larger
 
 
 class StrangerError(ParcostError):
@@ -150,19 +149,6 @@ def at_work(without: tuple[str, ...], expected: str, folder: str) -> Iterator[Wo
         yield worker
 
 
-@contextmanager
-def rarely_collected() -> Iterator[None]:
-    """Look for garbage less often, and not among what stays, such as plugins and catalogues."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(*_RARELY)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
 _workers: dict[tuple[str, ...], Worker] = {}
 _one_at_a_time = threading.Lock()  # an engine may run tasks in threads, which share a folder
 
@@ -172,8 +158,7 @@ def _worker(without: tuple[str, ...]) -> Worker:
         worker = Worker(Environment(without))
         _ = worker.environment.digest  # of the code that has just been imported
         _workers[without] = worker
-        gc.freeze()  # as in `rarely_collected`, but for good: a worker does nothing else
-        gc.set_threshold(*_RARELY)
+        collect_rarely()  # for good: a worker does nothing else
     return _workers[without]
 
 

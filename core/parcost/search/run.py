@@ -22,6 +22,7 @@ from operator import and_
 import numpy as np
 from attrs import field, frozen
 
+from parcost.garbage import rarely_collected
 from parcost.render.words import failed
 from parcost.search.bounded import Bounded
 from parcost.search.failing import objective_of
@@ -33,7 +34,7 @@ from parcost.search.space import Space, Structure
 from parcost.search.waiting import Waiting
 from parcost.terms import Limit, Objective
 
-_BLOCK = 4096  # points of the flat axis that are bounded together
+_BLOCK = 8192  # points of the flat axis that are bounded together
 _FIRST, _ROUND = 64, 256  # points that are scored together, the ones with the lowest bounds
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _MANY = 12  # schedules of structures that wait: their terms are kept
@@ -66,8 +67,9 @@ def search(
     """
     start = time.monotonic()
     objective = objective_of(space.scenario.first, wish.objective)
-    found = piece(space, wish, told=told, points=points)
-    return joined(space, objective, wish.keep, [found], start)
+    with rarely_collected():
+        found = piece(space, wish, told=told, points=points)
+        return joined(space, objective, wish.keep, [found], start)
 
 
 def piece(
@@ -126,6 +128,7 @@ class _Search:
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, Waiting]] = []
         self.looked = 0
+        self.few: Sequence[int] = ()  # plugins that layouts are bounded by
         self.crowded, self.many = _CROWDED, _MANY
         self.tie = count()
 
@@ -159,7 +162,8 @@ class _Search:
         """Score the layouts of *structure* that may matter; say whether time was enough."""
         if not structure.points:
             return True
-        scores = Scores(structure)
+        scores = Scores(structure, self.few)
+        self.few = self.few or scores.few
         bounds = [self._bounded(bound) for bound in scores.bounded()]
         size = _FIRST
         while True:
@@ -174,8 +178,8 @@ class _Search:
             if len(left) > size:
                 left = np.sort(left[np.argpartition(least[left], size)[:size]])
             size = _ROUND
-            open_ = [b for b, low in zip(bounds, lowest, strict=True) if (low[left] < inf).any()]
-            for scored in scores.scored(left, [bound.index for bound in open_]):
+            wanted = {bound.index: bound.matters[..., left] for bound in bounds}
+            for scored in scores.scored(left, wanted):
                 self._offer(scored)
             for bound in bounds:
                 bound.settle(left)

@@ -7,7 +7,7 @@ that of the schedule's order for as many micro-batches as change it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
@@ -82,7 +82,8 @@ class Scores:
     for all layouts that differ in others.
     """
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, few: Sequence[int] = ()) -> None:
+        """*few* are plugins to bound by, by position, as another structure has found them."""
         self.structure = structure
         self._variants, self._legal = structure.variants, structure.legal
         self._occurs: NDArray[np.bool_] = np.any(self._legal, axis=-1)
@@ -94,10 +95,15 @@ class Scores:
                 found = {key_of(probe(x)) for a in answers.values() for _, x in a.contributed}
                 several = len(found) > max(len(a.contributed) for a in answers.values())
                 self._variants.refuse(reads if several else (), hook)
-        self._few = self._common()
+        self._few = self._common(few)
         self._bytes: dict[int, Any] = {}
         self._least: dict[int, Any] = {}
         self._stacked: dict[frozenset[str], Sequence[tuple[Plugin, Any]]] = {}
+
+    @property
+    def few(self) -> Sequence[int]:
+        """The plugins that a first bound is made of, by position: the most work comes first."""
+        return list(self._few)
 
     def bounded(self) -> Iterator[Scored]:
         """Yield all layouts, by schedule, with what few of their terms come to."""
@@ -105,9 +111,10 @@ class Scores:
         known: dict[Any, Load] = {}
         steady: dict[Any, Sequence[Real]] = {}
         for index in range(self._variants.shape[self._choice] if self._choice is not None else 1):
-            legal, here, memory = self._under(index, self._legal, terms, self._memory)
+            legal = self._part(self._legal, index)
             if not legal.any():
                 continue
+            here, memory = self._under(index, terms, self._memory)
             pipeline = self._pipeline(index)
             timed = self._timed(index, pipeline, here, legal, known)
             bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory], steady)
@@ -126,24 +133,30 @@ class Scores:
                 bytes_=bytes_,
             )
 
-    def scored(self, kept: NDArray[np.intp], indices: Iterable[int]) -> Iterator[Scored]:
-        """Yield the layouts at points *kept* of the flat axis under schedules by index."""
+    def scored(self, kept: NDArray[np.intp], wanted: Mapping[int, Any]) -> Iterator[Scored]:
+        """Yield layouts at points *kept* of the flat axis, by schedule: those that are *wanted*.
+
+        That says which layouts, of those points, by the position of the schedule.
+        """
         structure = self.structure.at(kept)
         variants = structure.variants
-        occurs: NDArray[np.bool_] = np.any(structure.legal, axis=-1)
+        legal = {i: self._part(structure.legal, i) & which for i, which in wanted.items()}
+        occurs = np.zeros(variants.shape, dtype=bool)
+        for index, which in legal.items():
+            self._part(occurs, index)[...] = which.any(axis=-1)
         rest = [i for i in range(variants.plugins("terms")) if i not in self._few]
         asked = [variants.asked("terms", i, occurs) for i in rest]
         hosts = windows([*self._few.values(), *asked])
         terms = [*at(self._of_few(hosts), kept), *stacked(asked, variants.shape, hosts)]
         memory = at(self._memory, kept)
         known: dict[Any, Load] = {}
-        for index in indices:
-            legal, here, held = self._under(index, structure.legal, terms, memory)
-            if not legal.any():
+        for index, which in legal.items():
+            if not which.any():
                 continue
+            here, held = self._under(index, terms, memory)
             whole = self._pipeline(index)
             pipeline = evolve(whole, micro_batches=at_points(whole.micro_batches, kept))
-            timed = self._timed(index, pipeline, here, legal, known)
+            timed = self._timed(index, pipeline, here, which, known)
             seconds, exact = timed.step()
             yield Scored(
                 structure=structure,
@@ -153,7 +166,7 @@ class Scores:
                 pipeline=pipeline,
                 terms=here,
                 memory=held,
-                legal=legal,
+                legal=which,
                 seconds=seconds,
                 exact=exact,
                 bytes_=at_points(self._bytes[index], kept),
@@ -161,18 +174,20 @@ class Scores:
             )
         variants.forget()
 
-    def _common(self) -> dict[int, Asked]:
+    def _common(self, few: Sequence[int]) -> dict[int, Asked]:
         """Return the answers, by position of the plugin, that a first bound is made of."""
         variants, legal = self._variants, self._occurs
-        first = [variants.one("terms", i, legal) for i in range(variants.plugins("terms"))]
-        works = [_seconds(answer) for answer, _ in first]
-        most = variants.asked("terms", int(np.argmax(works)), legal)
-        wanted = {*most[0], self._choice}
-        found = {
-            i: variants.asked("terms", i, legal)
-            for i, (_, reads) in enumerate(first)
-            if reads <= wanted
-        }
+        if not few:
+            first = [variants.one("terms", i, legal) for i in range(variants.plugins("terms"))]
+            works = [_seconds(answer) for answer, _ in first]
+            most = int(np.argmax(works))
+            wanted = {*variants.asked("terms", most, legal)[0], self._choice}
+            few = [
+                most,
+                *(i for i, (_, reads) in enumerate(first) if reads <= wanted and i != most),
+            ]
+        found = {i: variants.asked("terms", i, legal) for i in few}
+        wanted = {*found[few[0]][0], self._choice}
         return {i: asked for i, asked in found.items() if wanted.issuperset(asked[0])}
 
     def _of_few(self, hosts: frozenset[str]) -> Sequence[tuple[Plugin, Any]]:
@@ -196,17 +211,18 @@ class Scores:
             combination[self._choice] = index
         return tuple(combination)
 
-    def _under(
-        self,
-        index: int,
-        legal: NDArray[np.bool_],
-        terms: Sequence[tuple[Plugin, Any]],
-        memory: Sequence[tuple[Plugin, Any]],
-    ) -> tuple[NDArray[np.bool_], Sequence[tuple[Plugin, Any]], Sequence[tuple[Plugin, Any]]]:
+    def _part(self, which: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
+        """Return what an array over the choices holds under the schedule in position *index*."""
         if self._choice is None:
-            return legal, terms, memory
-        here = legal[(slice(None),) * self._choice + (slice(index, index + 1),)]
-        return here, under(terms, self._choice, index), under(memory, self._choice, index)
+            return which
+        return which[(slice(None),) * self._choice + (slice(index, index + 1),)]
+
+    def _under(
+        self, index: int, terms: Sequence[tuple[Plugin, Any]], memory: Sequence[tuple[Plugin, Any]]
+    ) -> tuple[Sequence[tuple[Plugin, Any]], Sequence[tuple[Plugin, Any]]]:
+        if self._choice is None:
+            return terms, memory
+        return under(terms, self._choice, index), under(memory, self._choice, index)
 
     def _timed(
         self,
@@ -223,8 +239,8 @@ class Scores:
 def score(structure: Structure) -> Iterator[Scored]:
     """Yield the layouts of *structure*, by schedule, all of them scored."""
     scores = Scores(structure)
-    indices = [bound.index for bound in scores.bounded()]
-    return scores.scored(np.arange(structure.legal.shape[-1]), indices)
+    wanted = {bound.index: True for bound in scores.bounded()}
+    return scores.scored(np.arange(structure.legal.shape[-1]), wanted)
 
 
 def _seconds(answer: Answer) -> float:

@@ -9,8 +9,9 @@ such as the window in which a transfer may hide, makes terms of their own, zero 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -79,7 +80,7 @@ def _of_one(
             kind = _kind(term, windows)
             kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
-    where = _where(read, by_part, shape, distinct)
+    where = _Where(_where(read, by_part, shape, distinct))
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
         if len(distinct) == 1:
@@ -101,7 +102,27 @@ def _where(
     return of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
 
 
-def _numbers(terms: Mapping[int, Any], count: int, where: NDArray[np.intp]) -> dict[str, Any]:
+class _Where:
+    """Which of the distinct answers holds, with a dimension for each choice."""
+
+    def __init__(self, index: NDArray[np.intp]) -> None:
+        self.index = index
+        self._apart: dict[tuple[int, ...], NDArray[np.intp]] = {}
+
+    def apart(self, rows: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the index without the extent of choices that make no difference to *rows*."""
+        first: dict[bytes, int] = {}
+        alike = tuple(first.setdefault(row.tobytes(), i) for i, row in enumerate(rows))
+        if alike not in self._apart:
+            found: NDArray[np.intp] = np.array(alike)[self.index]
+            for k in range(found.ndim):
+                if (found == found.take([0], axis=k)).all():
+                    found = found.take([0], axis=k)
+            self._apart[alike] = found
+        return self._apart[alike]
+
+
+def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, Any]:
     """Return the numbers of *terms*, by answer, as arrays over the choices."""
     first = next(iter(terms.values()))
     numbers: dict[str, Any] = {}
@@ -117,7 +138,7 @@ def _numbers(terms: Mapping[int, Any], count: int, where: NDArray[np.intp]) -> d
     return numbers
 
 
-def _spread(values: Mapping[int, Any], count: int, where: NDArray[np.intp], name: str) -> Any:
+def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> Any:
     one = _one(list(values.values())) if name in _RATES or len(values) == count else None
     if one is not None:
         return one
@@ -125,18 +146,7 @@ def _spread(values: Mapping[int, Any], count: int, where: NDArray[np.intp], name
     rows = np.full((count, flat), _NUMBERS[name])
     for number, value in values.items():
         rows[number] = value
-    return rows[_apart(rows, where)]
-
-
-def _apart(rows: NDArray[np.float64], where: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return *where* without the extent of choices that make no difference to *rows*."""
-    first: dict[bytes, int] = {}
-    alike = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(rows)])
-    found: NDArray[np.intp] = alike[where]
-    for k in range(found.ndim):
-        if (found == found.take([0], axis=k)).all():
-            found = found.take([0], axis=k)
-    return found
+    return rows[where.apart(rows)]
 
 
 def _one(values: Sequence[Any]) -> float | None:
@@ -284,22 +294,19 @@ def _lifted(term: Any, choices: int) -> Any:
 
 def _kind(term: Any, windows: frozenset[str]) -> Any:
     """Return what must agree for two terms to differ in numbers alone; names may differ."""
-    said: list[Any] = [type(term)]
-    for name in _words_of(_type(term)):
-        value = getattr(term, name)
-        if name == "host" and value not in windows:
-            value = ""
-        said.append(tuple(value) if isinstance(value, list) else value)
-    if isinstance(term, Edge):
+    said = [tuple(v) if v.__class__ is list else v for v in _words_of(_type(term))(term)]
+    if isinstance(term, Work):
+        said.append(term.host if term.host in windows else "")
+    elif isinstance(term, Edge):
         said.append(len(term.boundaries))
     return tuple(said)
 
 
 @cache
-def _words_of(type_: Any) -> tuple[str, ...]:
-    """Return what tells one kind of term from another: where, when and how often it is."""
-    numbers = {*_NUMBERS, *_NAMES, "boundaries"}
-    return tuple(name for name in _fields(type_) if name not in numbers)
+def _words_of(type_: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads that which tells terms apart: kind, where, when and how often."""
+    unsaid = {*_NUMBERS, *_NAMES, "boundaries", "host"}
+    return attrgetter("__class__", *(name for name in _fields(type_) if name not in unsaid))
 
 
 def _array(

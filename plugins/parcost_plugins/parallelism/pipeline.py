@@ -300,7 +300,10 @@ def _limits(study: Study) -> Iterator[Check]:
 
 def _distinct(micro_batches: Real) -> list[int]:
     """Return the whole numbers of micro-batches that occur; others break another rule."""
-    found = {micro_batches} if isinstance(micro_batches, (float, int)) else set(micro_batches.flat)
+    if isinstance(micro_batches, (float, int)):
+        found = {micro_batches}
+    else:
+        found = set(micro_batches.reshape(-1).tolist())
     return sorted(int(m) for m in found if m >= 1 and m == int(m))
 
 
