@@ -45,6 +45,8 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
 }
 _NAMED = ("collectives", "schedules", "kernels", "exporters")
 _UNIQUE = ("groups", "terms", "memory", "figures")
+_NUMBERED = ("terms", "memory")
+_WORDED = ("blocks", *_NAMED)
 
 
 @frozen(eq=False)
@@ -113,7 +115,8 @@ class Plugins:
         or repeats a name, is noted in *faults*; without a list to note it in, it is
         a :class:`PluginError`. Spec errors raised by a plugin pass through.
         """
-        unique, seen = hook in _UNIQUE, dict[Any, Plugin]()
+        wanted, numbers, words = _ANSWERS.get(hook), hook in _NUMBERED, hook in _WORDED
+        unique, may_be_named, seen = hook in _UNIQUE, hook == "terms", dict[Any, Plugin]()
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
@@ -124,7 +127,14 @@ class Plugins:
                 _fault(faults, plugin, hook, f"raised {_spelled(error)}", error)
                 continue
             for answer in answers:
-                complaint = _complaint(hook, answer)
+                complaint = ""
+                if wanted is not None and not isinstance(answer, wanted):
+                    names = " or ".join(t.__name__ for t in wanted)
+                    complaint = f"returned {type(answer).__name__} where {names} is asked for"
+                elif numbers:
+                    complaint = _bad_number(answer)
+                elif words:
+                    complaint = _complaint(hook, answer)
                 if unique and not complaint:
                     key = (answer.name, getattr(answer, "pass_", ""))
                     if other := seen.get(key):
@@ -133,8 +143,7 @@ class Plugins:
                         seen[key] = plugin
                 if complaint:
                     _fault(faults, plugin, hook, complaint)
-                    continue
-                if hook == "terms" and isinstance(answer.resource, terms.Names):
+                elif may_be_named and isinstance(answer.resource, terms.Names):
                     try:
                         parts = list(_by_name(answer))
                     except ValueError as error:  # its numbers have different shapes
@@ -259,14 +268,8 @@ def _fault(
 
 
 def _complaint(hook: str, answer: Any) -> str:
-    types = _ANSWERS.get(hook)
-    if types is not None and not isinstance(answer, types):
-        wanted = " or ".join(t.__name__ for t in types)
-        return f"returned {type(answer).__name__} where {wanted} is asked for"
     if hook == "blocks" and not hasattr(answer, "__block__"):
         return f"returned the class {answer.__name__}, which is not declared with `@block`"
-    if hook in ("terms", "memory") and (complaint := _bad_number(answer)):
-        return complaint
     if hook in _NAMED and not isinstance(getattr(answer, "name", None), str):
         return f"returned {type(answer).__name__} without a name"
     return ""

@@ -360,6 +360,7 @@ from parcost.search.space import Space
 def press(*_, **__):
     signal.raise_signal(signal.SIGINT)
     time.sleep(10)  # the signal arrives between two statements
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 Space._structure = press
 sys.exit(main(sys.argv[1:]))"""
     command = [sys.executable, "-c", program, "search", str(spec)]

@@ -6,7 +6,9 @@ error there names nobody. So it is left out where it comes in, as a fault of its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from parcost.outcome import Fault
@@ -39,27 +41,47 @@ def fitting(
     """Return the answers to *hook* that have the shape of *study*; the others are faults."""
     points = len(study.axes[0][1]) if study.axes else 1
     found = []
-    for plugin, answer in stamped:
-        if complaint := _complaint(answer, points):
+    counts: dict[int, Any] = {}  # that are sound: many terms share theirs
+    for pair in stamped:
+        plugin, answer = pair
+        if complaint := _complaint(answer, points, counts):
             study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
         else:
-            found.append((plugin, answer))
+            found.append(pair)
     return found
 
 
-def _complaint(answer: Any, points: int) -> str:
-    called = answer.id if isinstance(answer, Check) else getattr(answer, "name", "")
-    for name in _MAY_VARY.get(answer.__class__, ()):
-        value = getattr(answer, name)
-        if value.__class__ not in _PLAIN and _shape(value) not in ((), (1,), (points,)):
+def _complaint(answer: Any, points: int, counts: dict[int, Any]) -> str:
+    numbers, counted = _numbers(answer.__class__), hasattr(answer.__class__, "count")
+    if numbers is None:
+        return ""
+    for value in numbers(answer):
+        if value.__class__ is not float and not _fits(value, points):
+            names = _MAY_VARY[answer.__class__]
+            name = next(name for name in names if getattr(answer, name) is value)
+            called = answer.id if isinstance(answer, Check) else answer.name
             return f"gave `{called}` {name} of shape {_shape(value)}, where {_wanted(points)}"
-    for value in getattr(answer, "boundaries", ()):
-        if value.__class__ not in _PLAIN and _shape(value) not in ((), (1,), (points,)):
-            return f"gave `{called}` a boundary of shape {_shape(value)}, where {_wanted(points)}"
-    count: Any = getattr(answer, "count", 1.0)
-    if count.__class__ not in _PLAIN and any(_shape(number) for number in count):
-        return f"gave `{called}` a count that is no number for each virtual stage"
+    for value in answer.boundaries if answer.__class__ is Edge else ():
+        if not _fits(value, points):
+            shape = _shape(value)
+            return f"gave `{answer.name}` a boundary of shape {shape}, where {_wanted(points)}"
+    if counted and answer.count.__class__ not in _PLAIN and id(answer.count) not in counts:
+        if any(_shape(number) for number in answer.count):
+            return f"gave `{answer.name}` a count that is no number for each virtual stage"
+        counts[id(answer.count)] = answer.count
     return ""
+
+
+@cache
+def _numbers(class_: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Return what reads the numbers of an answer that may vary, None where it has none."""
+    names = _MAY_VARY.get(class_, ())
+    read = attrgetter(*names) if names else None
+    return (lambda answer: (read(answer),)) if read and len(names) == 1 else read
+
+
+def _fits(value: Any, points: int) -> bool:
+    return value.__class__ in _PLAIN or _shape(value) in ((), (1,), (points,))
 
 
 def _shape(value: Any) -> tuple[int, ...]:
