@@ -9,8 +9,8 @@ known and not claimed. Plugins are asked in order of name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from functools import cache, cached_property, partial
+from importlib.metadata import Distribution, entry_points
 from typing import Any
 
 import pluggy
@@ -20,6 +20,7 @@ from parcost import hookspecs, terms
 from parcost.diagnostics import ParcostError, PluginError, SpecError
 from parcost.numeric import where
 from parcost.outcome import Fault
+from parcost.picked import module_of, name_of
 from parcost.schema import BlockType, block_type
 
 GROUP = "parcost"
@@ -70,6 +71,7 @@ class Plugins:
     plugins: tuple[Plugin, ...]
     broken: tuple[Fault, ...] = ()
     left_out: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # paths, of those that are not installed
     known: dict[Any, Any] = field(factory=dict, init=False, repr=False)  # what studies share
 
     @cached_property
@@ -198,12 +200,16 @@ class Plugins:
 
 
 def load(
-    *extra: tuple[str, object], without: Iterable[str] = (), installed: bool = True
+    *extra: tuple[str, object],
+    without: Iterable[str] = (),
+    files: Iterable[str] = (),
+    installed: bool = True,
 ) -> Plugins:
-    """Return the installed plugins, built-in ones included, and any *extra*.
+    """Return the installed plugins, built-in ones included, those in *files*, and any *extra*.
 
     *extra* are pairs of name and plugin object or module; *without* are names to leave
-    out. A plugin that cannot be imported is kept in ``Plugins.broken``.
+    out; *files* are modules, or folders that are packages, by path. A plugin that cannot
+    be imported is kept in ``Plugins.broken``.
 
     Raises:
         PluginError: Nothing installed has a name in *without*, or two share a name.
@@ -222,12 +228,15 @@ def load(
     origin = cache(_origin)  # reading metadata takes longer than importing most plugins
     for point in points:
         if point.name not in skipped:
-            _load_one(point, origin(point.dist), found, broken)
+            _load_one(point.load, Plugin(point.name, *origin(point.dist)), found, broken)
     for name, module in extra:
         if name not in skipped:
             _register(Plugin(name, module=module), found)
+    paths = tuple(files)
+    for path in paths:
+        _load_one(partial(module_of, path), Plugin(name_of(path), path), found, broken)
     kept = tuple(found[name] for name in sorted(found))
-    return Plugins(kept, tuple(broken), tuple(sorted(skipped)))
+    return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
 
 
 def _origin(distribution: Distribution | None) -> tuple[str, str]:
@@ -236,17 +245,15 @@ def _origin(distribution: Distribution | None) -> tuple[str, str]:
 
 
 def _load_one(
-    point: EntryPoint, origin: tuple[str, str], found: dict[str, Plugin], broken: list[Fault]
+    module_: Callable[[], object], plugin: Plugin, found: dict[str, Plugin], broken: list[Fault]
 ) -> None:
-    distribution, version = origin
-    plugin = Plugin(point.name, distribution, version)
     try:
-        module = point.load()
+        module = module_()
     except (Exception, SystemExit) as error:  # noqa: BLE001  importing runs foreign code
         message = f"cannot be imported: {_spelled(error)}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
         return
-    _register(Plugin(point.name, distribution, version, module), found)
+    _register(evolve(plugin, module=module), found)
 
 
 def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import parcost
 from parcost.batch import keys
 from parcost.batch.keys import Environment, Question
+from parcost.picked import Picked
 
 METADATA = "Metadata-Version: 2.1\nName: parcost-mine\nVersion: {version}\n"
 
@@ -42,8 +43,11 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Developed:
 def test_another_plugin_is_another_environment() -> None:
     before = Environment().digest
     assert Environment().digest == before
-    assert Environment(("advice",)).digest != before
-    assert Environment(("advice", "figures")).digest == Environment(("figures", "advice")).digest
+    assert Environment(Picked(("advice",))).digest != before
+    assert (
+        Environment(Picked(("advice", "figures"))).digest
+        == Environment(Picked(("figures", "advice"))).digest
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,9 +75,9 @@ def test_what_python_compiles_and_the_specs_of_a_plugin_change_nothing(mine: Dev
 
 
 def test_a_plugin_that_is_left_out_may_change(mine: Developed) -> None:
-    before = Environment(("mine",)).digest
+    before = Environment(Picked(("mine",))).digest
     mine.write("mine_plugin/formulas.py", "FACTOR = 2\n")
-    assert Environment(("mine",)).digest == before
+    assert Environment(Picked(("mine",))).digest == before
 
 
 def test_code_is_found_without_importing_it(mine: Developed) -> None:

@@ -21,6 +21,7 @@ from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
 from parcost.batch.keys import Environment, Question
 from parcost.batch.run import Run
 from parcost.batch.work import StrangerError, Task, Worker, answers
+from parcost.picked import Picked
 
 SPEC = """\
 use catalog.devices.h100_sxm
@@ -143,7 +144,9 @@ def test_only_a_window_of_the_files_is_under_way(specs: list[Spec]) -> None:
 
 
 def test_workers_of_another_version_are_refused(specs: list[Spec], tmp_path: Path) -> None:
-    task = Task(question=QUESTION, without=(), expected="another", folder=str(tmp_path), keep=False)
+    task = Task(
+        question=QUESTION, picked=Picked(), expected="another", folder=str(tmp_path), keep=False
+    )
     with pytest.raises(StrangerError, match="another version"):
         answers(task, specs)
 
@@ -155,7 +158,7 @@ def test_a_worker_works_where_the_names_of_files_start(
     monkeypatch.chdir(tmp_path / "elsewhere")
     task = Task(
         question=QUESTION,
-        without=(),
+        picked=Picked(),
         expected=ENVIRONMENT.digest,
         folder=str(tmp_path),
         keep=False,

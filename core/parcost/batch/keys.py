@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from parcost import __version__
+from parcost.picked import Picked, module_of, name_of
 
 if TYPE_CHECKING:
     from parcost.batch.entry import Part
@@ -51,15 +52,11 @@ class Import:
     digest: str
 
 
-def _in_order(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(names)))
-
-
 @frozen(eq=False, slots=False)
 class Environment:
-    """parcost and its plugins, as installed; *without* are those that were left out."""
+    """parcost and the plugins that were *picked*, as they are."""
 
-    without: tuple[str, ...] = field(default=(), converter=_in_order)
+    picked: Picked = field(factory=Picked)
 
     @cached_property
     def packages(self) -> Mapping[str, Path]:
@@ -74,8 +71,12 @@ class Environment:
         hashed = sha256()
         versions = [f"{name} {_version(name)}" for name in _COUNTS]
         machine = (platform.python_version(), platform.machine())
-        for text in (__version__, *machine, *versions, *self.without):
+        for text in (__version__, *machine, *versions, *self.picked.without):
             _add(hashed.update, text)
+        for given in self.picked.files:
+            for path in _files(Path(given)):
+                _add(hashed.update, f"{given} {path.relative_to(Path(given).parent).as_posix()}")
+                _add(hashed.update, path.read_bytes())
         named: dict[int, str] = {}  # reading the metadata anew for each plugin would take long
         for point in self._points:
             came = point.dist
@@ -92,6 +93,12 @@ class Environment:
         """Return one plugin, imported; None if that cannot be done."""
         from parcost.plugins import Plugin
 
+        for file in self.picked.files:
+            if name_of(file) == name:
+                try:
+                    return Plugin(name, file, module=module_of(file))
+                except Exception:  # noqa: BLE001  whoever imports all of them says what is wrong
+                    return None
         for point in self._points:
             if point.name == name:
                 came = point.dist
@@ -105,7 +112,7 @@ class Environment:
     @cached_property
     def _points(self) -> Sequence[EntryPoint]:
         points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
-        return [point for point in points if point.name not in self.without]
+        return [point for point in points if point.name not in self.picked.without]
 
 
 @frozen

@@ -189,7 +189,7 @@ class Run:
     def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[Answer]]:
         task = Task(
             question=self.question,
-            without=self.environment.without,
+            picked=self.environment.picked,
             expected=self.environment.digest,
             folder=str(Path.cwd()),
             keep=self.cache is not None,

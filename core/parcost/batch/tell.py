@@ -89,7 +89,8 @@ def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
 def _points(report: Report) -> Iterator[Mapping[str, Any]]:
     units = {f.name: f.unit for result in report.results for _, f in result.figures}
     units |= report.units
-    without = report.results[0].study.plugins.left_out if report.results else ()
+    plugins = report.results[0].study.plugins if report.results else None
+    picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
     for row in report.rows():
         last = {"feasible": row["feasible"], "reason": row.get("reason") or ""}
         yield {
@@ -100,6 +101,6 @@ def _points(report: Report) -> Iterator[Mapping[str, Any]]:
                 for name, value in row.items()
                 if name not in last
             },
-            **({"without": " ".join(without)} if without else {}),
+            **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
             **last,
         }

@@ -26,6 +26,7 @@ from parcost.garbage import collect_rarely
 if TYPE_CHECKING:
     from parcost.api import Session
     from parcost.batch.entry import Entry
+    from parcost.picked import Picked
     from parcost.plugins import Plugins
     from parcost.report import Report
     from parcost.scenario import Scenario
@@ -46,7 +47,7 @@ class Task:
     """
 
     question: Question
-    without: tuple[str, ...]
+    picked: Picked
     expected: str
     folder: str
     keep: bool
@@ -61,9 +62,7 @@ class Worker:
     _imports: Imports = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        from parcost.plugins import load
-
-        self._begin(load(without=self.environment.without))
+        self._begin(self.environment.picked.load())
 
     def _begin(self, plugins: Plugins) -> None:
         from parcost.api import Session
@@ -128,19 +127,19 @@ def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
     Raises:
         StrangerError: This process would answer with other code.
     """
-    with at_work(task.without, task.expected, task.folder) as worker:
+    with at_work(task.picked, task.expected, task.folder) as worker:
         return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
 
 
 @contextmanager
-def at_work(without: tuple[str, ...], expected: str, folder: str) -> Iterator[Worker]:
+def at_work(picked: Picked, expected: str, folder: str) -> Iterator[Worker]:
     """Give the worker of this process, alone and in *folder*.
 
     Raises:
         StrangerError: This process would answer with other code than *expected*.
     """
     with _one_at_a_time, _working_in(folder):
-        worker = _worker(without)
+        worker = _worker(picked)
         if worker.environment.digest != expected:
             raise StrangerError(
                 "a worker runs another version of Python, numpy, parcost or a plugin; install "
@@ -149,17 +148,17 @@ def at_work(without: tuple[str, ...], expected: str, folder: str) -> Iterator[Wo
         yield worker
 
 
-_workers: dict[tuple[str, ...], Worker] = {}
+_workers: dict[Picked, Worker] = {}
 _one_at_a_time = threading.Lock()  # an engine may run tasks in threads, which share a folder
 
 
-def _worker(without: tuple[str, ...]) -> Worker:
-    if without not in _workers:
-        worker = Worker(Environment(without))
+def _worker(picked: Picked) -> Worker:
+    if picked not in _workers:
+        worker = Worker(Environment(picked))
         _ = worker.environment.digest  # of the code that has just been imported
-        _workers[without] = worker
+        _workers[picked] = worker
         collect_rarely()  # for good: a worker does nothing else
-    return _workers[without]
+    return _workers[picked]
 
 
 @contextmanager

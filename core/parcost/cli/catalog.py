@@ -15,14 +15,15 @@ from parcost.cli.output import paper, show, tell
 if TYPE_CHECKING:
     from parcost.binding.document import Loader
     from parcost.language.syntax import Block, Provenance
+    from parcost.picked import Picked
     from parcost.render.page import Item
     from parcost.terms import Catalogue
 
 
 @click.command("catalog")
 @click.argument("pattern", default="", metavar="[PATTERN]")
-@options.without
-def command(pattern: str, without: tuple[str, ...]) -> int:
+@options.picked
+def command(pattern: str, picked: Picked) -> int:
     """List what the catalogues hold, each with its main facts.
 
     PATTERN is a part of a name (`h100`), or a name with wildcards (`*.models.llama3*`).
@@ -31,7 +32,7 @@ def command(pattern: str, without: tuple[str, ...]) -> int:
     from parcost.binding.document import entries
     from parcost.diagnostics import did_you_mean
 
-    session = options.session(without)
+    session = options.session(picked)
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
     for name, (_, catalogue) in sorted(session.plugins.named("catalogues").items()):
         known |= {".".join((name, *steps)): (catalogue, steps) for steps in entries(catalogue)}

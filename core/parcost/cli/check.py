@@ -15,6 +15,7 @@ from parcost.cli.output import put, tell, wants_color
 if TYPE_CHECKING:
     from parcost.batch import Rejected
     from parcost.diagnostics import Diagnostic
+    from parcost.picked import Picked
     from parcost.scenario import Scenario
 
 
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
-@options.without
+@options.picked
 def command(
     paths: tuple[str, ...],
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
-    without: tuple[str, ...],
+    picked: Picked,
 ) -> int:
     """Find problems without evaluating: syntax, names, units, rules.
 
@@ -45,7 +46,7 @@ def command(
     from parcost import batch
 
     values = options.parse_overrides(overrides)
-    session = options.session(without)
+    session = options.session(picked)
     found: dict[tuple[object, ...], Diagnostic] = {}
     worst = files = 0
     for spec, scenario in batch.scenarios(paths, session, overrides=values, study=study):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parcost.batch.shards import Shard
     from parcost.batch.work import Worker
     from parcost.cli.writing import Format
+    from parcost.picked import Picked
 
 
 @click.command("eval")
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
-@options.without
+@options.picked
 @options.out
 @options.jobs
 @options.executor
@@ -58,7 +59,7 @@ def command(
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
-    without: tuple[str, ...],
+    picked: Picked,
     out: str | None,
     jobs: int | None,
     executor: str | None,
@@ -82,9 +83,9 @@ def command(
     values = options.parse_overrides(overrides)
     part = _shard(shard)
     engine = options.engine(jobs, executor)
-    options.check_without(without)
+    options.check(picked)
     many = several(paths)
-    environment = Environment(without)
+    environment = Environment(picked)
     cache = None if no_cache or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
     if not hasattr(format_found.exporter, "write") and out is None:

@@ -10,6 +10,7 @@ from parcost.cli import options
 from parcost.cli.output import Reporter, show, tell
 
 if TYPE_CHECKING:
+    from parcost.picked import Picked
     from parcost.report import Report
 
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 @click.argument("term", metavar="TERM")
 @options.study
 @options.overrides
-@options.without
+@options.picked
 def command(
-    path: str, term: str, study: str | None, overrides: tuple[str, ...], without: tuple[str, ...]
+    path: str, term: str, study: str | None, overrides: tuple[str, ...], picked: Picked
 ) -> int:
     """Say how one term of a report comes about.
 
@@ -32,7 +33,7 @@ def command(
     from parcost import batch
 
     values = options.parse_overrides(overrides)
-    session = options.session(without)
+    session = options.session(picked)
     worst = 0
     reports = []
     for entry in batch.evaluate([path], session, overrides=values, study=study):

@@ -11,6 +11,7 @@ from parcost.cli import options
 from parcost.cli.output import Reporter, show
 
 if TYPE_CHECKING:
+    from parcost.picked import Picked
     from parcost.render.page import Item
     from parcost.report import Report
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @options.study
 @options.overrides
-@options.without
+@options.picked
 def command(
     path: str,
     names: tuple[str, ...],
     study: str | None,
     overrides: tuple[str, ...],
-    without: tuple[str, ...],
+    picked: Picked,
 ) -> int:
     """List the figures that claims in `expect` may be about, with their values.
 
@@ -36,7 +37,7 @@ def command(
     from parcost import batch
 
     values = options.parse_overrides(overrides)
-    session = options.session(without)
+    session = options.session(picked)
     worst = 0
     found = False
     for entry in batch.evaluate([path], session, overrides=values, study=study):

@@ -53,9 +53,10 @@ def command(paths: tuple[str, ...], format_: str | None, out: str | None) -> int
 
 def _joiner(name: str) -> Joined:
     from parcost.cli.writing import format_named
+    from parcost.plugins import load
     from parcost.terms import Joined
 
-    exporter = format_named(name, options.plugins()).exporter
+    exporter = format_named(name, load()).exporter
     if not isinstance(exporter, Joined):
         raise click.UsageError(f"shards of `{name}` cannot be joined")
     return exporter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -10,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from parcost.api import Session
     from parcost.batch.executors import Engine
+    from parcost.picked import Picked
     from parcost.plugins import Plugins
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,12 +20,6 @@ _PLUGINS = "parcost"  # the group of entry points; importing plugins would take 
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
 path = click.argument("path", metavar="FILE")
-without = click.option(
-    "--without",
-    multiple=True,
-    metavar="PLUGIN",
-    help="Leave a plugin out; `parcost plugins` lists them. May be repeated.",
-)
 study = click.option("--study", metavar="NAME", help="Only this study of the file.")
 out = click.option(
     "--out",
@@ -46,32 +42,72 @@ executor = click.option(
 )
 
 
-def session(without: Sequence[str] = ()) -> Session:
-    """Return a session with the installed plugins, less some."""
+def picked(command: F) -> F:
+    """Let a *command* be told which plugins there are, as ``picked``."""
+
+    @click.option(
+        "--plugin",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        help="A plugin that is not installed: a file of Python, or a folder that is a package. "
+        "May be repeated.",
+    )
+    @click.option(
+        "--without",
+        multiple=True,
+        metavar="PLUGIN",
+        help="Leave a plugin out; `parcost plugins` lists them. May be repeated.",
+    )
+    @wraps(command)
+    def run(*, files: tuple[str, ...], without: tuple[str, ...], **rest: Any) -> Any:
+        from parcost.picked import Picked
+
+        return command(picked=Picked(without, files), **rest)
+
+    return run  # type: ignore[return-value]
+
+
+def session(picked: Picked) -> Session:
+    """Return a session with the plugins that were picked."""
     from parcost.api import Session
 
-    return Session(plugins(without))
+    return Session(plugins(picked))
 
 
-def plugins(without: Sequence[str] = ()) -> Plugins:
-    """Return the installed plugins, less some; an unknown name is a usage error."""
-    from parcost.plugins import load
-
-    check_without(without)
-    return load(without=without)
+def plugins(picked: Picked) -> Plugins:
+    """Return the plugins that were picked; what is not there is a usage error."""
+    check(picked)
+    return picked.load()
 
 
-def check_without(without: Sequence[str]) -> None:
-    """Refuse to leave out a plugin that is not there."""
+def check(picked: Picked) -> None:
+    """Refuse to leave out a plugin that is not there, and files that are no plugins."""
     from importlib.metadata import entry_points
+    from pathlib import Path
 
     from parcost.diagnostics import did_you_mean
+    from parcost.picked import name_of
 
-    known = entry_points(group=_PLUGINS).names if without else ()
-    for name in without:
+    if not (picked.without or picked.files):
+        return
+    known = entry_points(group=_PLUGINS).names
+    for name in picked.without:
         if name not in known:
             hint = did_you_mean(name, known) or "`parcost plugins` lists them"
             raise click.UsageError(f"no plugin is called `{name}`; {hint}")
+    names = {name: "installed" for name in known if name not in picked.without}
+    for file in picked.files:
+        path, name = Path(file), name_of(file)
+        if not ((path.is_file() and path.suffix == ".py") or (path / "__init__.py").is_file()):
+            here = "there is nothing there" if not path.exists() else "that is neither"
+            message = f"`--plugin {file}` is to be a file of Python, or a folder that is a package"
+            raise click.UsageError(f"{message}: {here}")
+        if name in names:
+            way = f"leave that out with `--without {name}`, or " if name in known else ""
+            message = f"`--plugin {file}`: a plugin called `{name}` is {names[name]} already"
+            raise click.UsageError(f"{message}; {way}give the file another name")
+        names[name] = f"in `{file}`"
 
 
 def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:

@@ -11,18 +11,19 @@ from parcost.cli import options
 from parcost.cli.output import show, tell
 
 if TYPE_CHECKING:
+    from parcost.picked import Picked
     from parcost.plugins import Plugin, Plugins
 
 REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
 
 
 @click.command("plugins")
-@options.without
-def command(without: tuple[str, ...]) -> int:
+@options.picked
+def command(picked: Picked) -> int:
     """List the active plugins and what each of them has."""
     from parcost.render.page import Column, Row, Table
 
-    active = options.plugins(without)
+    active = options.plugins(picked)
     contributed = contributions(active)
     rows = [
         Row((p.name, f"{p.distribution} {p.version}", contributed[p.name])) for p in active.plugins

@@ -14,6 +14,7 @@ from parcost.cli.output import Progress, Reporter, Target, put, show, tell
 
 if TYPE_CHECKING:
     from parcost.api import Session
+    from parcost.picked import Picked
     from parcost.scenario import Scenario
     from parcost.search.found import Found
     from parcost.search.run import Wish
@@ -66,7 +67,7 @@ _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time
 )
 @options.study
 @options.overrides
-@options.without
+@options.picked
 @options.jobs
 @options.executor
 def command(
@@ -82,7 +83,7 @@ def command(
     out: str | None,
     study: str | None,
     overrides: tuple[str, ...],
-    without: tuple[str, ...],
+    picked: Picked,
     jobs: int | None,
     executor: str | None,
 ) -> int:
@@ -111,7 +112,7 @@ def command(
         raise click.UsageError("`--jobs` and `--executor` go without `--out` and `--sample`")
     if out is not None:
         _check_name(out)
-    session = options.session(without)
+    session = options.session(picked)
     values = options.parse_overrides(overrides)
     progress = Progress()
     try:
@@ -134,7 +135,7 @@ def command(
                 names=names,
                 wish=wish,
             )
-            found = spread(whole, quest, Environment(without), engine, told=progress.show)
+            found = spread(whole, quest, Environment(picked), engine, told=progress.show)
         else:
             found = _searched(whole, wish, out, progress)
         best = told.ranked(found)

@@ -19,6 +19,7 @@ from parcost.cli.output import Reporter, paper, put
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
+    from parcost.picked import Picked
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
     from parcost.study import Study
@@ -46,7 +47,7 @@ class _WithLists(click.Command):
 @options.path
 @options.study
 @options.overrides
-@options.without
+@options.picked
 @click.option(
     "--ranks",
     metavar="[LIST]",
@@ -68,7 +69,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    without: tuple[str, ...],
+    picked: Picked,
     ranks: str | None,
     stages: str | None,
     format_: str,
@@ -81,7 +82,7 @@ def command(
     if not wanted and format_ != "table":
         raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
     values = options.parse_overrides(overrides)
-    session = options.session(without)
+    session = options.session(picked)
     worst = 0
     documents: list[dict[str, Any]] = []
     for _, scenario in batch.scenarios([path], session, overrides=values, study=study):

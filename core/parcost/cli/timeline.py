@@ -10,6 +10,7 @@ from parcost.cli import options
 from parcost.cli.output import Reporter, paper, put, show, tell
 
 if TYPE_CHECKING:
+    from parcost.picked import Picked
     from parcost.report import Report
 
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @options.path
 @options.study
 @options.overrides
-@options.without
+@options.picked
 @click.option(
     "--format",
     "format_",
@@ -29,7 +30,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    without: tuple[str, ...],
+    picked: Picked,
     format_: str,
 ) -> int:
     """Draw what every device of the pipeline does when.
@@ -42,7 +43,7 @@ def command(
     from parcost import batch
 
     values = options.parse_overrides(overrides)
-    session = options.session(without)
+    session = options.session(picked)
     worst = 0
     documents: list[dict[str, Any]] = []
     for entry in batch.evaluate([path], session, overrides=values, study=study):

@@ -79,11 +79,13 @@ def key(name: str, unit: str) -> str:
 def report(told: Report, *, sections: bool = True) -> Json:
     """Return a report as JSON; *sections*, such as advice, may cost more than all the rest."""
     results = [_result(result, told.units, sections=sections) for result in told.results]
+    plugins = told.results[0].study.plugins if told.results else None
     shown = {
         "name": text(told.name),
         "path": text(told.path),
         "exit_code": number(told.exit_code),
-        "without": encoded(list(told.results[0].study.plugins.left_out) if told.results else []),
+        "with": encoded(list(plugins.files) if plugins else []),
+        "without": encoded(list(plugins.left_out) if plugins else []),
         "axes": encoded(
             {key(name, told.units.get(name, "")): plain(list(vs)) for name, vs in told.axes}
         ),

@@ -13,7 +13,7 @@ from parcost.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
-from parcost.render.words import cells, incomplete, share, without
+from parcost.render.words import cells, incomplete, picked, share
 
 if TYPE_CHECKING:
     from parcost.outcome import Line as LedgerLine
@@ -70,12 +70,12 @@ def verdict(result: Result) -> Iterator[Item]:
     """Yield whether it runs and fits; if not, why."""
     problems = [d for d in result.diagnostics if d.severity is Severity.ERROR]
     claims = {id(e.diagnostic) for e in result.expectations}
-    lacking = without(result.study.plugins)
+    chosen = picked(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
-            yield Line(f"It runs, and it fits{lacking}.", "good")
+            yield Line(f"It runs, and it fits{chosen}.", "good")
     else:
-        yield Line(f"It does not run{lacking}.", "bad")
+        yield Line(f"It does not run{chosen}.", "bad")
         for problem in problems:
             if id(problem) not in claims:
                 yield Line(problem.message, indent=2)

@@ -9,7 +9,7 @@ from parcost.evaluation.points import at
 from parcost.render import numbers
 from parcost.render.narrative import printed
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
-from parcost.render.words import incomplete, swept, without
+from parcost.render.words import incomplete, picked, swept
 
 if TYPE_CHECKING:
     from parcost.report import Expectation, Report
@@ -33,10 +33,10 @@ def tell(report: Report) -> Iterator[Item]:
     figures = {f.name: f for f in printed(list(every.values()), claims)}
     run = [point for point in points if point["feasible"]]
     yield Heading(report.name, 1, aside=report.path)
-    lacking = without(report.results[0].study.plugins)
+    chosen = picked(report.results[0].study.plugins)
     trains = any(result.outcome is not None for result in report.results)
     fit = "run and fit" if trains or not run else "are legal"
-    counted = f"{len(run):,} of {len(points):,} points {fit}{lacking}."
+    counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
     yield Line(counted, "good" if run else "bad")
     faults = {text for result in report.results for text in incomplete(result)}
     yield from (Line(text, "bad") for text in sorted(faults))

@@ -63,9 +63,10 @@ def swept(report: Report, name: str, value: Any) -> str:
     return quantity(value, unit) if unit else cell(value)
 
 
-def without(plugins: Plugins) -> str:
-    """Return, to stand behind a verdict, which plugins were left out; nothing if none."""
-    return f"; without: {', '.join(plugins.left_out)}" if plugins.left_out else ""
+def picked(plugins: Plugins) -> str:
+    """Return, to stand behind a verdict, which plugins came from files and were left out."""
+    files = f"; with: {', '.join(plugins.files)}" if plugins.files else ""
+    return files + (f"; without: {', '.join(plugins.left_out)}" if plugins.left_out else "")
 
 
 def incomplete(result: Result) -> list[str]:

@@ -33,6 +33,7 @@ from parcost.search.space import space
 
 if TYPE_CHECKING:
     from parcost.batch.keys import Environment
+    from parcost.picked import Picked
     from parcost.search.space import Space
 
 _PIECES_OF_A_WORKER = 3
@@ -61,14 +62,14 @@ class _Task:
     part: tuple[int, int]
     worst: float
     budget_seconds: float
-    without: tuple[str, ...]
+    picked: Picked
     expected: str
     folder: str
 
 
 def _done(task: _Task) -> Piece:
     """Search a part of the space of a file, in a process that may have done so before."""
-    with at_work(task.without, task.expected, task.folder) as worker:
+    with at_work(task.picked, task.expected, task.folder) as worker:
         quest = task.quest
         found = worker.session.load(quest.path, quest.overrides)
         (scenario,) = (s for s in found if s.name == quest.study)
@@ -175,7 +176,7 @@ class _Spread:
             part=part,
             worst=self._best.worst,
             budget_seconds=max(self.quest.wish.budget_seconds - late, 0.0),
-            without=self.environment.without,
+            picked=self.environment.picked,
             expected=self.environment.digest,
             folder=str(Path.cwd()),
         )

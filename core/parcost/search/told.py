@@ -142,8 +142,13 @@ def _counted(found: Found) -> Iterator[Line]:
 def again(scenario: Scenario, entry: Ranked) -> str:
     """Return the command that evaluates a layout by itself."""
     said = settings(scenario, entry.layout.values).items()
-    flags = " ".join(f"--set {quote(f'{path}={_text(value)}')}" for path, value in said)
-    return f"parcost eval {quote(scenario.path)} {flags}"
+    active = scenario.first.plugins
+    flags = [
+        *(f"--without {name}" for name in active.left_out),
+        *(f"--plugin {quote(path)}" for path in active.files),
+        *(f"--set {quote(f'{path}={_text(value)}')}" for path, value in said),
+    ]
+    return f"parcost eval {quote(scenario.path)} {' '.join(flags)}"
 
 
 def varying(found: Found) -> list[str]:
@@ -303,6 +308,7 @@ def data(
                 **{name: value for name, (_, value) in listed(entry).items()},
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
+                "command": again(scenario, entry),
             }
             for entry in best
         ],

@@ -1,0 +1,208 @@
+"""Plugins that nobody has installed: ``--plugin FILE``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parcost.batch.keys import Environment
+from parcost.cli import main
+from parcost.picked import Picked
+
+SPEC = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 16 }
+layout   { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 32 sequences, recompute = full }
+"""
+LOADER = '''\
+"""What waiting for data costs."""
+
+from __future__ import annotations
+
+from parcost import SECONDS, Formula, Once, Real, Study, block, hookimpl, quantity
+from parcost_plugins.vocabulary.layout import Layout
+
+
+@block("loader", label="none")
+class Loader:
+    """The input pipeline of the job."""
+
+    stall: Real = quantity(SECONDS, default=3.0, doc="waited for data before every step")
+
+
+@hookimpl
+def blocks() -> list[type]:
+    return [Loader]
+
+
+@hookimpl
+def terms(study: Study) -> list[Once]:
+    stall = study[Loader].stall * 8.0 / study[Layout].tp
+    formula = Formula(text="stall", inputs={"stall": (stall, "s")}, source="our profiles, 2024")
+    return [Once(name="data_stall", seconds=stall, when="end", formula=formula)]
+'''
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command beside `specs/a.par`, `specs/b.par` and `loader.py`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.delenv("PARCOST_NO_CACHE", raising=False)
+    Path("specs").mkdir()
+    Path("specs/a.par").write_text(SPEC, encoding="utf-8")
+    Path("specs/b.par").write_text(SPEC + "loader { stall = 5 s }\n", encoding="utf-8")
+    Path("loader.py").write_text(LOADER, encoding="utf-8")
+
+    def do(*arguments: str) -> Any:
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return do
+
+
+def steps(done: Any) -> dict[str, float]:
+    """Return the step time of each study of a CSV."""
+    rows = csv.DictReader(io.StringIO(done.out))
+    return {row["name"]: float(row["step_time_seconds"]) for row in rows}
+
+
+def step(run: Run, *arguments: str) -> float:
+    (seconds,) = steps(run("eval", *arguments, "--format", "csv")).values()
+    return seconds
+
+
+def test_its_terms_are_in_the_step(run: Run) -> None:
+    bare = step(run, "specs/a.par")
+    assert step(run, "specs/a.par", "--plugin", "loader.py") == pytest.approx(
+        bare + 12.0, rel=1e-12
+    )
+    report = run("eval", "specs/a.par", "--plugin", "loader.py")
+    assert "with: loader.py" in report.out
+    (entry,) = json.loads(
+        run("eval", "specs/a.par", "--plugin", "loader.py", "--format", "json").out
+    )["reports"]
+    assert entry["with"] == ["loader.py"]
+    assert (
+        "of loader.py" in run("explain", "specs/a.par", "data_stall", "--plugin", "loader.py").out
+    )
+    assert "loader" in run("plugins", "--plugin", "loader.py").out
+
+
+def test_its_blocks_are_words_of_the_language(run: Run) -> None:
+    assert run("check", "specs/b.par").code == 2
+    assert run("check", "specs/b.par", "--plugin", "loader.py").code == 0
+
+
+def test_a_folder_is_a_package_with_files_of_its_own(run: Run) -> None:
+    package = Path("data-loader")
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from .costs import blocks, terms\n__all__ = ['blocks', 'terms']\n", encoding="utf-8"
+    )
+    (package / "costs.py").write_text(LOADER, encoding="utf-8")
+    bare = step(run, "specs/a.par")
+    assert step(run, "specs/a.par", "--plugin", "data-loader") == pytest.approx(bare + 12.0)
+    (package / "costs.py").write_text(LOADER.replace("3.0", "4.0"), encoding="utf-8")
+    assert step(run, "specs/a.par", "--plugin", "data-loader") == pytest.approx(bare + 16.0)
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_a_batch_forgets_what_was_said_with_another_text(run: Run, jobs: tuple[str, ...]) -> None:
+    arguments = ("eval", "specs", "--plugin", "loader.py", "--format", "csv", *jobs)
+    first = steps(run(*arguments))
+    assert first["b"] == pytest.approx(first["a"] + 8.0)
+    again = run(*arguments)
+    assert "2 of them unchanged" in again.err
+    assert steps(again) == first
+    Path("loader.py").write_text(LOADER.replace("3.0", "1.0"), encoding="utf-8")
+    other = run(*arguments)
+    assert "unchanged" not in other.err
+    assert steps(other)["a"] == pytest.approx(first["a"] - 8.0)
+    assert steps(other)["b"] == first["b"]
+
+
+def test_a_file_is_part_of_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "loader.py"
+    file.write_text(LOADER, encoding="utf-8")
+    with_it = Environment(Picked(files=[str(file)])).digest
+    assert with_it != Environment().digest
+    assert with_it == Environment(Picked(files=[str(file)])).digest
+    file.write_text(LOADER + "\n", encoding="utf-8")
+    assert with_it != Environment(Picked(files=[str(file)])).digest
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_its_terms_take_part_in_a_search(run: Run, jobs: tuple[str, ...]) -> None:
+    search = ("search", "specs/a.par", "--axes", "tp,pp", "--format", "json", *jobs)
+    bare = json.loads(run(*search).out)
+    done = json.loads(run(*search, "--plugin", "loader.py", "--without", "advice").out)
+    best = done["best"][0]
+    tp = best["values"]["layout.tp"]
+    assert tp > bare["best"][0]["values"]["layout.tp"]
+    other = next(other for other in done["best"] if other["values"]["layout.tp"] != tp)
+    more = 24.0 / other["values"]["layout.tp"] - 24.0 / tp
+    assert other["differs_by_seconds"]["data_stall"] == pytest.approx(more)
+    command = "parcost eval specs/a.par --without advice --plugin loader.py"
+    assert best["command"].startswith(command)
+    _, *arguments = best["command"].split()
+    assert step(run, *arguments[1:]) == best["step_seconds"]
+
+
+@pytest.mark.parametrize(
+    "files, said",
+    [
+        (["missing.py"], "there is nothing there"),
+        (["specs/a.par"], "that is neither"),
+        (["specs"], "that is neither"),
+        (["figures.py"], "a plugin called `figures` is installed already"),
+        (["loader.py", "specs/loader.py"], "a plugin called `loader` is in `loader.py` already"),
+    ],
+)
+def test_what_is_no_plugin_is_a_usage_error(run: Run, files: list[str], said: str) -> None:
+    Path("figures.py").write_text(LOADER, encoding="utf-8")
+    Path("specs/loader.py").write_text(LOADER, encoding="utf-8")
+    flags = [word for file in files for word in ("--plugin", file)]
+    for command in ("eval", "search", "check"):
+        done = run(command, "specs/a.par", *flags)
+        assert (done.code, done.out) == (2, "")
+        assert said in done.err
+
+
+def test_it_may_stand_in_for_one_that_is_installed(run: Run) -> None:
+    Path("optimizer.py").write_text(LOADER, encoding="utf-8")
+    done = run("eval", "specs/a.par", "--without", "optimizer", "--plugin", "optimizer.py")
+    assert "with: optimizer.py; without: optimizer" in done.out
+    assert "data_stall" in done.out
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("import nonsense_\n", "cannot be imported: ModuleNotFoundError"),
+        ("def terms(:\n", "cannot be imported: SyntaxError"),
+        ("raise SystemExit(7)\n", "cannot be imported: SystemExit"),
+        (LOADER.replace("study[Loader].stall *", "1 / 0 *"), "ZeroDivisionError"),
+    ],
+)
+def test_one_that_fails_is_told_and_stops_nobody(run: Run, text: str, said: str) -> None:
+    Path("loader.py").write_text(text, encoding="utf-8")
+    done = run("eval", "specs/a.par", "--plugin", "loader.py", "--format", "csv")
+    assert done.code == 3
+    assert said in done.err
+    assert steps(done)["a"] > 0.0
