@@ -35,7 +35,7 @@ from parcost.search.waiting import Waiting
 from parcost.terms import Limit, Objective
 
 _BLOCK = 8192  # points of the flat axis that are bounded together
-_FIRST, _ROUND = 64, 256  # points that are scored together, the ones with the lowest bounds
+_FIRST, _ROUND = 128, 512  # points that are scored together, the ones with the lowest bounds
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _MANY = 12  # schedules of structures that wait: their terms are kept
 
