@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -166,6 +167,36 @@ def test_a_worker_works_where_the_names_of_files_start(
     (answer,) = answers(task, specs[:1])
     assert not answer.entries[0].rejected
     assert Path.cwd() == tmp_path / "elsewhere"
+
+
+STALLED = """
+from parcost import Formula, Once, hookimpl
+
+@hookimpl
+def terms():
+    formula = Formula(text="stall", inputs={{}}, source="here")
+    return [Once(name="stall", seconds={seconds}, when="end", formula=formula)]
+"""
+
+
+def test_a_worker_reads_a_plugin_anew_that_was_edited(specs: list[Spec], tmp_path: Path) -> None:
+    def step() -> float:
+        picked = Picked(files=[str(file)])
+        task = Task(
+            question=QUESTION,
+            picked=picked,
+            expected=Environment(picked).digest,
+            folder=str(tmp_path),
+            keep=False,
+        )
+        (answer,) = answers(task, specs[:1])
+        return float(json.loads(answer.entries[0].text)["results"][0]["step_seconds"])
+
+    file = tmp_path / "stalled.py"
+    file.write_text(STALLED.format(seconds=1.0), encoding="utf-8")
+    first = step()
+    file.write_text(STALLED.format(seconds=3.0), encoding="utf-8")
+    assert step() == pytest.approx(first + 2.0)
 
 
 def test_an_engine_that_takes_no_more_work_ends_the_run(specs: list[Spec]) -> None:

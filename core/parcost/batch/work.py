@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from parcost.scenario import Scenario
 
 _MOST_FILES = 200  # that specs import, and a session keeps
+_STRANGER = (
+    "a worker runs another version of Python, numpy, parcost or a plugin; install the same ones, "
+    "and start it anew"
+)
 
 
 class StrangerError(ParcostError):
@@ -140,15 +144,16 @@ def at_work(picked: Picked, expected: str, folder: str) -> Iterator[Worker]:
     """
     with _one_at_a_time, _working_in(folder):
         worker = _worker(picked)
+        if worker.environment.digest != expected and picked.files:
+            del _workers[picked]  # a file may have been edited, and is read anew
+            worker = _worker(picked)
         if worker.environment.digest != expected:
-            raise StrangerError(
-                "a worker runs another version of Python, numpy, parcost or a plugin; install "
-                "the same ones, and start it anew"
-            )
+            raise StrangerError(_STRANGER)
         yield worker
 
 
 _workers: dict[Picked, Worker] = {}
+_imported: dict[str, str] = {}  # what the code that is installed was, as it was imported
 _one_at_a_time = threading.Lock()  # an engine may run tasks in threads, which share a folder
 
 
@@ -156,6 +161,9 @@ def _worker(picked: Picked) -> Worker:
     if picked not in _workers:
         worker = Worker(Environment(picked))
         _ = worker.environment.digest  # of the code that has just been imported
+        installed = Environment().digest
+        if _imported.setdefault("installed", installed) != installed:
+            raise StrangerError(_STRANGER)
         _workers[picked] = worker
         collect_rarely()  # for good: a worker does nothing else
     return _workers[picked]
