@@ -85,6 +85,11 @@ class Scenario:
         return self._probe[0].fresh()
 
     @property
+    def settings(self) -> Mapping[str, str]:
+        """What is set from outside, by path, as it was written."""
+        return {path: node.value.span.text for path, node in self.overrides.items()}
+
+    @property
     def warnings(self) -> Sequence[Diagnostic]:
         """What binding the scenario warns of."""
         return self._probe[2].found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -374,3 +375,23 @@ def test_unknown_axes_are_refused() -> None:
     (scenario,) = parcost.load_text(SPEC)
     with pytest.raises(SpecError, match="nothing that is called `tpp` can be chosen"):
         space(scenario, {}, ["tpp"])
+
+
+def test_the_printed_command_says_all_that_the_search_was_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    studies = "study narrow { layout { tp = 2 } }\nstudy wide { layout { tp = 4 } }\n"
+    Path("two studies.par").write_text(SPEC + studies, encoding="utf-8")
+    told = ["--study", "wide", "--set", "training.global_batch=256 sequences"]
+    told += ["--without", "advice"]
+    search = ["search", "two studies.par", "--axes", "pp,zero", "--top", "3", *told]
+    assert main([*search, "--format", "json"]) == 0
+    for layout in json.loads(capsys.readouterr().out)["best"]:
+        program, *arguments = shlex.split(layout["command"])
+        assert program == "parcost"
+        assert main([*arguments, "--format", "json"]) == 0
+        (report,) = json.loads(capsys.readouterr().out)["reports"]
+        assert (report["name"], report["without"]) == ("wide", ["advice"])
+        assert report["results"][0]["step_seconds"] == layout["step_seconds"]
+        assert report["results"][0]["memory"]["total_bytes"] == layout["memory_bytes"]

@@ -141,9 +141,10 @@ def _counted(found: Found) -> Iterator[Line]:
 
 def again(scenario: Scenario, entry: Ranked) -> str:
     """Return the command that evaluates a layout by itself."""
-    said = settings(scenario, entry.layout.values).items()
+    said = {**scenario.settings, **settings(scenario, entry.layout.values)}.items()
     active = scenario.first.plugins
     flags = [
+        *([f"--study {quote(scenario.name)}"] if scenario.study is not None else []),
         *(f"--without {name}" for name in active.left_out),
         *(f"--plugin {quote(path)}" for path in active.files),
         *(f"--set {quote(f'{path}={_text(value)}')}" for path, value in said),
