@@ -171,6 +171,35 @@ def test_cut_experts_without_sequence_parallelism_add_up_what_all_have(mixture: 
     assert found["expert tensor all-reduce", "F"].bytes_ == 4096 * 2 * 4096 * 2
 
 
+@pytest.mark.parametrize("layout", ["ep = 8, etp = 4", "etp = 8", "ep = 4, etp = 2, cp = 2"])
+def test_ranks_that_no_tensor_is_cut_over_have_tokens_of_their_own(
+    mixture: Mixture, layout: str
+) -> None:
+    """With tp = 1 there is no sequence to share, so the switch makes no difference."""
+    off, on = (
+        mixture(f"{layout}, sequence_parallel = {switch}", EVEN) for switch in ("off", "on")
+    )
+    assert works(off).keys() == works(on).keys()
+    for key, work in works(on).items():
+        assert works(off)[key].seconds == work.seconds
+        assert works(off)[key].bytes_ == work.bytes_
+    assert ("expert tensor all-gather", "F") in works(off)
+
+
+@pytest.mark.parametrize("switch", ["off", "on"])
+def test_cutting_experts_leaves_the_work_of_a_rank_as_it_is(mixture: Mixture, switch: str) -> None:
+    """A part of an expert has a part of the columns, and the tokens of all parts."""
+
+    def flops(etp: int) -> float:
+        study = mixture(f"ep = 4, etp = {etp}, sequence_parallel = {switch}", EVEN)
+        return sum(float(op.flops) for op in study.operators if "expert" in op.name)
+
+    whole = flops(1)
+    assert whole > 0
+    for etp in (2, 4, 8):
+        assert flops(etp) == pytest.approx(whole)
+
+
 def test_recomputed_layers_exchange_again(mixture: Mixture) -> None:
     whole = works(mixture("ep = 64", EVEN, training="recompute = full"))
     assert tuple(whole["expert dispatch", "R"].count) == (58,)

@@ -21,8 +21,8 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Formula, Group, Pass, Real, Study, Work, hookimpl
-from parcost.numeric import maximum, minimum, sqrt, where
+from parcost import Formula, Group, Mask, Pass, Real, Study, Work, hookimpl
+from parcost.numeric import any_of, maximum, minimum, sqrt, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -33,7 +33,13 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
 from parcost_plugins.vocabulary.partition import Counts, having, kinds
-from parcost_plugins.vocabulary.routing import crowding, distinct, largest_of, rank_tokens
+from parcost_plugins.vocabulary.routing import (
+    crowding,
+    distinct,
+    have_their_own,
+    largest_of,
+    rank_tokens,
+)
 
 DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
 
@@ -226,18 +232,20 @@ def _cut(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
     if isinstance(layout.etp, float) and layout.etp == 1.0:
         return
     group, model = study.group("etp"), training.model
-    # Without sequence parallelism every such rank has the same tokens already.
     own = rank_tokens(study) * model.top_k * crowding(study)
-    gather, scatter = "expert tensor all-gather", "expert tensor reduce-scatter"
-    if not layout.sequence_parallel:
-        own, gather, scatter = own / layout.etp, "", "expert tensor all-reduce"
-    n = layout.etp * own * model.hidden * training.precision.activation
-    operations = {gather: "all_gather", scatter: "reduce_scatter" if gather else "all_reduce"}
-    for name, operation in operations.items():
-        if not name:
+    own = own * model.hidden * training.precision.activation
+    apart = have_their_own(layout)
+    alike: Mask = not apart if isinstance(apart, bool) else ~apart
+    for name, operation, bytes_, here in (
+        ("expert tensor all-gather", "all_gather", layout.etp * own, apart),
+        ("expert tensor reduce-scatter", "reduce_scatter", layout.etp * own, apart),
+        ("expert tensor all-reduce", "all_reduce", own, alike),
+    ):
+        if not any_of(here):
             continue
+        n = where(here, bytes_, 0.0)
         call = study.collective(operation, n, group)
-        priced = (call.seconds, n, call.formula)
+        priced = (where(here, call.seconds, 0.0), n, call.formula)
         yield _work(study, name, "F", priced, count, group)
         yield _work(study, f"{name}, backward", "B", priced, count, group)
         if any(again):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost import BYTES, ONE, Real, block, integer, integers, quantity, switch, word
+from parcost import BYTES, ONE, Mask, Real, block, integer, integers, quantity, switch, word
 from parcost.numeric import any_of, divides, is_array, log, maximum, sqrt, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training
@@ -98,9 +98,17 @@ def rank_tokens(study: Study) -> Real:
     return tokens / layout.tp if layout.sequence_parallel else tokens
 
 
+def have_their_own(layout: Layout) -> Mask:
+    """Say whether ranks that hold parts of the same experts have tokens of their own.
+
+    Ranks of tp without sequence parallelism have the same ones; all others never have.
+    """
+    return True if layout.sequence_parallel else layout.tp == 1
+
+
 def sources(layout: Layout) -> Real:
     """Return how many ranks with tokens of their own share one set of experts."""
-    return layout.ep * layout.etp if layout.sequence_parallel else layout.ep
+    return where(have_their_own(layout), layout.ep * layout.etp, layout.ep)
 
 
 def expert_tokens(study: Study) -> Real:
