@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import parcost
 from parcost.batch.keys import Environment
 from parcost.cli import main
 from parcost.picked import Picked
@@ -122,6 +125,73 @@ def test_a_folder_is_a_package_with_files_of_its_own(run: Run) -> None:
     assert step(run, "specs/a.par", "--plugin", "data-loader") == pytest.approx(bare + 16.0)
 
 
+def test_an_edit_is_seen_though_size_and_time_of_the_file_are_the_same(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    package = Path("loading")
+    package.mkdir()
+    (package / "__init__.py").write_text("from .costs import blocks, terms\n", encoding="utf-8")
+    found = []
+    for stall in ("3.0", "9.0"):
+        for file in (Path("loader.py"), package / "costs.py"):
+            file.write_text(LOADER.replace("3.0", stall), encoding="utf-8")
+            os.utime(file, (1e9, 1e9))
+        one, other = (step(run, "specs/a.par", "--plugin", p) for p in ("loader.py", "loading"))
+        assert one == other
+        found.append(one)
+    assert found[1] == pytest.approx(found[0] + 24.0)
+    assert not [*Path().rglob("*.pyc")]
+
+
+def test_an_edit_behind_a_link_is_seen(run: Run) -> None:
+    Path("loading").mkdir()
+    Path("elsewhere").mkdir()
+    Path("loading/__init__.py").write_text("from .inner.costs import *\n", encoding="utf-8")
+    Path("loading/inner").symlink_to("../elsewhere", target_is_directory=True)
+    Path("elsewhere/back").symlink_to("../loading", target_is_directory=True)
+    found = []
+    for stall in ("3.0", "9.0"):
+        text = LOADER.replace("3.0", stall)
+        Path("elsewhere/costs.py").write_text(text, encoding="utf-8")
+        found.append(steps(run("eval", "specs", "--plugin", "loading", "--format", "csv"))["a"])
+    assert found[1] == pytest.approx(found[0] + 24.0)
+
+
+@pytest.mark.usefixtures("run")
+def test_plugins_of_one_name_do_not_mix() -> None:
+    for folder, stall in (("one", 1.0), ("two", 2.0)):
+        package = Path(folder, "lazy")
+        package.mkdir(parents=True)
+        hook = "def terms(study):\n    from .costs import terms\n    return terms(study)\n"
+        text = f"from parcost import hookimpl\nfrom .costs import blocks\n@hookimpl\n{hook}"
+        (package / "__init__.py").write_text(text, encoding="utf-8")
+        costs = LOADER.replace("3.0", f"{stall}")
+        (package / "costs.py").write_text(costs, encoding="utf-8")
+    session, other = (
+        parcost.Session(Picked(files=[f"{folder}/lazy"]).load()) for folder in ("one", "two")
+    )
+    (one,), (two,) = (s.load("specs/a.par") for s in (session, other))
+    times = [scenario.evaluate().result.outcome for scenario in (two, one)]
+    assert times[0] is not None
+    assert times[1] is not None
+    assert times[0].step_seconds == pytest.approx(times[1].step_seconds + 4.0)
+
+
+def test_any_folder_has_a_name_and_what_is_no_plain_file_is_left_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path("my.data-loader")
+    package.mkdir()
+    (package / "__init__.py").write_text(LOADER, encoding="utf-8")
+    (package / "link.py").symlink_to("nowhere")
+    (package / ".#lock.py").symlink_to("nobody@nowhere")
+    assert "my_data_loader" in run("plugins", "--plugin", str(package)).out
+    assert run("eval", "specs", "--plugin", str(package)).code == 0
+    monkeypatch.chdir(package)
+    assert "my_data_loader" in run("plugins", "--plugin", ".").out
+
+
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
 def test_a_batch_forgets_what_was_said_with_another_text(run: Run, jobs: tuple[str, ...]) -> None:
     arguments = ("eval", "specs", "--plugin", "loader.py", "--format", "csv", *jobs)
@@ -195,6 +265,7 @@ def test_it_may_stand_in_for_one_that_is_installed(run: Run) -> None:
     "text, said",
     [
         ("import nonsense_\n", "cannot be imported: ModuleNotFoundError"),
+        ("", "it has no hook: mark functions with `@hookimpl`"),
         ("def terms(:\n", "cannot be imported: SyntaxError"),
         ("raise SystemExit(7)\n", "cannot be imported: SystemExit"),
         (LOADER.replace("study[Loader].stall *", "1 / 0 *"), "ZeroDivisionError"),

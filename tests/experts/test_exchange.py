@@ -176,9 +176,7 @@ def test_ranks_that_no_tensor_is_cut_over_have_tokens_of_their_own(
     mixture: Mixture, layout: str
 ) -> None:
     """With tp = 1 there is no sequence to share, so the switch makes no difference."""
-    off, on = (
-        mixture(f"{layout}, sequence_parallel = {switch}", EVEN) for switch in ("off", "on")
-    )
+    off, on = (mixture(f"{layout}, sequence_parallel = {switch}", EVEN) for switch in ("off", "on"))
     assert works(off).keys() == works(on).keys()
     for key, work in works(on).items():
         assert works(off)[key].seconds == work.seconds

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from parcost import __version__
-from parcost.picked import Picked, module_of, name_of
+from parcost.picked import Picked, files_of, module_of, name_of, texts
 
 if TYPE_CHECKING:
     from parcost.batch.entry import Part
@@ -74,9 +74,10 @@ class Environment:
         for text in (__version__, *machine, *versions, *self.picked.without):
             _add(hashed.update, text)
         for given in self.picked.files:
-            for path in _files(Path(given)):
-                _add(hashed.update, f"{given} {path.relative_to(Path(given).parent).as_posix()}")
-                _add(hashed.update, path.read_bytes())
+            _add(hashed.update, given)
+            for name, content in texts(given):
+                _add(hashed.update, name)
+                _add(hashed.update, content)
         named: dict[int, str] = {}  # reading the metadata anew for each plugin would take long
         for point in self._points:
             came = point.dist
@@ -97,7 +98,7 @@ class Environment:
             if name_of(file) == name:
                 try:
                     return Plugin(name, file, module=module_of(file))
-                except Exception:  # noqa: BLE001  whoever imports all of them says what is wrong
+                except (Exception, SystemExit):  # noqa: BLE001  told by whoever imports all of them
                     return None
         for point in self._points:
             if point.name == name:
@@ -228,13 +229,11 @@ def _location(name: str) -> Path | None:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """Yield the files of a package in a fixed order, but for specs and what Python compiles."""
+    """Yield the files of a package in a fixed order, but for specs."""
     if path.is_file():
         yield path
         return
-    for parent, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        yield from (Path(parent, n) for n in sorted(files) if not n.endswith((_SPEC, ".pyc")))
+    yield from (file for file in files_of(path) if file.suffix != _SPEC)
 
 
 def _version(name: str) -> str:
