@@ -106,3 +106,24 @@ def test_a_range_that_fractions_spell_is_an_axis(compare: Compare) -> None:
     axes = {"overlap.bucket": ["25 MB", "100 MB"], "layout.tp": [1, 2]}
     said, legal = compare(REFERENCES, axes)
     assert (said, legal) == ([], 4)
+
+
+@pytest.mark.parametrize("model", ["gpt3_1_3b", "deepseek_v3_mtp"])
+def test_ends_meet_where_the_schedule_runs_whatever_it_does_elsewhere(
+    model: str, compare: Compare
+) -> None:
+    """A tied embedding is held once in a V, also beside layouts for which there is none."""
+    text = REFERENCES.replace("llama3_8b", model).replace("sequence = 4096", "sequence = 2048")
+    text = text.replace("devices = 32", "devices = 16").replace("64 sequences", "32 sequences")
+    if model == "deepseek_v3_mtp":
+        text += "model small extends deepseek_v3_mtp { layers = 7, experts = 16, ffn = 4096 }\n"
+        text = text.replace("training {", "training { model = small,")
+    axes = {
+        "schedule.kind": ["one_f_one_b", "dualpipe", "chimera", "dualpipe_v", "zb_v"],
+        "schedule.chunks": [1, 2],
+        "layout.pp": [1, 2, 4],
+        "training.micro_batch": [1, 2],
+    }
+    said, legal = compare(text, axes)
+    assert not said
+    assert legal

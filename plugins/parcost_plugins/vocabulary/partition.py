@@ -39,9 +39,7 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     cut, schedule = study.pipeline, study.schedule
     if cut.chunks == 1 and getattr(schedule, "copies", 1) == 1:
         return [[device] for device in range(cut.stages)]
-    m = cut.micro_batches
-    fewest = int(m) if isinstance(m, (float, int)) else int(m.min())
-    order = schedule.order(cut.stages, fewest, cut.chunks)
+    order = schedule.order(cut.stages, _fewest(study), cut.chunks)
     return [sorted({op.stage for op in entries if isinstance(op, Op)}) for entries in order]
 
 
@@ -53,16 +51,26 @@ def ends_together(study: Study) -> bool:
     """
     if study[Layout].pp == 1:
         return True
-    cut, schedule = study.pipeline, study.schedule
-    virtual = cut.stages * cut.chunks
-    if cut.chunks == 1 and getattr(schedule, "copies", 1) == 1:
+    cut, last = study.pipeline, virtual_stages(study) - 1
+    if cut.chunks == 1 and getattr(study.schedule, "copies", 1) == 1:
         return False
-    limits, m = getattr(schedule, "limits", None), cut.micro_batches
-    for count in {m} if isinstance(m, (float, int)) else set(m.flat):
-        exists = count >= 1 and count == int(count) and count * virtual <= LONGEST_ORDER
-        if not exists or (limits is not None and limits(cut.stages, int(count), cut.chunks)):
-            return False
-    return all(virtual - 1 in held for held in stages_of_devices(study) if 0 in held)
+    if not _fewest(study):
+        return False
+    return all(last in held for held in stages_of_devices(study) if 0 in held)
+
+
+def _fewest(study: Study) -> int:
+    """Return the fewest micro-batches that occur and that the schedule exists for, 0 if none.
+
+    Candidates that another schedule is meant for may have numbers that this one has no order for.
+    """
+    cut, limits = study.pipeline, getattr(study.schedule, "limits", None)
+    m, stages = cut.micro_batches, cut.stages * cut.chunks
+    for count in sorted({m} if isinstance(m, (float, int)) else set(m.reshape(-1).tolist())):
+        possible = count >= 1 and count == int(count) and count * stages <= LONGEST_ORDER
+        if possible and not (limits and limits(cut.stages, int(count), cut.chunks)):
+            return int(count)
+    return 0
 
 
 def layers(study: Study) -> Counts:
