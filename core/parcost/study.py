@@ -188,7 +188,7 @@ class Study:
             found = for_study(self)
         except ParcostError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"`for_study` raised {type(error).__name__}: {error}"
             raise PluginError(f"plugin {plugin} failed in `schedules`: {said}") from error
         return found

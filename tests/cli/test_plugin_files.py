@@ -277,3 +277,32 @@ def test_one_that_fails_is_told_and_stops_nobody(run: Run, text: str, said: str)
     assert done.code == 3
     assert said in done.err
     assert steps(done)["a"] > 0.0
+
+
+LEAVING = """\
+from parcost import hookimpl
+class Leaving:
+    name = "leaving"
+    def order(self, stages, micro_batches, chunks):
+        raise SystemExit(0)
+@hookimpl
+def schedules():
+    return [Leaving()]
+"""
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_a_schedule_that_ends_the_program_ends_one_spec(run: Run, jobs: tuple[str, ...]) -> None:
+    Path("leaving.py").write_text(LEAVING, encoding="utf-8")
+    Path("specs/b.par").write_text(
+        SPEC.replace("tp = 2", "tp = 1, pp = 2") + "schedule { kind = leaving }\n", encoding="utf-8"
+    )
+    Path("specs/c.par").write_text(SPEC, encoding="utf-8")
+    done = run("eval", "specs", "--plugin", "leaving.py", "--format", "csv", *jobs)
+    assert done.code == 3
+    rows = csv.DictReader(io.StringIO(done.out))
+    found = {row["path"]: row["step_time_seconds"] for row in rows}
+    assert list(found) == ["specs/a.par", "specs/b.par", "specs/c.par"]
+    assert found["specs/a.par"] == found["specs/c.par"] != ""
+    assert "schedule `leaving` at p = 2" in done.err
+    assert "SystemExit" in done.err

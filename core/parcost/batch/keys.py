@@ -106,7 +106,7 @@ class Environment:
                 known = (came.name, came.version) if came is not None else ("", "")
                 try:
                     return Plugin(name, *known, point.load())
-                except Exception:  # noqa: BLE001  whoever imports all of them says what is wrong
+                except (Exception, SystemExit):  # noqa: BLE001  whoever imports all of them says what is wrong
                     return None
         return None
 

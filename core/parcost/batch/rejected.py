@@ -41,11 +41,11 @@ def attempt(path: str, do: Callable[[], T]) -> T | Rejected:
     except ParcostError as error:
         found = Diagnostic("plugin-failed", str(error), place=path)
         return Rejected(path=path, diagnostics=[found], exit_code=FAULT)
-    except Exception as error:  # noqa: BLE001  a fault of ours must not lose other results
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a fault of ours must not lose other results
         return Rejected(path=path, diagnostics=[internal(error, path)], exit_code=FAULT)
 
 
-def internal(error: Exception, place: str = "") -> Diagnostic:
+def internal(error: BaseException, place: str = "") -> Diagnostic:
     """Return the diagnostic of a fault in parcost itself.
 
     With ``PARCOST_DEBUG`` set the traceback is printed as well.

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, ClosedPipeError):
         forget_stdout()
         return _PIPE_CLOSED
-    except Exception as error:  # noqa: BLE001  the user never sees a traceback
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the user never sees a traceback
         return _failed(error)
     return status if isinstance(status, int) else 0
 
@@ -85,7 +85,7 @@ def _usage(error: click.ClickException) -> int:
     return 2
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: BaseException) -> int:
     from parcost.batch import FAULT, internal
     from parcost.cli.output import Reporter
     from parcost.diagnostics import PluginError, SpecError

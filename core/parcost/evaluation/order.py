@@ -157,7 +157,7 @@ def ask(
             entries if _plain(entries) else [_entry(entry) for entry in entries]
             for entries in map(list, lists)
         ]
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OrderError(f"`order` raised {type(error).__name__}: {error}") from error
 
 

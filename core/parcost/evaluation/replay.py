@@ -79,7 +79,7 @@ class Plan:
         if not why and limits is not None:
             try:
                 why = limits(p, m, v) or ""
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 said = f"{type(error).__name__}: {error}"
                 raise OrderError(f"`limits` of schedule `{name}` raised {said}") from error
         if why:
@@ -167,7 +167,7 @@ class Plan:
                 return None
             sound = not any_of(seconds < 0)  # without end times may be no number
             starts, ends = spanned(times, hop, p, m, v) if spanned and spans else ((), ())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}"
             raise OrderError(f"the closed form of `{self.schedule.name}` raised {said}") from error
         if not sound:
