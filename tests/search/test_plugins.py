@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import parcost
-from parcost import Formula, Study, Work, hookimpl
+from parcost import Check, Formula, Outcome, SpecError, Study, Work, hookimpl
 from parcost.plugins import Plugins, load
 from parcost.search.found import Found
 from parcost.search.run import Wish, search
@@ -57,3 +60,54 @@ def test_the_order_of_plugins_changes_no_bit() -> None:
     reversed_ = Plugins(tuple(reversed(usual.plugins)))
     for one, other in zip(found(usual).best, found(reversed_).best, strict=True):
         assert (one.seconds, one.bytes_, one.values) == (other.seconds, other.bytes_, other.values)
+
+
+@hookimpl
+def choosy(study: Study, outcome: Outcome) -> list[Check]:
+    """Let only slow steps of one ZeRO stage through."""
+    return [
+        Check(
+            id="too-good",
+            holds=(study[Layout].zero == 3) & (outcome.step_seconds > 0.7),
+            subject="layout.zero",
+            message="nobody believes this",
+        )
+    ]
+
+
+@pytest.mark.parametrize("keep", [1, 3, 50])
+def test_what_a_verdict_refuses_is_left_out_and_rules_nothing_out(keep: int) -> None:
+    """Outcomes are judged one by one, so the ranking is that of single evaluations."""
+    plugins = load(("choosy", SimpleNamespace(verdicts=choosy)))
+    (scenario,) = parcost.load_text(TEXT, plugins=plugins)
+    expected = []
+    for values in product(*AXES.values()):
+        at = dict(zip(AXES, values, strict=True))
+        result = scenario.replace(at).evaluate().result
+        if result.outcome is not None and result.feasible:
+            expected.append((float(result.outcome.step_seconds), at))
+    assert expected
+    by_degree = {
+        at["layout.tp"]: seconds for seconds, at in sorted(expected, key=first, reverse=True)
+    }
+    result_ = search(space(scenario, AXES, list(AXES)), Wish(keep=keep, budget_seconds=1e9))
+    assert [layout.seconds for layout in result_.best] == sorted(by_degree.values())[:keep]
+    assert result_.proven
+    assert result_.refused["too-good"] >= 1
+
+
+def test_where_a_verdict_refuses_everything_it_is_named() -> None:
+    @hookimpl
+    def never(study: Study) -> list[Check]:
+        return [Check(id="never", holds=False, subject="layout.zero", message=f"{study.name}: no")]
+
+    plugins = load(("never", SimpleNamespace(verdicts=never)))
+    with pytest.raises(SpecError) as error:
+        found(plugins)
+    said = error.value.diagnostics[0]
+    assert said.id == "nothing-within-limits"
+    assert "`never`" in said.message
+
+
+def first(pair: tuple[float, Any]) -> float:
+    return pair[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from parcost.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.search.attributes import find, is_text
 from parcost.search.failing import objective_of
@@ -29,6 +30,12 @@ class Alone:
     layout: Layout | None = None
     large: bool = False
     broken: Limit | None = None
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """The rules, those about the outcome included, that do not let it through."""
+        errors = (d.id for d in self.result.diagnostics if d.severity is Severity.ERROR)
+        return list(dict.fromkeys(errors)) if self.layout is None else []
 
 
 def alone(scenario: Scenario, values: Mapping[str, Any], objective: str) -> Alone:

@@ -37,6 +37,7 @@ class Piece:
     that was not replayed. So many structures were *looked* at, of those there are. *faults*
     tell which plugins failed. *unfit* and *broken* count what is found out of layouts that are
     not *large*, and break no limit, by their bounds: all such layouts, where there is no best.
+    *verdicts* count those that a rule about outcomes refused.
     """
 
     best: Sequence[tuple[Any, Layout]] = ()
@@ -52,19 +53,33 @@ class Piece:
     faults: Sequence[str] = ()
     unfit: int = 0
     broken: Mapping[str, int] = {}
+    verdicts: Mapping[str, int] = {}
     part: int = 0
     interrupted: bool = False
 
 
+class RefusedError(Exception):
+    """A rule about outcomes refuses a layout that would be listed."""
+
+
 def joined(
-    space: Space, objective: Objective, keep: int, pieces: Sequence[Piece], start: float
+    space: Space,
+    objective: Objective,
+    keep: int,
+    pieces: Sequence[Piece],
+    start: float,
+    *,
+    careful: bool = False,
 ) -> Found:
     """Return what *pieces* of *space* come to together, with the *keep* best layouts.
 
     The search began at *start*, by the monotonic clock. Whatever is listed is evaluated by
-    itself: what it says is what any evaluation says.
+    itself: what it says is what any evaluation says. *careful*: so was all that ruled others
+    out.
 
     Raises:
+        RefusedError: A rule about outcomes refuses some of these, and others were ruled out by
+            them: they are to be searched for carefully.
         SpecError: No layout is legal, fits and is within the limits.
         KeyboardInterrupt: The search was interrupted before it found any.
     """
@@ -80,7 +95,17 @@ def joined(
     ranked = [layout for _, layout in best.ranked()]
     looked = sum(piece.looked for piece in pieces)
     faults = [fault for piece in pieces for fault in piece.faults]
-    if not ranked:
+    verdicts = sum((Counter(piece.verdicts) for piece in pieces), Counter[str]())
+    evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
+    faults += [fault for one in evaluated for fault in incomplete(one.result)]
+    for layout, one in zip(ranked, evaluated, strict=True):
+        if not _agree(layout, one):
+            raise SpecError([disagreement(space, layout.values), *_failed(space, faults)])
+    if any(one.refused for one in evaluated) and not (careful or interrupted):
+        raise RefusedError
+    verdicts.update(rule for one in evaluated for rule in one.refused)
+    exact = [one.layout for one in evaluated if one.layout is not None]
+    if not exact:
         if interrupted:
             raise KeyboardInterrupt
         if looked < space.count():
@@ -90,18 +115,13 @@ def joined(
         else:
             large += sum(piece.unfit for piece in pieces)
             limits += sum((Counter(piece.broken) for piece in pieces), Counter[str]())
+            limits.update({f"an outcome that `{rule}` accepts": n for rule, n in verdicts.items()})
             needed = min(piece.least_bytes for piece in pieces)
             why = nothing_found(space, legal, large, limits, needed)
         raise SpecError([why, *_failed(space, faults)])
     left = min(piece.left for piece in pieces)
     fastest = faster(entry for piece in pieces for entry in piece.front)
-    evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
-    faults += [fault for one in evaluated for fault in incomplete(one.result)]
-    for layout, one in zip(ranked, evaluated, strict=True):
-        if one.layout is None or not isclose(one.layout.cost, layout.cost, rel_tol=ALIKE):
-            raise SpecError([disagreement(space, layout.values), *_failed(space, faults)])
     front = [_evaluated(space, candidate.values, objective) for candidate in fastest]
-    exact = [one.layout for one in evaluated if one.layout is not None]
     whole = looked == space.count()
     return Found(
         objective=objective,
@@ -110,10 +130,10 @@ def joined(
         size=space.size,
         legal=legal,
         large=large,
-        refused=dict(refused),
+        refused=dict(refused + verdicts),
         limits=dict(limits),
         replayed=sum(piece.replayed for piece in pieces),
-        gap=max(0.0, 1.0 - left / ranked[0].cost) if whole else None,
+        gap=max(0.0, 1.0 - left / exact[0].cost) if whole else None,
         proven=whole and not faults and (left == inf or left > best.worst),
         faults=list(dict.fromkeys(faults)),
         looked=looked,
@@ -121,6 +141,18 @@ def joined(
         interrupted=interrupted,
         seconds=time.monotonic() - start,
     )
+
+
+def _agree(layout: Layout, one: Alone) -> bool:
+    """Say whether a layout is by itself what it was among others, whatever rules say of that."""
+    if one.layout is not None:
+        return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)
+    outcome = one.result.outcome
+    if outcome is None or not one.refused:
+        return bool(one.refused)
+    found = (float(outcome.step_seconds), float(outcome.memory_bytes))
+    known = (layout.seconds, layout.bytes_)
+    return all(isclose(a, b, rel_tol=ALIKE) for a, b in zip(found, known, strict=True))
 
 
 def _failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:

@@ -20,15 +20,16 @@ from math import inf, nan
 from operator import and_
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from parcost.garbage import rarely_collected
 from parcost.render.words import failed
+from parcost.search.alone import alone
 from parcost.search.bounded import Bounded
 from parcost.search.failing import objective_of
-from parcost.search.found import Best, Found
+from parcost.search.found import Best, Found, Layout
 from parcost.search.front import Front
-from parcost.search.piece import Piece, joined
+from parcost.search.piece import Piece, RefusedError, joined
 from parcost.search.score import Scored, Scores
 from parcost.search.space import Space, Structure
 from parcost.search.waiting import Waiting
@@ -42,11 +43,16 @@ _MANY = 12  # schedules of structures that wait: their terms are kept
 
 @frozen(kw_only=True, eq=False)
 class Wish:
-    """What is looked for: *objective* by name, *keep* layouts, within some seconds."""
+    """What is looked for: *objective* by name, *keep* layouts, within some seconds.
+
+    *careful*: layouts are evaluated by themselves before they rule others out, because the
+    verdicts of plugins, which only that asks for, leave some of them out.
+    """
 
     objective: str = "step_time"
     keep: int = 10
     budget_seconds: float = 60.0
+    careful: bool = False
 
 
 def search(
@@ -69,7 +75,13 @@ def search(
     objective = objective_of(space.scenario.first, wish.objective)
     with rarely_collected():
         found = piece(space, wish, told=told, points=points)
-        return joined(space, objective, wish.keep, [found], start)
+        try:
+            return joined(space, objective, wish.keep, [found], start)
+        except RefusedError:
+            left = max(wish.budget_seconds - (time.monotonic() - start), 0.0)
+            careful = evolve(wish, careful=True, budget_seconds=left)
+            found = piece(space, careful, told=told)
+            return joined(space, objective, wish.keep, [found], start, careful=True)
 
 
 def piece(
@@ -104,6 +116,7 @@ class _Counts:
     refused: Counter[str] = field(factory=Counter)
     limits: Counter[str] = field(factory=Counter)
     broken: Counter[str] = field(factory=Counter)  # limits, beyond what first bounds tell
+    verdicts: Counter[str] = field(factory=Counter)  # rules about outcomes
     totals: Counter[str] = field(factory=Counter)
     least: dict[str, float] = field(factory=dict)
 
@@ -241,8 +254,9 @@ class _Search:
             return
         _, tie, entry = self.waiting[0]
         found = entry.replay(self.worst)
-        for degrees, layout in found.layouts:
-            self.best.offer(degrees, layout)
+        for degrees, layout in sorted(found.layouts, key=lambda kept: kept[1].rank):
+            if not self.wish.careful or self._runs(layout):
+                self.best.offer(degrees, layout)
         totals, legal = self.counts.totals, self.counts.totals["legal"]
         totals["replayed"] += entry.last
         totals["unfit"] += found.unfit
@@ -252,6 +266,14 @@ class _Search:
             heapq.heapreplace(self.waiting, (entry.lowest, tie, entry))
         else:
             heapq.heappop(self.waiting)
+
+    def _runs(self, layout: Layout) -> bool:
+        """Say whether a layout that may be listed is good by itself; count why it is not."""
+        if layout.cost > self.worst:
+            return False
+        one = alone(self.space.scenario, layout.values, self.wish.objective)
+        self.counts.verdicts.update(one.refused)
+        return one.layout is not None
 
     def _thin(self) -> None:
         """Replay the best that wait, and forget whatever cannot be among the best any more."""
@@ -287,6 +309,7 @@ class _Search:
             looked=self.looked,
             unfit=totals["unfit"],
             broken=dict(self.counts.broken),
+            verdicts=dict(self.counts.verdicts),
             faults=list(dict.fromkeys(map(failed, self.space.faults))),
             part=self.part[0],
             interrupted=interrupted,

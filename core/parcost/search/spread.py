@@ -27,7 +27,7 @@ from parcost.batch.work import at_work
 from parcost.diagnostics import ParcostError
 from parcost.search.failing import objective_of
 from parcost.search.found import Best, Found
-from parcost.search.piece import Piece, joined
+from parcost.search.piece import Piece, RefusedError, joined
 from parcost.search.run import Wish, piece
 from parcost.search.space import space
 
@@ -95,9 +95,13 @@ def spread(
     """
     start = time.monotonic()
     objective = objective_of(whole.scenario.first, quest.wish.objective)
-    run = _Spread(whole, quest, environment, engine, told, start)
-    pieces = run.pieces()
-    return joined(whole, objective, quest.wish.keep, pieces, start)
+    pieces = _Spread(whole, quest, environment, engine, told, start).pieces()
+    try:
+        return joined(whole, objective, quest.wish.keep, pieces, start)
+    except RefusedError:
+        careful = evolve(quest, wish=evolve(quest.wish, careful=True))
+        pieces = _Spread(whole, careful, environment, engine, told, start).pieces()
+        return joined(whole, objective, quest.wish.keep, pieces, start, careful=True)
 
 
 @define(eq=False)
