@@ -125,20 +125,21 @@ def order_of(
     _cache[key] = (schedule, order)  # the schedule is kept, so that its id stays its own
     while len(_cache) > 1 and sum(o.size for _, o in _cache.values()) > _CACHED:
         _cache.popitem(last=False)
-    _lists[key] = schedule, lists
-    while sum(sum(map(len, kept)) for _, kept in _lists.values()) > _LISTED:
+    _lists[key] = order, lists
+    while sum(kept.size for kept, _ in _lists.values()) > _LISTED:
         _lists.popitem(last=False)
     return order
 
 
 _cache: OrderedDict[_Asked, tuple[Schedule, Order]] = OrderedDict()
-_lists: OrderedDict[_Asked, tuple[Schedule, Sequence[Sequence[Entry]]]] = OrderedDict()
+_lists: OrderedDict[_Asked, tuple[Order, Sequence[Sequence[Entry]]]] = OrderedDict()
 
 
 def _listed(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
     """Return the lists of an order, which are kept until they are needed once."""
-    if key in _lists:
-        return _lists.pop(key)[1]
+    kept = _lists.pop(key, None)
+    if kept is not None:
+        return kept[1]
     _, stages, micro_batches, chunks, _ = key
     return ask(schedule, stages, micro_batches, chunks)
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 class Bounded:
     """The layouts of one structure and schedule that are *left*, with a *cost* from below.
 
-    Layouts that a bound does not tell apart are one here. ``matters`` says which of them
-    did, when :meth:`lowest` was asked for last.
+    Layouts that a bound does not tell apart are one here.
     """
 
     def __init__(self, bound: Scored, cost: Any, left: NDArray[np.bool_]) -> None:
@@ -28,21 +27,23 @@ class Bounded:
         apart = (1,) * (left.ndim - len(apart)) + apart
         alike = tuple(k for k in range(left.ndim - 1) if apart[k] == 1)
         self._left: Any = left.any(axis=alike, keepdims=True)
-        self.matters: Any = self._left
         self._cost, self._seconds, self._bytes = (
             np.broadcast_to(value, self._left.shape) for value in known
         )
 
-    def lowest(self, worst: float, front: Front) -> NDArray[np.float64]:
-        """Return the lowest cost at each point of the flat axis, infinite where none matters.
+    def matters(self, worst: float, front: Front) -> NDArray[np.bool_]:
+        """Say which layouts may cost no more than *worst* or be on the *front*.
 
-        Layouts matter that may cost no more than *worst* or be on the *front*, and all if
-        *worst* is not a number.
+        All that are left do if *worst* is not a number.
         """
         gains = ~(self._cost > worst) | front.may_gain(self._seconds, self._bytes)
-        self.matters = self._left & gains
-        found: NDArray[np.float64] = np.where(self.matters, self._cost, inf).min(
-            axis=tuple(range(self.matters.ndim - 1))
+        found: NDArray[np.bool_] = self._left & gains
+        return found
+
+    def lowest(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the lowest cost at each point of the flat axis, infinite where none *matters*."""
+        found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
+            axis=tuple(range(matters.ndim - 1))
         )
         return found
 

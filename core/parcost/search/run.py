@@ -181,7 +181,8 @@ class _Search:
         size = _FIRST
         while True:
             worst = self.worst if self.points is None else nan  # all points are asked for
-            lowest = [bound.lowest(worst, self.front) for bound in bounds]
+            matters = [bound.matters(worst, self.front) for bound in bounds]
+            lowest = [b.lowest(which) for b, which in zip(bounds, matters, strict=True)]
             least = np.minimum.reduce(lowest) if lowest else np.empty(0)
             left = np.flatnonzero(least < inf)
             if not len(left):
@@ -191,7 +192,8 @@ class _Search:
             if len(left) > size:
                 left = np.sort(left[np.argpartition(least[left], size)[:size]])
             size = _ROUND
-            wanted = {bound.index: bound.matters[..., left] for bound in bounds}
+            pairs = zip(bounds, matters, strict=True)
+            wanted = {bound.index: which[..., left] for bound, which in pairs}
             for scored in scores.scored(left, wanted):
                 self._offer(scored)
             for bound in bounds:
