@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+import parcost
+from parcost.search.space import space
+
 #: Spaces in which some layout is legal.
 SEEDS = [
     1,
@@ -127,3 +130,14 @@ def test_ends_meet_where_the_schedule_runs_whatever_it_does_elsewhere(
     said, legal = compare(text, axes)
     assert not said
     assert legal
+
+
+def test_a_sweep_in_the_spec_leaves_the_choices_what_they_are() -> None:
+    """Else every value of every choice would be bound on its own, which takes minutes."""
+    swept = REFERENCES.replace("devices = 32", "devices = [16, 32]")
+    kinds = []
+    for text in (REFERENCES, swept):
+        (scenario,) = parcost.load_text(text)
+        found = space(scenario, dict(scenario.axes), ["schedule", "recompute", "tp", "chunks"])
+        kinds.append([axis.attribute for axis in found.choices])
+    assert kinds[0] == kinds[1] == ["schedule.kind", "training.recompute"]

@@ -62,7 +62,7 @@ def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
     decides = cuts = False
     for value in axis.values:
         spelled = value if isinstance(value, str) else f"{value}"
-        changed = scenario.replace({axis.attribute: spelled}).studies()[0]
+        changed = scenario.replace({axis.attribute: spelled}).first
         there, _ = find(changed, axis.attribute)
         decides = decides or [*_others(changed, there, attribute), *probed(changed)] != others
         cuts = cuts or _stages(changed) != stages
