@@ -161,7 +161,7 @@ def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] 
     found: list[tuple[Plugin, Any]] = []
     stages = pipeline.stages * pipeline.chunks
     for plugin, term in stamped:
-        complaint = _complaint(term, pipeline.stages, stages)
+        complaint = _negative(term) or unfit(term, pipeline.stages, stages)
         if not complaint:
             found.append((plugin, term))
         elif faults is None:
@@ -171,13 +171,16 @@ def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] 
     return found
 
 
-def _complaint(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
-    amount = term.bytes_ if isinstance(term, Memory) else term.seconds
-    if any_of(amount < 0):
-        return f"`{term.name}` is negative"
+def _negative(term: Work | Edge | Once | Memory) -> str:
+    amounts = [term.bytes_ if isinstance(term, Memory) else term.seconds]
     if isinstance(term, Edge):
-        if any(any_of(seconds < 0) for seconds in term.boundaries):
-            return f"`{term.name}` is negative"
+        amounts += term.boundaries
+    return f"`{term.name}` is negative" if any(any_of(amount < 0) for amount in amounts) else ""
+
+
+def unfit(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
+    """Return why a term is none of a step on so many devices and virtual stages, if it is not."""
+    if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries
         fits = not each or len(each) == between
         counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"
