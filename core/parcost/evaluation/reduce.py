@@ -27,8 +27,8 @@ from parcost.evaluation.ledger import bubble_line, hop_lines, once_lines, work_l
 from parcost.evaluation.memory import fullest
 from parcost.evaluation.once import WHENS, Pipelined
 from parcost.evaluation.pairs import Paired
-from parcost.evaluation.program import OrderError
 from parcost.evaluation.replay import Hop, Plan, slower
+from parcost.evaluation.said import blamed
 from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import PASSES, Load, kinds, load_where
 from parcost.numeric import Mask, Real, any_of
@@ -51,13 +51,11 @@ def evaluate(study: Study) -> Outcome:
         PluginError: The schedule's op order is not one.
     """
     pipeline, schedule = study.pipeline, study.schedule
-    plugin = study.plugins.named("schedules")[pipeline.schedule][0]
     where = study.path or study.name
     terms, memory = study.contributions("terms"), study.contributions("memory")
     try:
-        return reduce(pipeline, schedule, terms, memory, study.faults)
-    except OrderError as error:
-        raise PluginError(f"plugin {plugin} failed in `schedules`: {error}") from error
+        with blamed(study, pipeline.schedule):
+            return reduce(pipeline, schedule, terms, memory, study.faults)
     except SpecError as error:
         raise SpecError(evolve(d, place=where) for d in error.diagnostics) from error
 
