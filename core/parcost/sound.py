@@ -30,7 +30,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
     "freed_at_b": (0.0, 1.0),
 }
 _WORDS = ("pass_", "when", "host", "resource")
-_SEVERAL = (tuple, list, frozenset, set)
+_SEVERAL = (tuple, list)
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 

@@ -56,6 +56,10 @@ class OwnWork(Work):
     """A kind of work of a plugin's own."""
 
 
+class OwnMemory(Memory):
+    """A kind of memory of a plugin's own."""
+
+
 def hook_of(term: Any) -> str:
     if isinstance(term, Memory):
         return "memory"
@@ -93,6 +97,7 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
     "unknown pass": (lambda: work(pass_="X"), "`odd` is in `X`"),
     "unknown moment": (lambda: memory(moments=("lunch",)), "`odd` is in `lunch`"),
     "unknown when": (lambda: once(when="noon"), "`odd` is in `noon`"),
+    "set of moments": (lambda: memory(moments={"forward"}), "`odd` moments = {'forward'}"),
     "no moments": (lambda: memory(moments=None), "`odd` moments = None"),
     "freed twice": (lambda: memory(per_micro_batch=True, freed_at_b=2.0), "`odd` freed_at_b = 2"),
     "never freed": (lambda: memory(freed_at_b=-0.5), "`odd` freed_at_b = -0.5"),
@@ -176,6 +181,22 @@ def test_an_array_over_the_layouts_of_a_search_is_one_of_their_number() -> None:
     plugins = load(("odd", SimpleNamespace(terms=hookimpl(seen))))
     assert found(plugins, axes).proven
     assert len(lengths) > 1
+
+
+def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
+    def terms() -> list[Work]:
+        return [OwnWork(name=n, seconds=0.01, pass_="F", formula=FORMULA) for n in "ab"]
+
+    def held(study: Study) -> list[Memory]:
+        size = 1e9 * (1 + study[Layout].zero)
+        return [OwnMemory(name=n, bytes_=size, formula=FORMULA) for n in "ab"]
+
+    hooks = SimpleNamespace(terms=hookimpl(terms), memory=hookimpl(held))
+    plugins = load(("odd", hooks))
+    best = found(plugins).best[0]
+    outcome = alone(plugins).outcome
+    assert best.values == {"layout.zero": 1}
+    assert (best.seconds, best.bytes_) == (outcome.step_seconds, outcome.memory_bytes)
 
 
 @pytest.mark.parametrize(
