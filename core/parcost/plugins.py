@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, entry_points
 from typing import Any
 
 import pluggy
-from attrs import evolve, field, fields, frozen
+from attrs import evolve, field, frozen
 
 from parcost import hookspecs, terms
 from parcost.diagnostics import ParcostError, PluginError, SpecError
@@ -22,6 +22,7 @@ from parcost.numeric import where
 from parcost.outcome import Fault
 from parcost.picked import module_of, name_of
 from parcost.schema import BlockType, block_type
+from parcost.sound import Counts, sound
 
 GROUP = "parcost"
 
@@ -119,6 +120,7 @@ class Plugins:
         """
         wanted, numbers, words = _ANSWERS.get(hook), hook in _NUMBERED, hook in _WORDED
         unique, may_be_named, seen = hook in _UNIQUE, hook == "terms", dict[Any, Plugin]()
+        counts: Counts = {}
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
@@ -133,8 +135,11 @@ class Plugins:
                 if wanted is not None and not isinstance(answer, wanted):
                     names = " or ".join(t.__name__ for t in wanted)
                     complaint = f"returned {type(answer).__name__} where {names} is asked for"
+                elif unique and not isinstance(answer.name, str):
+                    kind = type(answer).__name__
+                    complaint = f"gave a {kind} the name {answer.name!r}, which is no text"
                 elif numbers:
-                    complaint = _bad_number(answer)
+                    answer, complaint = sound(answer, counts)  # noqa: PLW2901  in plain numbers
                 elif words:
                     complaint = _complaint(hook, answer)
                 if unique and not complaint:
@@ -290,39 +295,9 @@ def _by_name(term: Any) -> Iterator[Any]:
         if isinstance(term, terms.Edge):
             numbers["boundaries"] = tuple(where(here, s, 0.0) for s in term.boundaries)
         else:
-            numbers |= {n: where(here, getattr(term, n, 0.0), 0.0) for n in _SPREAD[type(term)]}
+            spread = "flops" if isinstance(term, terms.Work) else "tail"
+            numbers[spread] = where(here, getattr(term, spread), 0.0)
         yield evolve(term, resource=name, **numbers)
-
-
-_SPREAD: Mapping[type, Sequence[str]] = {terms.Work: ("flops",), terms.Once: ("tail",)}
-#: The numbers of terms, and what they may not be less than.
-_NUMBERS = {
-    **dict.fromkeys(("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), 0.0),
-    "of_activations": -1.0,
-}
-
-
-def _bad_number(term: Any) -> str:
-    """Return what is wrong with the numbers of a term, if anything."""
-    for name, least in _numbers(term.__class__):
-        value = getattr(term, name)
-        if value.__class__ is float:
-            good = value >= least
-        else:
-            try:
-                good = bool((value.min() if getattr(value, "size", 0) else value) >= least)
-            except (TypeError, ValueError, AttributeError):
-                good = False
-        if not good:
-            return f"gave the term `{term.name}` {name} = {value!r}, which no time or size is"
-    return ""
-
-
-@cache
-def _numbers(kind: type) -> Sequence[tuple[str, float]]:
-    """Return the numbers that terms of a kind have, and what they may not be less than."""
-    has = {field.name for field in fields(kind)}
-    return [(name, least) for name, least in _NUMBERS.items() if name in has]
 
 
 def _spelled(error: BaseException) -> str:

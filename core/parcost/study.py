@@ -191,6 +191,9 @@ class Study:
         except (Exception, SystemExit) as error:
             said = f"`for_study` raised {type(error).__name__}: {error}"
             raise PluginError(f"plugin {plugin} failed in `schedules`: {said}") from error
+        if not hasattr(found, "name") or not hasattr(found, "order"):
+            said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
+            raise PluginError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
 
     def group(self, name: str) -> Group:

@@ -219,3 +219,16 @@ def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
         PluginError, match=f"plugin `warp` failed in `schedules`: `{method}` .*KeyE"
     ):
         scenario.evaluate()
+
+
+@pytest.mark.parametrize("found", [None, "1f1b"])
+def test_a_schedule_that_is_none_for_a_study_is_named_with_its_plugin(found: Any) -> None:
+    schedule = SimpleNamespace(name="warped", for_study=lambda _: found)
+    plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
+    text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
+    (scenario,) = parcost.Session(load(plugin)).load_text(text)
+    with pytest.raises(
+        PluginError,
+        match=r"plugin `warp` failed in `schedules`: `for_study` returned .* where a schedule is",
+    ):
+        scenario.evaluate()

@@ -50,6 +50,14 @@ def test_what_pairs_hide_counts_as_hidden(make: Any) -> None:
     assert found.ideal_seconds == pytest.approx(32 * 30.0 - often * 6.0)
 
 
+def test_devices_with_equal_passes_are_as_busy_as_their_own_pairs_leave_them(make: Any) -> None:
+    works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))
+    found = make.step(*works, p=8, m=32.0, schedule="dualpipe")
+    often = [sum(pairs.values()) for pairs in found.pipelined.plan.orders[0][1].pairs]
+    assert len(set(often)) > 1
+    assert found.device_seconds == pytest.approx([32 * 30.0 - n * 6.0 for n in often])
+
+
 @pytest.mark.parametrize(
     "compute, net, pair",
     [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 import parcost
 from parcost import SpecError
+from parcost.evaluation.order import order_of
 
 HALF = "with one chunk per device"
 V_SHAPED = (
@@ -45,6 +47,18 @@ def test_a_schedule_says_why_it_does_not_run_and_what_would(
     name: str, p: int, m: int, v: int, why: str, shipped: Any
 ) -> None:
     assert shipped[name].limits(p, m, v) == why
+
+
+@pytest.mark.parametrize("name, v", [("dualpipe", 1), ("dualpipe_v", 2)])
+def test_what_the_limits_of_a_dual_pipe_let_through_has_an_order(
+    name: str, v: int, shipped: Any
+) -> None:
+    """With one device the two directions never meet, and the order of one runs out."""
+    schedule = shipped[name]
+    legal = [(p, m) for p, m in product(range(1, 9), range(1, 41)) if not schedule.limits(p, m, v)]
+    assert all((1, m) in legal for m in range(2, 41)) == (name == "dualpipe_v")
+    for p, m in legal:
+        order_of(schedule, p, m, v, blocking=False)
 
 
 SPEC = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -199,19 +199,23 @@ def one_by_one(
 def at_once(space: Space) -> dict[tuple[Any, ...], Known]:
     """Return what the arrays of a search say of every layout that has a place in one."""
     found: dict[tuple[Any, ...], Known] = {}
+    few: Sequence[int] = ()  # plugins, which one structure finds for all
     with np.errstate(all="ignore"):
         for structure in space.structures():
             if structure.points:
-                found |= _of(structure)
+                few = few or Scores(structure).few
+                found |= _of(structure, few)
     return found
 
 
-def _of(structure: Structure) -> dict[tuple[Any, ...], Known]:
+def _of(structure: Structure, few: Sequence[int]) -> dict[tuple[Any, ...], Known]:
     found: dict[tuple[Any, ...], Known] = {}
-    bounds = {bound.index: bound for bound in Scores(structure).bounded()}
+    bounds = {bound.index: bound.seconds for bound in Scores(structure).bounded()}
+    for bound in Scores(structure, few).bounded():  # whichever is higher may be too high
+        bounds[bound.index] = np.fmax(bounds[bound.index], bound.seconds)
     for scored in score(structure):
         shape = scored.legal.shape
-        bound = np.broadcast_to(bounds[scored.index].seconds, shape)
+        bound = np.broadcast_to(bounds[scored.index], shape)
         wide = [np.broadcast_to(a, shape) for a in (scored.seconds, scored.exact, scored.bytes_)]
         where = np.nonzero(scored.legal)
         seconds, bytes_, fits = replayed(scored, where)

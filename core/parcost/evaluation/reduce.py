@@ -27,8 +27,8 @@ from parcost.evaluation.ledger import bubble_line, hop_lines, once_lines, work_l
 from parcost.evaluation.memory import fullest
 from parcost.evaluation.once import WHENS, Pipelined
 from parcost.evaluation.pairs import Paired
-from parcost.evaluation.program import OrderError
 from parcost.evaluation.replay import Hop, Plan, slower
+from parcost.evaluation.said import blamed
 from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import PASSES, Load, kinds, load_where
 from parcost.numeric import Mask, Real, any_of
@@ -51,13 +51,11 @@ def evaluate(study: Study) -> Outcome:
         PluginError: The schedule's op order is not one.
     """
     pipeline, schedule = study.pipeline, study.schedule
-    plugin = study.plugins.named("schedules")[pipeline.schedule][0]
     where = study.path or study.name
     terms, memory = study.contributions("terms"), study.contributions("memory")
     try:
-        return reduce(pipeline, schedule, terms, memory, study.faults)
-    except OrderError as error:
-        raise PluginError(f"plugin {plugin} failed in `schedules`: {error}") from error
+        with blamed(study, pipeline.schedule):
+            return reduce(pipeline, schedule, terms, memory, study.faults)
     except SpecError as error:
         raise SpecError(evolve(d, place=where) for d in error.diagnostics) from error
 
@@ -161,7 +159,7 @@ def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] 
     found: list[tuple[Plugin, Any]] = []
     stages = pipeline.stages * pipeline.chunks
     for plugin, term in stamped:
-        complaint = _complaint(term, pipeline.stages, stages)
+        complaint = _negative(term) or unfit(term, pipeline.stages, stages)
         if not complaint:
             found.append((plugin, term))
         elif faults is None:
@@ -171,13 +169,16 @@ def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] 
     return found
 
 
-def _complaint(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
-    amount = term.bytes_ if isinstance(term, Memory) else term.seconds
-    if any_of(amount < 0):
-        return f"`{term.name}` is negative"
+def _negative(term: Work | Edge | Once | Memory) -> str:
+    amounts = [term.bytes_ if isinstance(term, Memory) else term.seconds]
     if isinstance(term, Edge):
-        if any(any_of(seconds < 0) for seconds in term.boundaries):
-            return f"`{term.name}` is negative"
+        amounts += term.boundaries
+    return f"`{term.name}` is negative" if any(any_of(amount < 0) for amount in amounts) else ""
+
+
+def unfit(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
+    """Return why a term is none of a step on so many devices and virtual stages, if it is not."""
+    if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries
         fits = not each or len(each) == between
         counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"

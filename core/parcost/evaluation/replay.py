@@ -18,6 +18,8 @@ from attrs import field
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.order import Order, order_of
 from parcost.evaluation.program import NEVER, OrderError, Program
+from parcost.evaluation.said import closed_form, said
+from parcost.evaluation.said import spans as spans_of
 from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum
 from parcost.records import record
 from parcost.terms import LONGEST_ORDER, Pipeline, Schedule, Times
@@ -75,13 +77,8 @@ class Plan:
         why = "" if whole else "that is not a number of micro-batches"
         if m * p * v > LONGEST_ORDER:
             why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
-        limits = getattr(self.schedule, "limits", None)
-        if not why and limits is not None:
-            try:
-                why = limits(p, m, v) or ""
-            except (Exception, SystemExit) as error:
-                said = f"{type(error).__name__}: {error}"
-                raise OrderError(f"`limits` of schedule `{name}` raised {said}") from error
+        if not why and getattr(self.schedule, "limits", None) is not None:
+            why = said(self.schedule, "limits", p, m, v) or ""
         if why:
             message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
@@ -154,24 +151,20 @@ class Plan:
         return self._replayed(times, hop, releases, spans)
 
     def _closed(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
-        closed = getattr(self.schedule, "closed_form", None)
-        spanned = getattr(self.schedule, "spans", None)
-        if closed is None or (spans and spanned is None):
+        schedule = self.schedule
+        spanned = getattr(schedule, "spans", None) is not None
+        if getattr(schedule, "closed_form", None) is None or (spans and not spanned):
             return None
-        if isinstance(hop, tuple) and not getattr(self.schedule, "hop_by_boundary", False):
+        if isinstance(hop, tuple) and not getattr(schedule, "hop_by_boundary", False):
             return None
         p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        try:
-            seconds, mask = closed(times, hop, p, m, v)
-            if not all_of(mask):
-                return None
-            sound = not any_of(seconds < 0)  # without end times may be no number
-            starts, ends = spanned(times, hop, p, m, v) if spanned and spans else ((), ())
-        except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error}"
-            raise OrderError(f"the closed form of `{self.schedule.name}` raised {said}") from error
-        if not sound:
-            raise OrderError(f"the closed form of `{self.schedule.name}` is a negative time")
+        asked = (times, hop, p, m, v)
+        seconds, mask = closed_form(schedule, asked)
+        if not all_of(mask):
+            return None
+        if any_of(seconds < 0):  # without end times may be no number
+            raise OrderError(f"`closed_form` of schedule `{schedule.name}` is a negative time")
+        starts, ends = spans_of(schedule, asked) if spans else ((), ())
         return Timeline(seconds=seconds, starts=starts, ends=ends)
 
     def _replayed(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:

@@ -39,49 +39,53 @@ def fitting(
     study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return the answers to *hook* that have the shape of *study*; the others are faults."""
-    points = len(study.axes[0][1]) if study.axes else 1
+    points = points_of(study)
     found = []
-    counts: dict[int, Any] = {}  # that are sound: many terms share theirs
     for pair in stamped:
         plugin, answer = pair
-        if complaint := _complaint(answer, points, counts):
+        if complaint := misfit(answer, points):
             study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
         else:
             found.append(pair)
     return found
 
 
-def _complaint(answer: Any, points: int, counts: dict[int, Any]) -> str:
-    numbers, counted = _numbers(answer.__class__), hasattr(answer.__class__, "count")
-    if numbers is None:
+def points_of(study: Study) -> int:
+    """Return how many points an array of *study* holds, 0 where there is no sweep."""
+    return len(study.axes[0][1]) if study.axes else 0
+
+
+def misfit(answer: Any, points: int) -> str:
+    """Return what is wrong with the shapes in *answer*, if anything, for so many *points*."""
+    reads = _reads(answer.__class__)
+    if reads is None:
         return ""
+    names, numbers = reads
     for value in numbers(answer):
         if value.__class__ is not float and not _fits(value, points):
-            names = _MAY_VARY[answer.__class__]
             name = next(name for name in names if getattr(answer, name) is value)
             called = answer.id if isinstance(answer, Check) else answer.name
             return f"gave `{called}` {name} of shape {_shape(value)}, where {_wanted(points)}"
-    for value in answer.boundaries if answer.__class__ is Edge else ():
+    for value in answer.boundaries if isinstance(answer, Edge) else ():
         if not _fits(value, points):
             shape = _shape(value)
             return f"gave `{answer.name}` a boundary of shape {shape}, where {_wanted(points)}"
-    if counted and answer.count.__class__ not in _PLAIN and id(answer.count) not in counts:
-        if any(_shape(number) for number in answer.count):
-            return f"gave `{answer.name}` a count that is no number for each virtual stage"
-        counts[id(answer.count)] = answer.count
     return ""
 
 
 @cache
-def _numbers(class_: type) -> Callable[[Any], tuple[Any, ...]] | None:
-    """Return what reads the numbers of an answer that may vary, None where it has none."""
-    names = _MAY_VARY.get(class_, ())
+def _reads(class_: type) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]]] | None:
+    """Return the numbers of an answer that may vary and what reads them, None if it has none."""
+    names = next((_MAY_VARY[base] for base in class_.__mro__ if base in _MAY_VARY), ())
     read = attrgetter(*names) if names else None
-    return (lambda answer: (read(answer),)) if read and len(names) == 1 else read
+    if read is None:
+        return None
+    return names, (lambda answer: (read(answer),)) if len(names) == 1 else read
 
 
 def _fits(value: Any, points: int) -> bool:
-    return value.__class__ in _PLAIN or _shape(value) in ((), (1,), (points,))
+    shape = () if value.__class__ in _PLAIN else _shape(value)
+    return shape == () or (points > 0 and shape in ((1,), (points,)))
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -92,4 +96,4 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _wanted(points: int) -> str:
-    return "one number is asked for" if points == 1 else f"the sweep has {points} points"
+    return "one number is asked for" if points <= 1 else f"the sweep has {points} points"

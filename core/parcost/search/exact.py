@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from parcost.evaluation.reduce import reduce
+from parcost.evaluation.said import blamed
 from parcost.search.score import Scored
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def replayed(
     )
     terms = [(plugin, picked.term(term)) for plugin, term in scored.terms]
     memory = [(plugin, picked.term(term)) for plugin, term in scored.memory]
-    outcome = reduce(pipeline, scored.schedule, terms, memory)
+    with blamed(study, pipeline.schedule):
+        outcome = reduce(pipeline, scored.schedule, terms, memory)
     count = len(where[0])
     seconds = np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
     bytes_ = np.broadcast_to(np.asarray(outcome.memory_bytes, dtype=np.float64), (count,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -18,9 +19,11 @@ from parcost.evaluation.bounds import ends, lower_bound
 from parcost.evaluation.memory import Held
 from parcost.evaluation.once import WHENS, Grouped, Pipelined, When
 from parcost.evaluation.pairs import Paired
-from parcost.evaluation.replay import Hop, Plan, Timeline, slower
+from parcost.evaluation.replay import Hop, Plan, Timeline, hops_of, slower
+from parcost.evaluation.said import blamed, closed_form, spans
 from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import maximum
+from parcost.outcome import Fault
 from parcost.search.apart import PROBES
 from parcost.search.found import spelled
 from parcost.search.sketch import Sketch, settled, sketch
@@ -116,9 +119,11 @@ class Scores:
                 continue
             here, memory = self._under(index, terms, self._memory)
             pipeline = self._pipeline(index)
-            timed = self._timed(index, pipeline, here, legal, known)
-            bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory], steady)
-            seconds = self._least[index] = timed.least()
+            with blamed(self._variants.base, pipeline.schedule):
+                timed = self._timed(index, pipeline, here, legal, known)
+                bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory], steady)
+                seconds = self._least[index] = timed.least()
+            self._note(timed)
             yield Scored(
                 structure=self.structure,
                 schedule=self._schedule(index),
@@ -156,8 +161,10 @@ class Scores:
             here, held = self._under(index, terms, memory)
             whole = self._pipeline(index)
             pipeline = evolve(whole, micro_batches=at_points(whole.micro_batches, kept))
-            timed = self._timed(index, pipeline, here, which, known)
-            seconds, exact = timed.step()
+            with blamed(self._variants.base, pipeline.schedule):
+                timed = self._timed(index, pipeline, here, which, known)
+                seconds, exact = timed.step()
+            self._note(timed)
             yield Scored(
                 structure=structure,
                 schedule=self._schedule(index),
@@ -232,8 +239,18 @@ class Scores:
         legal: NDArray[np.bool_],
         known: dict[Any, Load],
     ) -> _Timed:
-        alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
-        return _Timed(pipeline, self._schedule(index), [t for _, t in terms], alive, known)
+        return _Timed(pipeline, self._schedule(index), [t for _, t in terms], legal, known)
+
+    def _note(self, timed: _Timed) -> None:
+        """Note where the schedule says what is no number: a bound of 0 stands for that."""
+        if not timed.unsaid:
+            return
+        name, base = timed.schedule.name, self._variants.base
+        message = f"{timed.unsaid} of schedule `{name}` is no number for some layouts"
+        plugin = base.plugins.named("schedules")[timed.pipeline.schedule][0]
+        if all((f.plugin, f.message) != (plugin, message) for f in self._variants.faults):
+            fault = Fault(plugin=plugin, hook="schedules", message=message)
+            self._variants.faults.append(fault)
 
 
 def score(structure: Structure) -> Iterator[Scored]:
@@ -265,11 +282,16 @@ class _Timed:
         pipeline: Pipeline,
         schedule: Schedule,
         terms: Sequence[Any],
-        alive: NDArray[np.bool_],
+        legal: NDArray[np.bool_],
         known: dict[Any, Load],
     ) -> None:
-        """*known* are loads that other schedules have in common with this one."""
-        self.pipeline, self.schedule = pipeline, schedule
+        """*known* are loads that other schedules have in common with this one.
+
+        *unsaid* are methods of the schedule that return what is no number for legal layouts.
+        """
+        self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
+        self.unsaid = ""
+        alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
         m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
         self.plan = _Sketched.of(schedule, pipeline, int(m[alive].max()))
         stages = pipeline.stages * pipeline.chunks
@@ -353,20 +375,28 @@ class _Timed:
 
     def _timeline(self) -> tuple[Timeline, Mask]:
         """Return the makespan, exactly or from below, with the spans where all are exact."""
-        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        closed = getattr(self.schedule, "closed_form", None)
-        spans = getattr(self.schedule, "spans", None)
-        by_boundary = getattr(self.schedule, "hop_by_boundary", False)
+        schedule = self.schedule
+        closed = getattr(schedule, "closed_form", None) is not None
+        by_boundary = getattr(schedule, "hop_by_boundary", False)
         uneven = isinstance(self.hop, tuple) and not by_boundary
-        if closed is None or uneven or self.pipeline.blocking:
+        if not closed or uneven or self.pipeline.blocking:
             return Timeline(seconds=self._bound(), starts=(), ends=()), False
-        seconds, mask = closed(self.times, self.hop, p, m, v)
-        if spans is None:
+        seconds, mask = closed_form(schedule, self._asked)
+        if (known := self._known(seconds, "closed_form", mask)) is not True:
+            mask = mask & known
+        if getattr(schedule, "spans", None) is None:
             return Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=()), mask
-        starts, ends = spans(self.times, self.hop, p, m, v)
         if mask is True or np.all(mask):
-            return Timeline(seconds=seconds, starts=starts, ends=ends), True
+            starts, ends = spans(schedule, self._asked)
+            if all(self._known(value, "spans") is True for value in (*starts, *ends)):
+                return Timeline(seconds=seconds, starts=starts, ends=ends), True
         return Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=()), False
+
+    @property
+    def _asked(self) -> tuple[Times, Hop, int, Real, int]:
+        """What the schedule is asked with."""
+        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
+        return self.times, self.hop, p, m, v
 
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
         if mask is True or np.all(mask):
@@ -375,7 +405,29 @@ class _Timed:
         return mixed
 
     def _bound(self) -> Real:
-        return lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
+        bound = lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
+        if (known := self._known(bound, "lower_bound")) is True:
+            return bound
+        least: Real = np.where(known, bound, np.where(self._ends(), 0.0, inf))
+        return least
+
+    def _known(self, value: Real, method: str, where: Mask = True) -> Mask:
+        """Return where a method of the schedule returns a number.
+
+        It is to blame at layouts that are legal and end: of no others is a number asked for.
+        """
+        unknown = np.isnan(value)
+        if not unknown.any():
+            return True
+        if np.any(unknown & self._ends() & where & self.legal):
+            self.unsaid = f"`{method}`"
+        known: Mask = ~unknown
+        return known
+
+    def _ends(self) -> NDArray[np.bool_]:
+        """Return which layouts end: others have a pass or a message that takes for ever."""
+        sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
+        return np.isfinite(sum(sums, start=np.zeros(1)))
 
     def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
         """Return the bytes of the fullest device; *known* is what schedules have in common."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from attrs import evolve, frozen
 
 from parcost.evaluation.order import Alive, ask, copies_of, pairs_of, parts
+from parcost.evaluation.said import said
 from parcost.terms import Op, Schedule
 
 _SETTLED = 2  # times the stages: micro-batches until a schedule repeats itself
@@ -52,9 +53,9 @@ def settled(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
 
 def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
     """Return the first number of micro-batches from *first* on that may be, 0 if none is near."""
-    limits = getattr(schedule, "limits", None)
+    limited = getattr(schedule, "limits", None) is not None
     for m in range(first, first + _TRIED * stages + 1):
-        if limits is None or not limits(stages, m, chunks):
+        if not limited or not said(schedule, "limits", stages, m, chunks):
             return m
     return 0
 

@@ -216,7 +216,9 @@ def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
                 vars(made[id(value)]).update(inner)
         return made[id(value)]
 
-    return study.with_blocks({schema: cut(blocks) for schema, blocks in study.blocks.items()})
+    blocks = {schema: cut(blocks) for schema, blocks in study.blocks.items()}
+    axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
+    return evolve(study.with_blocks(blocks), axes=axes)
 
 
 def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:

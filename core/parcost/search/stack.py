@@ -165,7 +165,7 @@ def _type(term: Any) -> Any:
 @cache
 def _numbers_of(type_: Any) -> tuple[str, ...]:
     """Return the numbers of a kind of term that time or memory depends on."""
-    unused = () if type_ is Memory else ("bytes_",)
+    unused = () if issubclass(type_, Memory) else ("bytes_",)
     return tuple(n for n in _fields(type_) if n in _NUMBERS and n not in unused)
 
 
@@ -195,15 +195,12 @@ def merged(
         if not others:
             found.append((plugin, first))
             continue
-        name = _ADDED[type(first)]
+        name = "seconds" if isinstance(first, Work) else "bytes_"
         amount = getattr(first, name)
         for term in others:
             amount = amount + getattr(term, name)
         found.append((plugin, attrs.evolve(first, **{name: amount})))
     return found
-
-
-_ADDED: Mapping[type, str] = {Work: "seconds", Memory: "bytes_"}
 
 
 def _prices(term: Any) -> tuple[Any, ...] | None:

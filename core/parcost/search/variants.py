@@ -17,6 +17,9 @@ import numpy as np
 from attrs import Factory, define, evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError
+from parcost.evaluation.reduce import unfit
+from parcost.evaluation.shapes import misfit, points_of
+from parcost.outcome import Fault
 from parcost.study import Study, key_of
 from parcost.terms import Group
 
@@ -24,10 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.numeric import Real
-    from parcost.outcome import Fault
     from parcost.plugins import Plugin
     from parcost.study import Call
-    from parcost.terms import Schedule
+    from parcost.terms import Pipeline, Schedule
 
 T = TypeVar("T")
 Fact = Callable[[Any], Any]  # made of a study: a plain value
@@ -59,6 +61,7 @@ class Answer:
 #: The choices that answers depend on, and the answers by the indices of these.
 Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Answer]]
 
+_SUMMED = ("terms", "memory")  # hooks
 _NOTHING = Answer((), frozenset(), frozenset())
 
 
@@ -90,6 +93,7 @@ class Variants:
         self.base = base
         self.choices = choices
         self.faults: list[Fault] = [] if faults is None else faults
+        self._points = points_of(base)
         self.asking: list[Question] = []  # in progress, the innermost last
         self._kept: dict[Any, list[_Table]] = {}
         self._studies: dict[Combination, Variant] = {}
@@ -257,9 +261,25 @@ class Variants:
     def _answer(self, hook: str, position: int, combination: Combination) -> Answer:
         def ask() -> tuple[tuple[Plugin, Any], ...]:
             study = self.at(combination)
-            return tuple(study.plugins.ask(hook, study.faults, only=position, study=study))
+            asked = study.plugins.ask(hook, study.faults, only=position, study=study)
+            return tuple(self._sound(hook, asked, study))
 
         return self._kept_or((hook, position), combination, ask)[1]
+
+    def _sound(
+        self, hook: str, stamped: Iterable[tuple[Plugin, Any]], study: Variant
+    ) -> Iterator[tuple[Plugin, Any]]:
+        """Yield what an evaluation of *study* would not leave out; the rest are faults."""
+        cut: Pipeline | None = None
+        for plugin, answer in stamped:
+            complaint = misfit(answer, self._points)
+            if hook in _SUMMED and not complaint:
+                cut = cut or self._unread(lambda: study.pipeline)  # any has the same stages
+                complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
+            if complaint:
+                study.faults.append(Fault(plugin=plugin, hook=hook, message=complaint))
+            else:
+                yield plugin, answer
 
     def _kept_or(
         self, key: Any, combination: Combination, ask: Callable[[], tuple[Any, ...]]
@@ -288,12 +308,16 @@ class Variants:
     def _under(
         self, choices: Sequence[int], facts: Sequence[Fact], combination: Combination
     ) -> tuple[Any, ...]:
-        asking, self.asking = self.asking, []  # looking up is not reading
+        told = self._unread(lambda: tuple(self.fact(fact, combination) for fact in facts))
+        return (*(combination[k] for k in choices), *told)
+
+    def _unread(self, look: Callable[[], T]) -> T:
+        """Return ``look()``, which is not reading: no question depends on it."""
+        asking, self.asking = self.asking, []
         try:
-            told = tuple(self.fact(fact, combination) for fact in facts)
+            return look()
         finally:
             self.asking = asking
-        return (*(combination[k] for k in choices), *told)
 
     def _study(self, combination: Combination) -> Variant:
         blocks = {

@@ -1,0 +1,165 @@
+"""What a term must be, whoever contributes it: words that are text, numbers that may be.
+
+A number that no time, size or count is shortens a step in silence, or fails in some sum far
+from whoever made it. Counts may be numbers of any kind on their way in, and are plain from
+here on: they tell stages apart, and a search tells terms apart by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from math import inf
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from attrs import evolve, fields
+
+from parcost.numeric import all_of
+from parcost.terms import Edge, Names
+
+#: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
+Counts: TypeAlias = dict[int, tuple[Any, Any]]
+
+#: The numbers of terms, with what they may not be less than, nor more.
+_NUMBERS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(
+        ("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), (0.0, inf)
+    ),
+    "of_activations": (-1.0, inf),
+    "freed_at_b": (0.0, 1.0),
+}
+_WORDS = ("pass_", "when", "host", "resource")
+_SEVERAL = (tuple, list)
+_PLAIN: frozenset[type] = frozenset((float, int, bool))
+_Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
+
+
+@cache
+def _kind(class_: type) -> tuple[_Read, _Read, bool, bool, bool]:
+    """Return what reads the words and the numbers of a kind of term, and what it has besides."""
+    has = {field.name for field in fields(class_)}
+    words, numbers = ([n for n in names if n in has] for names in (_WORDS, _NUMBERS))
+    return _reader(words), _reader(numbers), "window" in has, "moments" in has, "count" in has
+
+
+def _reader(names: Sequence[str]) -> _Read:
+    """Return what reads some attributes, be they one or none."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda term: tuple(getattr(term, name) for name in names)
+
+
+def sound(term: Any, counts: Counts) -> tuple[Any, str]:
+    """Return *term* in plain numbers, and what is wrong with it, if anything.
+
+    *counts* keeps the counts of the terms before.
+    """
+    words, numbers, windowed, lasting, counted = _kind(term.__class__)
+    for word in words(term):
+        if word.__class__ is not str and (said := _bad_word(term)):
+            return term, said
+    if windowed and not (term.window is None or isinstance(term.window, str)):
+        return term, _no_text(term, "window")
+    if lasting and not isinstance(term.moments, _SEVERAL):
+        return term, f"gave the term `{term.name}` moments = {term.moments!r}, which are no list"
+    for value in numbers(term):
+        if not (value.__class__ is float and value >= 0.0) and (said := _bad_number(term)):
+            return term, said
+    if lasting and not all_of(term.freed_at_b <= 1.0):
+        return term, _bad_number(term)
+    if not counted:
+        return _between(term)
+    known = counts.get(id(term.count))
+    return (term, "") if known and known[1] is term.count else _counted(term, counts)
+
+
+def _bad_number(term: Any) -> str:
+    for name, (least, most) in _NUMBERS.items():
+        value = getattr(term, name, 0.0)
+        if not _within(value, least, most):
+            wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
+            return f"gave the term `{term.name}` {name} = {value!r}, which {wrong}"
+    return ""
+
+
+def _bad_word(term: Any) -> str:
+    for name in _WORDS:
+        word = getattr(term, name, "")
+        if name == "resource" and isinstance(word, Names):
+            if not _points(word):
+                return f"gave the term `{term.name}` resources at {word.at!r}, which are not there"
+        elif not isinstance(word, str):
+            return _no_text(term, name)
+    return ""
+
+
+def _no_text(term: Any, name: str) -> str:
+    return f"gave the term `{term.name}` {name} = {getattr(term, name)!r}, which is no text"
+
+
+def _points(several: Names) -> bool:
+    """Say whether there is a name wherever one is pointed at."""
+    at, count = several.at, len(several.names)
+    try:
+        return all_of((at >= 0) & (at < count) & (at % 1 == 0))
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def _within(value: Any, least: float, most: float) -> bool:
+    """Say whether a number, or all of an array, is within limits; no number is not."""
+    if isinstance(value, (float, int)):
+        return least <= value <= most
+    try:
+        if not value.size:
+            return False
+        return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def _between(edge: Edge) -> tuple[Edge, str]:
+    """Return an edge, its boundaries in a tuple, and what is wrong with these, if anything."""
+    boundaries = edge.boundaries
+    if boundaries.__class__ is not tuple:
+        try:
+            boundaries = tuple(boundaries)
+        except TypeError:
+            wrong = f"boundaries = {edge.boundaries!r}, which are no list"
+            return edge, f"gave the term `{edge.name}` {wrong}"
+        edge = evolve(edge, boundaries=boundaries)
+    for value in boundaries:
+        if not _within(value, 0.0, inf):
+            return edge, f"gave the term `{edge.name}` a boundary of {value!r}, which no time is"
+    return edge, ""
+
+
+def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
+    """Return a term with a plain count, and what is wrong with that."""
+    count = term.count
+    if count.__class__ is float and 0.0 <= count < inf:
+        return term, ""
+    if id(count) not in counts:
+        counts[id(count)] = (count, _plain(count))
+    plain = counts[id(count)][1]
+    if plain is None:
+        said = "which is no number of times, nor one for each virtual stage"
+        return term, f"gave the term `{term.name}` count = {count!r}, {said}"
+    return (term if plain is count else evolve(term, count=plain)), ""
+
+
+def _plain(count: Any) -> Any:
+    """Return a count as a number or several, or None where it is neither; itself if plain."""
+    try:
+        plain: Any = count
+        if count.__class__ not in _PLAIN and count.__class__ not in (tuple, list):
+            plain = count.tolist() if hasattr(count, "tolist") else tuple(count)
+        if isinstance(plain, (float, int)):
+            return plain if 0 <= plain < inf else None
+        if not _PLAIN.issuperset(map(type, plain)):
+            plain = [n if n.__class__ in _PLAIN else n.item() for n in plain]
+        good = _PLAIN.issuperset(map(type, plain)) and min(plain) >= 0 and sum(plain) < inf
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        return None
+    return (plain if plain is count else tuple(plain)) if good else None

@@ -1,0 +1,222 @@
+"""A term that no step can have is a fault of whoever made it, alone and in a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parcost
+from parcost import Check, Edge, Formula, Memory, Once, SpecError, Study, Work, hookimpl
+from parcost.plugins import Plugins, load
+from parcost.search.found import Found
+from parcost.search.run import Wish, search
+from parcost.search.space import space
+from parcost.terms import Names
+from parcost_plugins.vocabulary import Layout
+
+TEXT = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 16 }
+layout { tp = 4, pp = 2, zero = 1 }
+training { sequence = 4096, global_batch = 32 sequences }
+"""
+FORMULA = Formula(text="?")
+NAN, INF = float("nan"), float("inf")
+
+
+def work(**numbers: Any) -> Work:
+    return Work(**{"name": "odd", "seconds": 0.01, "pass_": "F", "formula": FORMULA, **numbers})
+
+
+def once(**numbers: Any) -> Once:
+    return Once(**{"name": "odd", "seconds": 0.01, "when": "end", "formula": FORMULA, **numbers})
+
+
+def edge(**numbers: Any) -> Edge:
+    return Edge(**{"name": "odd", "seconds": 0.01, "formula": FORMULA, **numbers})
+
+
+def memory(**numbers: Any) -> Memory:
+    return Memory(**{"name": "odd", "bytes_": 1e6, "formula": FORMULA, **numbers})
+
+
+def check(**numbers: Any) -> Check:
+    return Check(**{"id": "odd", "holds": True, "subject": "", "message": "odd", **numbers})
+
+
+class OwnWork(Work):
+    """A kind of work of a plugin's own."""
+
+
+class OwnMemory(Memory):
+    """A kind of memory of a plugin's own."""
+
+
+def hook_of(term: Any) -> str:
+    if isinstance(term, Memory):
+        return "memory"
+    return "checks" if isinstance(term, Check) else "terms"
+
+
+def with_(*terms: Any) -> Plugins:
+    hook = hook_of(terms[0])
+    return load(("odd", SimpleNamespace(**{hook: hookimpl(lambda: list(terms))})))
+
+
+def alone(plugins: Plugins | None) -> Any:
+    return parcost.load_text(TEXT, plugins=plugins)[0].evaluate().result
+
+
+def found(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> Found:
+    (scenario,) = parcost.load_text(TEXT, plugins=plugins)
+    axes = axes or {"layout.zero": [0, 1]}
+    return search(space(scenario, axes, list(axes)), Wish(keep=3, budget_seconds=1e9))
+
+
+FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
+    "negative count": (lambda: work(count=-1.0), "`odd` count = -1.0"),
+    "a negative count": (lambda: work(count=(1.0, -1.0)), "`odd` count = "),
+    "count of nan": (lambda: once(count=NAN), "`odd` count = nan"),
+    "a count of nan": (lambda: memory(count=(1.0, NAN)), "`odd` count = "),
+    "infinite count": (lambda: memory(count=INF), "`odd` count = inf"),
+    "an infinite count": (lambda: once(count=[1.0, INF]), "`odd` count = "),
+    "count in words": (lambda: work(count="11"), "`odd` count = "),
+    "no count": (lambda: work(count=None), "`odd` count = None"),
+    "counts of arrays": (lambda: work(count=(np.ones(2), 1.0)), "`odd` count = "),
+    "count of a table": (lambda: work(count=np.ones((2, 2))), "`odd` count = "),
+    "too few counts": (lambda: work(count=(1.0,)), "`odd` counts 1 virtual stages"),
+    "too few counts of memory": (lambda: memory(count=(1.0,)), "`odd` counts 1 virtual stages"),
+    "unknown pass": (lambda: work(pass_="X"), "`odd` is in `X`"),
+    "unknown moment": (lambda: memory(moments=("lunch",)), "`odd` is in `lunch`"),
+    "unknown when": (lambda: once(when="noon"), "`odd` is in `noon`"),
+    "set of moments": (lambda: memory(moments={"forward"}), "`odd` moments = {'forward'}"),
+    "no moments": (lambda: memory(moments=None), "`odd` moments = None"),
+    "freed twice": (lambda: memory(per_micro_batch=True, freed_at_b=2.0), "`odd` freed_at_b = 2"),
+    "never freed": (lambda: memory(freed_at_b=-0.5), "`odd` freed_at_b = -0.5"),
+    "freed nan": (lambda: memory(freed_at_b=NAN), "`odd` freed_at_b = nan"),
+    "freed for ever": (lambda: memory(freed_at_b=np.array(INF)), "`odd` freed_at_b = "),
+    "boundary below 0": (lambda: edge(boundaries=(-1.0,)), "`odd` a boundary of -1.0"),
+    "boundary of nan": (lambda: edge(boundaries=(NAN,)), "`odd` a boundary of nan"),
+    "no boundaries": (lambda: edge(boundaries=7.0), "`odd` boundaries = 7.0"),
+    "too many boundaries": (lambda: edge(boundaries=(0.1, 0.1)), "`odd` is for 2 boundaries"),
+    "no such name": (
+        lambda: work(resource=Names(("a", "b"), np.array([2]))),
+        "`odd` resources at array([2])",
+    ),
+    "name below 0": (
+        lambda: once(resource=Names(("a", "b"), np.array(-1))),
+        "`odd` resources at array(-1)",
+    ),
+    "too long": (lambda: work(seconds=np.ones(7)), "`odd` seconds of shape (7,)"),
+    "own work too long": (
+        lambda: OwnWork(name="odd", seconds=np.ones(7), pass_="F", formula=FORMULA),
+        "`odd` seconds of shape (7,)",
+    ),
+    "too long boundary": (
+        lambda: edge(boundaries=(np.ones(7),)),
+        "`odd` a boundary of shape (7,)",
+    ),
+    "a point of no sweep": (lambda: work(seconds=np.ones(1)), "`odd` seconds of shape (1,)"),
+    "memory of a table": (lambda: memory(bytes_=np.ones((2, 2))), "`odd` bytes_ of shape (2, 2)"),
+    "check too long": (lambda: check(holds=np.ones(7) > 0), "`odd` holds of shape (7,)"),
+    "no name": (lambda: work(name=None), "gave a Work the name None"),
+    "names": (lambda: memory(name=["a"]), "gave a Memory the name ['a']"),
+    "passes": (lambda: work(pass_=["F"]), "`odd` pass_ = ['F']"),
+    "whens": (lambda: once(when=["end"]), "`odd` when = ['end']"),
+    "resources": (lambda: edge(resource=["compute"]), "`odd` resource = ['compute']"),
+    "hosts": (lambda: work(host=["x"]), "`odd` host = ['x']"),
+    "windows": (lambda: work(window=["x"]), "`odd` window = ['x']"),
+    "decimals": (lambda: work(seconds=Decimal(1)), "`odd` seconds = "),
+}
+
+
+@pytest.mark.parametrize("case", FAULTY)
+def test_what_no_step_has_is_left_out_and_told(case: str) -> None:
+    make, said = FAULTY[case]
+    plugins = with_(make())
+    result = alone(plugins)
+    (fault,) = result.faults
+    assert (fault.plugin.name, fault.hook) == ("odd", hook_of(make()))
+    assert said in fault.message
+    sound = alone(None)
+    assert result.figure("step_time") == sound.figure("step_time")
+    assert result.outcome.memory_bytes == sound.outcome.memory_bytes
+
+
+@pytest.mark.parametrize("case", [case for case in FAULTY if case != "check too long"])
+def test_a_search_leaves_it_out_as_well_and_proves_nothing(case: str) -> None:
+    make, said = FAULTY[case]
+    result, without = found(with_(make())), found(None)
+    assert any("odd" in fault and said in fault for fault in result.faults)
+    assert not result.proven
+    assert without.proven
+    assert [x.values for x in result.best] == [x.values for x in without.best]
+    assert [x.seconds for x in result.best] == [x.seconds for x in without.best]
+
+
+def test_a_search_with_a_rule_of_a_wrong_shape_names_who_made_it() -> None:
+    with pytest.raises(SpecError) as error:  # no layout by itself meets a rule that is none
+        found(with_(check(holds=np.ones(7) > 0)))
+    said = [d.message for d in error.value.diagnostics if d.id == "plugin-failed"]
+    assert any("`odd` failed in `checks`: gave `odd` holds of shape (7,)" in one for one in said)
+
+
+def test_an_array_over_the_layouts_of_a_search_is_one_of_their_number() -> None:
+    axes: dict[str, list[Any]] = {"layout.tp": [1, 2, 4], "layout.zero": [0, 1]}
+    lengths = set()
+
+    def seen(study: Study) -> list[Work]:
+        tp = study[Layout].tp
+        lengths.add(np.shape(tp))
+        return [work(seconds=0.01 / tp)]
+
+    plugins = load(("odd", SimpleNamespace(terms=hookimpl(seen))))
+    assert found(plugins, axes).proven
+    assert len(lengths) > 1
+
+
+def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
+    def terms() -> list[Work]:
+        return [OwnWork(name=n, seconds=0.01, pass_="F", formula=FORMULA) for n in "ab"]
+
+    def held(study: Study) -> list[Memory]:
+        size = 1e9 * (1 + study[Layout].zero)
+        return [OwnMemory(name=n, bytes_=size, formula=FORMULA) for n in "ab"]
+
+    hooks = SimpleNamespace(terms=hookimpl(terms), memory=hookimpl(held))
+    plugins = load(("odd", hooks))
+    best = found(plugins).best[0]
+    outcome = alone(plugins).outcome
+    assert best.values == {"layout.zero": 1}
+    assert (best.seconds, best.bytes_) == (outcome.step_seconds, outcome.memory_bytes)
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        np.ones(2),
+        np.array([1, 1]),
+        np.float64(1),
+        np.int64(1),
+        np.array(1.0),
+        (np.float64(1), 1),
+        [np.array(1.0), 1.0],
+        np.ones(2, dtype=np.float32),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("make", [work, once, memory])
+def test_a_count_may_be_a_number_of_any_kind(make: Any, count: Any) -> None:
+    plain, odd = with_(make(count=(1.0, 1.0))), with_(make(count=count))
+    assert alone(odd).figure("step_time") == alone(plain).figure("step_time")
+    assert not alone(odd).faults
+    assert found(odd).best[0].seconds == found(plain).best[0].seconds
+    assert found(odd).proven

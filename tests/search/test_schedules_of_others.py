@@ -1,0 +1,127 @@
+"""A schedule that says of itself what is no number is named, and hides no layout."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parcost
+from parcost import Op, PluginError, Times, hookimpl
+from parcost.plugins import Plugins, load
+from parcost.search.found import Found
+from parcost.search.run import Wish, search
+from parcost.search.space import space
+
+TEXT = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 16 }
+layout { tp = 2, pp = 2, zero = 1 }
+schedule { kind = plain }
+training { sequence = 4096, global_batch = 32 sequences }
+"""
+AXES: dict[str, list[Any]] = {"layout.tp": [1, 2, 4, 8], "layout.zero": [0, 1]}
+NAN = float("nan")
+
+
+class Plain:
+    """All forward passes, and then all backward passes."""
+
+    name = "plain"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:
+        each = range(micro_batches)
+        return [
+            [*(Op("F", j, x) for j in each), *(Op("BW", j, x) for j in each)]
+            for x in range(stages * chunks)
+        ]
+
+
+def offered(**methods: Any) -> Plugins:
+    schedule = type("Own", (Plain,), methods)()
+    return load(("own", SimpleNamespace(schedules=hookimpl(lambda: [schedule]))))
+
+
+def found(**methods: Any) -> Found:
+    (scenario,) = parcost.load_text(TEXT, plugins=offered(**methods))
+    return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
+
+
+def raises(*_: Any) -> Any:
+    raise KeyError("warp")
+
+
+def gives(value: Any) -> Any:
+    return lambda *_: value
+
+
+FAULTY: dict[str, tuple[str, Any, str]] = {
+    "limits raise": ("limits", raises, "raised KeyError: 'warp'"),
+    "bound raises": ("lower_bound", raises, "raised KeyError: 'warp'"),
+    "bound in words": ("lower_bound", gives("soon"), "returns str where numbers are"),
+    "no bound": ("lower_bound", gives(None), "returns NoneType where numbers are"),
+    "bound too long": ("lower_bound", gives(np.ones(7)), r"an array of shape \(7,\) for times"),
+    "form raises": ("closed_form", raises, "raised KeyError: 'warp'"),
+    "one number": ("closed_form", gives(1.0), "returns float where seconds and where they"),
+    "form in words": ("closed_form", gives(("soon", True)), "returns str where numbers are"),
+    "form too long": ("closed_form", gives((np.ones(7), True)), r"shape \(7,\) for times"),
+    "mask too long": ("closed_form", gives((1.0, np.ones(7) > 0)), r"shape \(7,\) for times"),
+    "negative": ("closed_form", gives((-1.0, True)), "is a negative time"),
+    "spans raise": ("spans", raises, "raised KeyError: 'warp'"),
+    "spans of nothing": ("spans", gives(None), "returns NoneType where starts and ends"),
+    "too few spans": ("spans", gives(([0.0], [1.0])), "no start and end for each of 2 virtual"),
+    "spans in words": ("spans", gives((["a", "b"], [1.0, 2.0])), "returns str where numbers"),
+    "spans too long": ("spans", gives(([np.ones(7)] * 2, [1.0, 2.0])), r"shape \(7,\) for"),
+}
+
+
+def methods(case: str) -> tuple[dict[str, Any], str]:
+    method, does, said = FAULTY[case]
+    form = {"closed_form": gives((1.0, True))} if method == "spans" else {}
+    match = f"plugin `own` failed in `schedules`: `{method}` of schedule `plain` .*{said}"
+    return {**form, method: does}, match
+
+
+@pytest.mark.parametrize("case", FAULTY)
+def test_a_search_names_what_a_schedule_does_not_say(case: str) -> None:
+    own, match = methods(case)
+    with pytest.raises(PluginError, match=match):
+        found(**own)
+
+
+@pytest.mark.parametrize("case", [c for c in FAULTY if FAULTY[c][0] != "lower_bound"])
+def test_so_does_an_evaluation(case: str) -> None:
+    own, match = methods(case)
+    (scenario,) = parcost.load_text(TEXT, plugins=offered(**own))
+    with pytest.raises(PluginError, match=match):
+        scenario.evaluate()
+
+
+def test_a_bound_that_is_no_number_hides_no_layout() -> None:
+    best = found().best
+
+    def bound(_: Any, times: Times, *__: Any) -> Any:  # of the best layout, and no other
+        return np.where(times.F[0] == np.min(times.F[0]), NAN, 0.0 * times.F[0])
+
+    def bounds(*_: Any) -> float:
+        return NAN
+
+    for own in (bound, bounds):
+        result = found(lower_bound=own)
+        assert [x.values for x in result.best] == [x.values for x in best]
+        assert [x.seconds for x in result.best] == [x.seconds for x in best]
+        assert not result.proven
+        (said,) = result.faults
+        assert "plugin `own` failed in `schedules`" in said
+        assert "`lower_bound` of schedule `plain` is no number for some layouts" in said
+
+
+def test_a_closed_form_that_is_no_number_is_none() -> None:
+    result = found(closed_form=lambda *_: (NAN, False))
+    assert result.proven
+    assert [x.seconds for x in result.best] == [x.seconds for x in found().best]
