@@ -388,10 +388,69 @@ def test_the_printed_command_says_all_that_the_search_was_told(
     search = ["search", "two studies.par", "--axes", "pp,zero", "--top", "3", *told]
     assert main([*search, "--format", "json"]) == 0
     for layout in json.loads(capsys.readouterr().out)["best"]:
-        program, *arguments = shlex.split(layout["command"])
-        assert program == "parcost"
-        assert main([*arguments, "--format", "json"]) == 0
-        (report,) = json.loads(capsys.readouterr().out)["reports"]
+        report = evaluated_again(layout, capsys)
         assert (report["name"], report["without"]) == ("wide", ["advice"])
-        assert report["results"][0]["step_seconds"] == layout["step_seconds"]
-        assert report["results"][0]["memory"]["total_bytes"] == layout["memory_bytes"]
+
+
+def evaluated_again(layout: Any, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the command of a layout; it needs the same time and memory to the bit."""
+    program, *arguments = shlex.split(layout["command"])
+    assert program == "parcost"
+    code = main([*arguments, "--format", "json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    (report,) = json.loads(out)["reports"]
+    (result,) = report["results"]
+    assert result["step_seconds"] == layout["step_seconds"]
+    assert result["memory"]["total_bytes"] == layout["memory_bytes"]
+    return report
+
+
+@pytest.mark.parametrize(
+    ("swept", "flags", "said"),
+    [
+        (
+            "",
+            ["--over=training.global_batch=256 sequences,512 sequences", "--over=tp=4,8"],
+            ["global_batch 256 sequences"],
+        ),
+        (
+            "",
+            ["--over=overlap.bucket=1234567 B,0.025 GB,3 * 1 MiB", "--over=tp=8"],
+            ["bucket 1234567 B", "bucket 0.025 GB", "bucket 3 MiB"],
+        ),
+        (
+            "overlap { bucket = [10 MB / 3, 50 MB] }",
+            ["--over=training.global_batch=128,256", "--over=tp=8"],
+            ["bucket 3.3333333333333335 MB", "bucket 50 MB", "global_batch 128 sequences"],
+        ),
+        (
+            "kernels { launch = [2.1 us, 3.7 us], memory_efficiency = [0.81, 0.77] }",
+            ["--set=training.global_batch=1 Mi tokens", "--over=tp=8"],
+            ["launch 2.1 us", "memory_efficiency 81 %"],
+        ),
+        (
+            "",
+            [
+                "--over=training.sequence=4096,8192",
+                "--over=training.global_batch=1048576 tokens,256 sequences",
+                "--over=tp=8",
+            ],
+            ["global_batch 128 sequences"],  # the tokens of another sequence are others
+        ),
+    ],
+)
+def test_quantities_are_said_as_they_were_written_and_to_the_bit(
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    swept: str,
+    flags: list[str],
+    said: list[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    flags = ["--axes=tp,zero", *flags]
+    _, out, _ = run(f"{SPEC}{swept}\n", *flags)
+    assert not [text for text in said if text not in out], out
+    for layout in found(run, f"{SPEC}{swept}\n", *flags)["best"]:
+        evaluated_again(layout, capsys)

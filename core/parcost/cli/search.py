@@ -147,9 +147,9 @@ def command(
         return 1 if {d.id for d in error.diagnostics} & _NOTHING else 2
     progress.clear()
     if format_ == "json":
-        put(json.dumps(told.data(scenario, found, best, near), indent=2) + "\n")
+        put(json.dumps(told.data(whole, found, best, near), indent=2) + "\n")
     else:
-        show(told.tell(scenario, found, best, near))
+        show(told.tell(whole, found, best, near))
     if found.interrupted:
         return _INTERRUPTED
     return _FAULT if found.faults else 0

@@ -80,7 +80,7 @@ def out_of_time(space: Space, legal: int) -> Diagnostic:
 
 def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
     """Return what to say where a layout runs among others and does not by itself."""
-    at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in values.items())
+    at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in values.items())
     message = f"the layout {at} is another one by itself than among others"
     help = "some plugin answers for many layouts at once otherwise than for one; leave it out "
     help += "with `--without` to find which"
@@ -96,7 +96,7 @@ def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
         yield from (d.message for d in error.diagnostics[:1])
         return
     errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
-    at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in first.items())
+    at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in first.items())
     errors.sort(key=lambda d: d.id not in rules)
     yield from (f"at {at}: {d.message}" for d in errors[:1])
 

@@ -22,7 +22,7 @@ from parcost.search.neighbours import Neighbour
 
 if TYPE_CHECKING:
     from parcost.report import Result
-    from parcost.scenario import Scenario
+    from parcost.search.space import Space
     from parcost.terms import Objective
 
 _TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
@@ -67,30 +67,34 @@ def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[s
 
 
 def tell(
-    scenario: Scenario, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
 ) -> Iterator[Item]:
     """Yield the page of a search."""
+    scenario = space.scenario
     yield Heading(scenario.name, 1, aside=scenario.path)
     yield from _counted(found)
     yield Heading("The best layouts")
-    yield _best(found, best)
+    yield _best(space, found, best)
     if len(varying(found)) < len(found.best[0].values):
         yield Line("What is not said of a layout is as in the first.", "faint")
-    yield Line(f"The first again: {again(scenario, best[0])}", "faint")
+    yield Line(f"The first again: {again(space, best[0])}", "faint")
     alike = free(near)
     if alike:
-        said = [f"{_short(n)} may be {' or '.join(map(_text, vs))}" for n, vs in alike.items()]
+        said = [
+            f"{_short(path)} may be {' or '.join(space.text(path, value) for value in values)}"
+            for path, values in alike.items()
+        ]
         yield Line("No difference to the first makes: " + "; ".join(said) + ".", "faint")
     if len(best) > 1:
         yield Heading("Why the others lost")
         yield _why(found, best)
     if near:
         yield Heading("What one change to the best makes of it")
-        yield _near(near)
+        yield _near(space, near)
     yield from _left_out(found)
     if len(found.front) > 1:
         yield Heading("Time against memory")
-        yield _front(found)
+        yield _front(space, found)
     sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
     for section in sections:
         from parcost.render.narrative import section_page
@@ -139,15 +143,17 @@ def _counted(found: Found) -> Iterator[Line]:
         yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
 
 
-def again(scenario: Scenario, entry: Ranked) -> str:
+def again(space: Space, entry: Ranked) -> str:
     """Return the command that evaluates a layout by itself."""
-    said = {**scenario.settings, **settings(scenario, entry.layout.values)}.items()
+    scenario = space.scenario
+    layout = settings(scenario, entry.layout.values)
+    said = {**scenario.settings, **{p: space.text(p, value) for p, value in layout.items()}}
     active = scenario.first.plugins
     flags = [
         *([f"--study {quote(scenario.name)}"] if scenario.study is not None else []),
         *(f"--without {name}" for name in active.left_out),
         *(f"--plugin {quote(path)}" for path in active.files),
-        *(f"--set {quote(f'{path}={_text(value)}')}" for path, value in said),
+        *(f"--set {quote(f'{path}={text}')}" for path, text in said.items()),
     ]
     return f"parcost eval {quote(scenario.path)} {' '.join(flags)}"
 
@@ -164,7 +170,7 @@ def _short(path: str) -> str:
     return block if attribute == "kind" else attribute
 
 
-def _best(found: Found, best: Sequence[Ranked]) -> Table:
+def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
     shown, own = list(found.best[0].values), found.objective
     others = [o for o, _ in listed(best[0]).values() if o.name != own.name]
     titles = [] if _is_step(found) else [own.short or own.title]
@@ -179,7 +185,7 @@ def _best(found: Found, best: Sequence[Ranked]) -> Table:
             numbers.quantity(layout.seconds, "s"),
             numbers.quantity(layout.bytes_, "GiB"),
             numbers.quantity(headroom(entry), "GiB"),
-            _written(layout, shown if place == 1 else varying(found)),
+            _written(space, layout, shown if place == 1 else varying(found)),
         ]
         rows.append(Row((str(place), *cells), "strong" if place == 1 else "plain"))
     return Table([*columns, Column("layout", flexible=True)], rows)
@@ -206,19 +212,15 @@ def headroom(entry: Ranked) -> float:
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
-def _written(layout: Layout, names: Sequence[str]) -> str:
-    return ", ".join(f"{_short(name)} {_text(layout.values[name])}" for name in names)
+def _written(space: Space, layout: Layout, names: Sequence[str]) -> str:
+    return ", ".join(f"{_short(name)} {space.text(name, layout.values[name])}" for name in names)
 
 
-def _text(value: Any) -> str:
-    value = spelled(value)
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
-
-
-def _near(near: Sequence[Neighbour]) -> Table:
+def _near(space: Space, near: Sequence[Neighbour]) -> Table:
     rows = [
         Row(
-            (_short(other.path), _text(other.value), other.says), "plain" if other.runs else "faint"
+            (_short(other.path), space.text(other.path, other.value), other.says),
+            "plain" if other.runs else "faint",
         )
         for other in near
         if other.seconds is not None
@@ -255,14 +257,14 @@ def _left_out(found: Found) -> Iterator[Item]:
         yield Line("a layout that breaks several rules is counted under each", "faint")
 
 
-def _front(found: Found) -> Table:
+def _front(space: Space, found: Found) -> Table:
     step = max(1, len(found.front) // _FRONT)
     rows = [
         Row(
             (
                 numbers.quantity(layout.seconds, "s"),
                 numbers.quantity(layout.bytes_, "GiB"),
-                _written(layout, list(layout.values)),
+                _written(space, layout, list(layout.values)),
             )
         )
         for layout in found.front[::step]
@@ -273,9 +275,10 @@ def _front(found: Found) -> Table:
 
 
 def data(
-    scenario: Scenario, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
 ) -> dict[str, Any]:
     """Return the search as plain data."""
+    scenario = space.scenario
     from parcost.render.data import header
 
     def plain(layout: Layout) -> dict[str, Any]:
@@ -309,7 +312,7 @@ def data(
                 **{name: value for name, (_, value) in listed(entry).items()},
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
-                "command": again(scenario, entry),
+                "command": again(space, entry),
             }
             for entry in best
         ],
