@@ -331,7 +331,46 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
 def test_without_time_the_gap_is_told(run: Run) -> None:
     code, out, _ = run(SPEC, "--budget", "0", "--top", "3")
     assert code == 0
-    assert "Time ran out" in out
+    assert "Time ran out when" in out
+
+
+def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
+    text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
+    code, out, _ = run(text, "--budget", "0", "--top", "3")
+    assert code == 0
+    said = "Time ran out before any part of the space had been looked at as a whole: of other"
+    assert said in " ".join(out.split())
+
+
+def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
+    flags = ("--axes", "tp,zero", "--over", "tp=3", "--sample", "5", "--budget", "0.3")
+    code, _, err = run(SPEC, *flags)
+    assert code == 1
+    assert "before time ran out 0 are legal" in err
+    assert "give it more time with `--budget`" in err
+    text = SPEC + "search { longest_step = 1 ms }\n"
+    code, _, err = run(text, *NARROW, "--over", "zero=1", "--sample", "1")
+    assert code == 1
+    assert "before time ran out" not in err
+    assert "draw more of them" in err
+
+
+def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost.search import sample
+
+    calls, usual = [], sample.alone
+
+    def pressed(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return usual(*arguments)
+
+    monkeypatch.setattr(sample, "alone", pressed)
+    code, out, _ = run(SPEC, *NARROW, "--over", "zero=1,2", "--sample", "1000")
+    assert code == 130
+    assert "It was interrupted before as many were drawn" in out
+    assert "Time ran out" not in out
 
 
 def test_an_interrupt_leaves_the_best_so_far() -> None:

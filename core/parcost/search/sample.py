@@ -68,7 +68,7 @@ def sample(
     if not ranked:
         if interrupted:
             raise KeyboardInterrupt
-        raise SpecError([_nothing(space, drawn, legal, large, refused)])
+        raise SpecError([_nothing(space, drawn, legal, large, refused, late=legal < count)])
     return Found(
         objective=objective,
         best=ranked,
@@ -90,10 +90,14 @@ def sample(
     )
 
 
-def _nothing(space: Space, drawn: int, legal: int, large: int, refused: Counter[str]) -> Diagnostic:
+def _nothing(
+    space: Space, drawn: int, legal: int, large: int, refused: Counter[str], *, late: bool
+) -> Diagnostic:
     worst = ", ".join(f"`{rule}` {n:,}" for rule, n in refused.most_common(3))
-    message = f"of {drawn:,} layouts drawn at random {legal:,} are legal, and none is good"
+    when = " before time ran out" if late else ""
+    message = f"of {drawn:,} layouts drawn at random{when} {legal:,} are legal, and none is good"
     notes = [f"{large:,} do not fit"] if large else []
     notes += [f"rules refuse {worst}"] if worst else []
-    help = "draw more of them, or give axes fewer values"
+    more = "give it more time with `--budget`" if late else "draw more of them"
+    help = f"{more}, or give axes fewer values"
     return Diagnostic("empty-space", message, (), tuple(notes), help, place=space.scenario.path)

@@ -113,13 +113,14 @@ def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
 
 def _counted(found: Found) -> Iterator[Line]:
     rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
+    ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.sampled:
         yield Line(
             f"{found.sampled:,} of {found.size:,} layouts were drawn at random; {found.legal:,} "
             f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
         )
         if found.cut_short:
-            yield Line("Time ran out before as many were drawn as were asked for.", "warning")
+            yield Line(f"{ended} before as many were drawn as were asked for.", "warning")
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return
     yield Line(
@@ -127,10 +128,13 @@ def _counted(found: Found) -> Iterator[Line]:
         f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate})."
     )
     yield from (Line(fault, "bad") for fault in found.faults)
-    ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.gap is None:
         seen = f"when {found.looked:,} of {found.structures:,} parts of the space had been seen"
-        yield Line(f"{ended} {seen}: of the others nothing is known.", "warning")
+        says = f"{ended} {seen}: of the others nothing is known."
+        if not found.looked:
+            seen = "before any part of the space had been looked at as a whole"
+            says = f"{ended} {seen}: of other layouts nothing is known."
+        yield Line(says, "warning")
     elif found.gap > 0:
         gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."
         yield Line(gap, "warning")
