@@ -493,3 +493,70 @@ def test_quantities_are_said_as_they_were_written_and_to_the_bit(
     assert not [text for text in said if text not in out], out
     for layout in found(run, f"{SPEC}{swept}\n", *flags)["best"]:
         evaluated_again(layout, capsys)
+
+
+# --- plugins that fail --------------------------------------------------------------------
+
+BROKEN = """\
+from parcost import Study, hookimpl
+from parcost_plugins.vocabulary import Layout
+
+
+@hookimpl
+def terms(study: Study) -> list[object]:
+    if study[Layout].zero == 2:
+        raise RuntimeError("not today")
+    return []
+"""
+SAYS_NOTHING = """\
+from parcost import hookimpl
+
+
+@hookimpl
+def sections() -> list[object]:
+    raise RuntimeError("not today")
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "hook", "flags"),
+    [
+        (BROKEN, "terms", ()),
+        (BROKEN, "terms", ("--format", "json")),
+        (BROKEN, "terms", ("--sample", "10", "--over", "zero=2")),
+        (SAYS_NOTHING, "sections", ()),
+    ],
+)
+def test_a_plugin_that_fails_is_told_once_on_each_stream_and_exits_with_3(
+    run: Run, tmp_path: Path, plugin: str, hook: str, flags: tuple[str, ...]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(plugin)
+    code, out, err = run(SPEC, *NARROW, "--plugin", str(file), *flags)
+    said = f"plugin `mine` of {file} failed in `{hook}`: raised RuntimeError: not today"
+    assert code == 3
+    assert err == f"error: {said}\n\n"
+    assert "".join(out.split()).count("".join(f"incomplete: {said}".split())) == 1
+
+
+def test_a_plugin_that_fails_where_nothing_is_found_exits_with_3(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(BROKEN)
+    flags = ("--over", "zero=2", "--plugin", str(file), "--set", "search.longest_step=1 ms")
+    for more in ((), ("--sample", "3")):
+        code, _, err = run(SPEC, *NARROW, *flags, *more)
+        assert code == 3
+        assert err.count("failed in `terms`") == 1
+
+
+def test_a_layout_that_is_another_one_by_itself_exits_with_3(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    many = "study[Layout].tp.__class__.__name__ == 'ndarray'"
+    body = BROKEN.replace("study[Layout].zero == 2", many).replace(
+        'raise RuntimeError("not today")',
+        'return [Once(name="x", seconds=1.0, when="end", formula=Formula(text="x", inputs={}))]',
+    )
+    file.write_text(body.replace("import Study", "import Formula, Once, Study"))
+    code, _, err = run(SPEC, *NARROW, "--plugin", str(file))
+    assert "error[search-disagrees]" in err
+    assert code == 3

@@ -87,6 +87,12 @@ def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
     return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
 
 
+def plugins_failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
+    """Return what to say of plugins that failed, each once."""
+    place = space.scenario.path
+    return [Diagnostic("plugin-failed", fault, place=place) for fault in dict.fromkeys(faults)]
+
+
 def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
     """Yield what one of *rules* says of the first layout, or else another one."""
     first = {axis.attribute: axis.values[0] for axis in space.axes}

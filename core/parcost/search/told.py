@@ -16,6 +16,7 @@ from attrs import frozen
 
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
+from parcost.render.words import incomplete
 from parcost.search.alone import settings
 from parcost.search.found import Found, Layout, spelled
 from parcost.search.neighbours import Neighbour
@@ -100,6 +101,15 @@ def tell(
         from parcost.render.narrative import section_page
 
         yield from section_page(section)
+    for fault in faults(found, best):
+        if fault not in found.faults:
+            yield Line(fault, "bad")
+
+
+def faults(found: Found, best: Sequence[Ranked]) -> list[str]:
+    """Return which plugins failed so far, each message once: advice is only asked for late."""
+    late = incomplete(best[0].result)
+    return list(dict.fromkeys([*found.faults, *late]))
 
 
 def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
@@ -121,6 +131,7 @@ def _counted(found: Found) -> Iterator[Line]:
         )
         if found.cut_short:
             yield Line(f"{ended} before as many were drawn as were asked for.", "warning")
+        yield from (Line(fault, "bad") for fault in found.faults)
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return
     yield Line(
