@@ -309,6 +309,19 @@ def test_limits_that_no_layout_meets_are_named(run: Run) -> None:
     code, _, err = run(SPEC + "search { least_mfu = 99 % }\n", *NARROW)
     assert code == 1
     assert "MFU >= 99 %" in err
+    assert "= help: loosen that limit\n" in err
+
+
+def test_of_several_limits_it_is_told_that_others_may_be_broken(run: Run) -> None:
+    code, _, err = run(SPEC + "search { longest_step = 1 ms, least_mfu = 99 % }\n", *NARROW)
+    assert code == 1
+    assert "layouts that fit has step <= 0.001 s" in err
+    assert "loosen that limit; a layout is counted under the first that it breaks" in err
+    step = found(run, SPEC, *NARROW)["best"][0]["step_seconds"]
+    text = SPEC + f"search {{ longest_step = {1.1 * step} s, least_mfu = 99 % }}\n"
+    code, _, err = run(text, *NARROW)
+    assert code == 1
+    assert "counted under the first limit that it breaks: loosen one of them" in err
 
 
 def test_nothing_fits_says_how_much_the_smallest_needs(run: Run) -> None:
@@ -322,6 +335,8 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
     code, _, err = run(SPEC, *NARROW, "--objective", "cost_per_million_tokens")
     assert code == 2
     assert "objectives of this study are step_time" in err
+    assert "others take more in the spec, such as a price" in err
+    assert "docs/search.md" in err
     priced = SPEC + "price { device_hour = 2 USD/h }\n"
     best = found(run, priced, *NARROW, "--objective", "cost_per_million_tokens")["best"][0]
     hours = best["step_seconds"] * 64 / 3600

@@ -26,7 +26,8 @@ def objective_of(study: Study, name: str) -> Objective:
     """
     offered = {o.name: o for _, o in study.contributions("objectives")}
     if name not in offered:
-        said = "objectives of this study are " + ", ".join(offered)
+        said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
+        said += "such as a price or a peak rate: see docs/search.md"
         hint = did_you_mean(name, offered)
         message = f"nothing called `{name}` can be looked for in this study"
         help = f"{hint}; {said}" if hint else said
@@ -62,12 +63,17 @@ def nothing_found(
         least = f"the least that one needs is {quantity(needed, 'GiB')}; " if needed < 1e18 else ""
         help = f"{least}take more devices, or let more be sharded or recomputed"
         return Diagnostic("nothing-fits", message, place=place, help=help)
-    said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
     fitting = legal - large
-    message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
     if len(broken) == 1:
         message = f"none of {fitting:,} layouts that fit has {next(iter(broken))}"
-    help = "a layout is counted under the first limit that it breaks: loosen one of them"
+        help = "loosen that limit"
+        goals = [goal for _, goal in space.scenario.first.contributions("goals")]
+        if sum(len(goal.limits) for goal in goals) > 1:
+            help += "; a layout is counted under the first that it breaks, and may break others"
+    else:
+        said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
+        message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
+        help = "a layout is counted under the first limit that it breaks: loosen one of them"
     return Diagnostic("nothing-within-limits", message, place=place, help=help)
 
 
