@@ -252,6 +252,7 @@ def test_set_overrides_in_the_words_of_the_language(run: Run) -> None:
         (["--set", "layout.tp"], "`--set layout.tp` sets nothing"),
         (["--set", "layout.tp=1", "--set", "layout.tp=2"], "given twice"),
         (["--set", "layout.tpp=4"], "there is no attribute `layout.tpp`"),
+        (["--set", "price.device_hour=2 USD/h"], "the study has no block `price`: write one"),
         (["--set", "layout.tp=4 GB"], "layout.tp"),
         (["--format", "jsn"], "did you mean `json`?"),
         (["--without", "transformr"], "no plugin is called `transformr`"),
