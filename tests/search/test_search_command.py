@@ -62,6 +62,7 @@ def test_sweeps_are_axes_and_the_block_names_the_others(run: Run) -> None:
     data = found(run, text)
     assert data["points"] == 2 * 4
     assert set(data["best"][0]["values"]) == {"layout.tp", "layout.zero"}
+    assert all(type(value) is int for value in data["best"][0]["values"].values())
 
 
 def test_flags_go_before_the_block(run: Run) -> None:
@@ -204,7 +205,8 @@ def test_every_legal_layout_is_written_with_what_it_costs(run: Run, tmp_path: Pa
 def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     for name in ("csv", "jsonl", "parquet"):
-        assert run(SPEC, *NARROW, "--out", str(tmp_path / f"p.{name}"))[0] == 0
+        flags = ("--over", "micro_batch=1,2", "--over", "overlap.bucket=25 MB,2.5 B")
+        assert run(SPEC, *NARROW, *flags, "--out", str(tmp_path / f"p.{name}"))[0] == 0
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     with duckdb.connect() as base:
         query = base.execute(f"FROM read_parquet('{tmp_path / 'p.parquet'}')")
@@ -216,6 +218,10 @@ def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
     for line, row, text in zip(lines, table, written, strict=True):
         assert line["step_seconds"] == row["step_seconds"] == float(text["step_seconds"])
         assert line["training.recompute"] == row["training.recompute"] == text["training.recompute"]
+        for name in ("layout.tp", "layout.zero", "training.micro_batch"):
+            assert type(line[name]) is type(row[name]) is int
+            assert text[name] == f"{line[name]}" == f"{row[name]}"
+        assert line["overlap.bucket"] == row["overlap.bucket"] == float(text["overlap.bucket"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")

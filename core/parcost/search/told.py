@@ -18,7 +18,7 @@ from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
 from parcost.render.words import incomplete
 from parcost.search.alone import settings
-from parcost.search.found import Found, Layout, spelled
+from parcost.search.found import Found, Layout, plain
 from parcost.search.neighbours import Neighbour
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for other in near:
         if other.same:
-            found.setdefault(other.path, []).append(spelled(other.value))
+            found.setdefault(other.path, []).append(plain(other.value))
     return found
 
 
@@ -296,9 +296,9 @@ def data(
     scenario = space.scenario
     from parcost.render.data import header
 
-    def plain(layout: Layout) -> dict[str, Any]:
+    def told(layout: Layout) -> dict[str, Any]:
         return {
-            "values": {path: spelled(value) for path, value in layout.values.items()},
+            "values": {path: plain(value) for path, value in layout.values.items()},
             "objective": layout.value,
             "step_seconds": layout.seconds,
             "memory_bytes": layout.bytes_,
@@ -323,7 +323,7 @@ def data(
         "seconds": found.seconds,
         "best": [
             {
-                **plain(entry.layout),
+                **told(entry.layout),
                 **{name: value for name, (_, value) in listed(entry).items()},
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
@@ -335,12 +335,12 @@ def data(
         "neighbours": [
             {
                 "attribute": other.path,
-                "value": spelled(other.value),
+                "value": plain(other.value),
                 "step_seconds": other.seconds,
                 "runs": other.runs,
                 "says": other.says,
             }
             for other in near
         ],
-        "front": [plain(layout) for layout in found.front],
+        "front": [told(layout) for layout in found.front],
     }
