@@ -87,7 +87,10 @@ class Scenario:
     @property
     def settings(self) -> Mapping[str, str]:
         """What is set from outside, by path, as it was written."""
-        return {path: node.value.span.text for path, node in self.overrides.items()}
+        return {
+            path: node.span.text.partition("=")[2].strip() or node.value.span.text
+            for path, node in self.overrides.items()
+        }
 
     @property
     def warnings(self) -> Sequence[Diagnostic]:

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from parcost import hookimpl
+from parcost import Study, hookimpl
 from parcost.cli import main
+from parcost_plugins.vocabulary import ScheduleChoice
 
 ROOT = Path(__file__).parents[2]
 GOOD = """\
@@ -251,6 +252,7 @@ def test_set_overrides_in_the_words_of_the_language(run: Run) -> None:
         (["--set", "layout.tp"], "`--set layout.tp` sets nothing"),
         (["--set", "layout.tp=1", "--set", "layout.tp=2"], "given twice"),
         (["--set", "layout.tpp=4"], "there is no attribute `layout.tpp`"),
+        (["--set", "price.device_hour=2 USD/h"], "the study has no block `price`: write one"),
         (["--set", "layout.tp=4 GB"], "layout.tp"),
         (["--format", "jsn"], "did you mean `json`?"),
         (["--without", "transformr"], "no plugin is called `transformr`"),
@@ -472,6 +474,23 @@ def test_a_plugin_that_fails_late_counts_as_well(run: Run, monkeypatch: pytest.M
     (result,) = json.loads(data.out)["reports"][0]["results"]
     assert not result["complete"]
     assert [fault["hook"] for fault in result["faults"]] == ["sections"]
+
+
+def test_points_where_a_plugin_failed_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def terms(study: Study) -> list[object]:
+        if study[ScheduleChoice].kind == "gpipe":
+            raise RuntimeError("out of coffee")
+        return []
+
+    fake_plugin(monkeypatch, terms=terms)
+    said = "incomplete: plugin `mine` failed in `terms`: raised RuntimeError: out of coffee"
+    text = GOOD + "schedule { kind = [one_f_one_b, gpipe] }\noverlap { bucket = [25 MB, 50 MB] }\n"
+    out = run("eval", "a.par", "--format", "csv", a=text).out
+    rows = list(csv.DictReader(io.StringIO(out)))
+    found = [(row["schedule.kind"], row["feasible"], row["reason"]) for row in rows]
+    assert found == 2 * [("one_f_one_b", "yes", "")] + 2 * [("gpipe", "yes", said)]
+    (report,) = json.loads(run("eval", "a.par", "--format", "json").out)["reports"]
+    assert [point["reason"] for point in report["points"]] == [row["reason"] for row in rows]
 
 
 def test_a_format_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -306,3 +306,37 @@ def test_a_schedule_that_ends_the_program_ends_one_spec(run: Run, jobs: tuple[st
     assert found["specs/a.par"] == found["specs/c.par"] != ""
     assert "schedule `leaving` at p = 2" in done.err
     assert "SystemExit" in done.err
+
+
+LINES = """\
+from parcost import hookimpl
+from parcost_plugins.exporters.jsonl import JsonLines
+
+
+class Lines(JsonLines):
+    name = "lines"
+
+
+@hookimpl
+def exporters() -> list[Lines]:
+    return [Lines()]
+"""
+
+
+def test_shards_of_its_format_are_joined(run: Run) -> None:
+    Path("lines.py").write_text(LINES, encoding="utf-8")
+    flags = ("--plugin", "lines.py", "--plugin", "loader.py")
+    for i in (1, 2):
+        shard = ("--shard", f"{i}/2", "--out", f"{i}.lines")
+        assert run("eval", "specs", "--format", "lines", *flags, *shard).code == 0
+    assert run("eval", "specs", "--format", "lines", *flags, "--out", "whole").code == 0
+    assert run("merge", "2.lines", "1.lines").code == 2
+    merged = run("merge", "2.lines", "1.lines", *flags, "--out", "merged")
+    assert (merged.code, merged.out) == (0, "")
+    assert Path("merged").read_text() == Path("whole").read_text()
+
+
+def test_its_suffix_may_be_in_capitals(run: Run) -> None:
+    Path("LOADER.PY").write_text(LOADER, encoding="utf-8")
+    bare = step(run, "specs/a.par")
+    assert step(run, "specs/a.par", "--plugin", "LOADER.PY") == pytest.approx(bare + 12.0)

@@ -62,6 +62,7 @@ def test_sweeps_are_axes_and_the_block_names_the_others(run: Run) -> None:
     data = found(run, text)
     assert data["points"] == 2 * 4
     assert set(data["best"][0]["values"]) == {"layout.tp", "layout.zero"}
+    assert all(type(value) is int for value in data["best"][0]["values"].values())
 
 
 def test_flags_go_before_the_block(run: Run) -> None:
@@ -204,7 +205,8 @@ def test_every_legal_layout_is_written_with_what_it_costs(run: Run, tmp_path: Pa
 def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     for name in ("csv", "jsonl", "parquet"):
-        assert run(SPEC, *NARROW, "--out", str(tmp_path / f"p.{name}"))[0] == 0
+        flags = ("--over", "micro_batch=1,2", "--over", "overlap.bucket=25 MB,2.5 B")
+        assert run(SPEC, *NARROW, *flags, "--out", str(tmp_path / f"p.{name}"))[0] == 0
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     with duckdb.connect() as base:
         query = base.execute(f"FROM read_parquet('{tmp_path / 'p.parquet'}')")
@@ -216,6 +218,10 @@ def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
     for line, row, text in zip(lines, table, written, strict=True):
         assert line["step_seconds"] == row["step_seconds"] == float(text["step_seconds"])
         assert line["training.recompute"] == row["training.recompute"] == text["training.recompute"]
+        for name in ("layout.tp", "layout.zero", "training.micro_batch"):
+            assert type(line[name]) is type(row[name]) is int
+            assert text[name] == f"{line[name]}" == f"{row[name]}"
+        assert line["overlap.bucket"] == row["overlap.bucket"] == float(text["overlap.bucket"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
@@ -309,6 +315,19 @@ def test_limits_that_no_layout_meets_are_named(run: Run) -> None:
     code, _, err = run(SPEC + "search { least_mfu = 99 % }\n", *NARROW)
     assert code == 1
     assert "MFU >= 99 %" in err
+    assert "= help: loosen that limit\n" in err
+
+
+def test_of_several_limits_it_is_told_that_others_may_be_broken(run: Run) -> None:
+    code, _, err = run(SPEC + "search { longest_step = 1 ms, least_mfu = 99 % }\n", *NARROW)
+    assert code == 1
+    assert "layouts that fit has step <= 0.001 s" in err
+    assert "loosen that limit; a layout is counted under the first that it breaks" in err
+    step = found(run, SPEC, *NARROW)["best"][0]["step_seconds"]
+    text = SPEC + f"search {{ longest_step = {1.1 * step} s, least_mfu = 99 % }}\n"
+    code, _, err = run(text, *NARROW)
+    assert code == 1
+    assert "counted under the first limit that it breaks: loosen one of them" in err
 
 
 def test_nothing_fits_says_how_much_the_smallest_needs(run: Run) -> None:
@@ -322,6 +341,8 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
     code, _, err = run(SPEC, *NARROW, "--objective", "cost_per_million_tokens")
     assert code == 2
     assert "objectives of this study are step_time" in err
+    assert "others take more in the spec, such as a price" in err
+    assert "docs/search.md" in err
     priced = SPEC + "price { device_hour = 2 USD/h }\n"
     best = found(run, priced, *NARROW, "--objective", "cost_per_million_tokens")["best"][0]
     hours = best["step_seconds"] * 64 / 3600
@@ -331,7 +352,46 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
 def test_without_time_the_gap_is_told(run: Run) -> None:
     code, out, _ = run(SPEC, "--budget", "0", "--top", "3")
     assert code == 0
-    assert "Time ran out" in out
+    assert "Time ran out when" in out
+
+
+def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
+    text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
+    code, out, _ = run(text, "--budget", "0", "--top", "3")
+    assert code == 0
+    said = "Time ran out before any part of the space had been looked at as a whole: of other"
+    assert said in " ".join(out.split())
+
+
+def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
+    flags = ("--axes", "tp,zero", "--over", "tp=3", "--sample", "5", "--budget", "0.3")
+    code, _, err = run(SPEC, *flags)
+    assert code == 1
+    assert "before time ran out 0 are legal" in err
+    assert "give it more time with `--budget`" in err
+    text = SPEC + "search { longest_step = 1 ms }\n"
+    code, _, err = run(text, *NARROW, "--over", "zero=1", "--sample", "1")
+    assert code == 1
+    assert "before time ran out" not in err
+    assert "draw more of them" in err
+
+
+def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parcost.search import sample
+
+    calls, usual = [], sample.alone
+
+    def pressed(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return usual(*arguments)
+
+    monkeypatch.setattr(sample, "alone", pressed)
+    code, out, _ = run(SPEC, *NARROW, "--over", "zero=1,2", "--sample", "1000")
+    assert code == 130
+    assert "It was interrupted before as many were drawn" in out
+    assert "Time ran out" not in out
 
 
 def test_an_interrupt_leaves_the_best_so_far() -> None:
@@ -388,10 +448,136 @@ def test_the_printed_command_says_all_that_the_search_was_told(
     search = ["search", "two studies.par", "--axes", "pp,zero", "--top", "3", *told]
     assert main([*search, "--format", "json"]) == 0
     for layout in json.loads(capsys.readouterr().out)["best"]:
-        program, *arguments = shlex.split(layout["command"])
-        assert program == "parcost"
-        assert main([*arguments, "--format", "json"]) == 0
-        (report,) = json.loads(capsys.readouterr().out)["reports"]
+        report = evaluated_again(layout, capsys)
         assert (report["name"], report["without"]) == ("wide", ["advice"])
-        assert report["results"][0]["step_seconds"] == layout["step_seconds"]
-        assert report["results"][0]["memory"]["total_bytes"] == layout["memory_bytes"]
+
+
+def evaluated_again(layout: Any, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the command of a layout; it needs the same time and memory to the bit."""
+    program, *arguments = shlex.split(layout["command"])
+    assert program == "parcost"
+    code = main([*arguments, "--format", "json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    (report,) = json.loads(out)["reports"]
+    (result,) = report["results"]
+    assert result["step_seconds"] == layout["step_seconds"]
+    assert result["memory"]["total_bytes"] == layout["memory_bytes"]
+    return report
+
+
+@pytest.mark.parametrize(
+    ("swept", "flags", "said"),
+    [
+        (
+            "",
+            ["--over=training.global_batch=256 sequences,512 sequences", "--over=tp=4,8"],
+            ["global_batch 256 sequences"],
+        ),
+        (
+            "",
+            ["--over=overlap.bucket=1234567 B,0.025 GB,3 * 1 MiB", "--over=tp=8"],
+            ["bucket 1234567 B", "bucket 0.025 GB", "bucket 3 MiB"],
+        ),
+        (
+            "overlap { bucket = [10 MB / 3, 50 MB] }",
+            ["--over=training.global_batch=128,256", "--over=tp=8"],
+            ["bucket 3.3333333333333335 MB", "bucket 50 MB", "global_batch 128 sequences"],
+        ),
+        (
+            "kernels { launch = [2.1 us, 3.7 us], memory_efficiency = [0.81, 0.77] }",
+            ["--set=training.global_batch=1 Mi tokens", "--over=tp=8"],
+            ["launch 2.1 us", "memory_efficiency 81 %"],
+        ),
+        (
+            "",
+            [
+                "--over=training.sequence=4096,8192",
+                "--over=training.global_batch=1048576 tokens,256 sequences",
+                "--over=tp=8",
+            ],
+            ["global_batch 128 sequences"],  # the tokens of another sequence are others
+        ),
+    ],
+)
+def test_quantities_are_said_as_they_were_written_and_to_the_bit(
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    swept: str,
+    flags: list[str],
+    said: list[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    flags = ["--axes=tp,zero", *flags]
+    _, out, _ = run(f"{SPEC}{swept}\n", *flags)
+    assert not [text for text in said if text not in out], out
+    for layout in found(run, f"{SPEC}{swept}\n", *flags)["best"]:
+        evaluated_again(layout, capsys)
+
+
+# --- plugins that fail --------------------------------------------------------------------
+
+BROKEN = """\
+from parcost import Study, hookimpl
+from parcost_plugins.vocabulary import Layout
+
+
+@hookimpl
+def terms(study: Study) -> list[object]:
+    if study[Layout].zero == 2:
+        raise RuntimeError("not today")
+    return []
+"""
+SAYS_NOTHING = """\
+from parcost import hookimpl
+
+
+@hookimpl
+def sections() -> list[object]:
+    raise RuntimeError("not today")
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "hook", "flags"),
+    [
+        (BROKEN, "terms", ()),
+        (BROKEN, "terms", ("--format", "json")),
+        (BROKEN, "terms", ("--sample", "10", "--over", "zero=2")),
+        (SAYS_NOTHING, "sections", ()),
+    ],
+)
+def test_a_plugin_that_fails_is_told_once_on_each_stream_and_exits_with_3(
+    run: Run, tmp_path: Path, plugin: str, hook: str, flags: tuple[str, ...]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(plugin)
+    code, out, err = run(SPEC, *NARROW, "--plugin", str(file), *flags)
+    said = f"plugin `mine` of {file} failed in `{hook}`: raised RuntimeError: not today"
+    assert code == 3
+    assert err == f"error: {said}\n\n"
+    assert "".join(out.split()).count("".join(f"incomplete: {said}".split())) == 1
+
+
+def test_a_plugin_that_fails_where_nothing_is_found_exits_with_3(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(BROKEN)
+    flags = ("--over", "zero=2", "--plugin", str(file), "--set", "search.longest_step=1 ms")
+    for more in ((), ("--sample", "3")):
+        code, _, err = run(SPEC, *NARROW, *flags, *more)
+        assert code == 3
+        assert err.count("failed in `terms`") == 1
+
+
+def test_a_layout_that_is_another_one_by_itself_exits_with_3(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    many = "study[Layout].tp.__class__.__name__ == 'ndarray'"
+    body = BROKEN.replace("study[Layout].zero == 2", many).replace(
+        'raise RuntimeError("not today")',
+        'return [Once(name="x", seconds=1.0, when="end", formula=Formula(text="x", inputs={}))]',
+    )
+    file.write_text(body.replace("import Study", "import Formula, Once, Study"))
+    code, _, err = run(SPEC, *NARROW, "--plugin", str(file))
+    assert "error[search-disagrees]" in err
+    assert code == 3

@@ -132,7 +132,7 @@ def test_a_plugin_that_fails_is_told_and_nothing_is_proven() -> None:
     result = found({"layout.zero": [0, 1, 2]}, terms=fails_at_zero_2)
     assert not result.proven
     assert any("odd" in fault and "not today" in fault for fault in result.faults)
-    whole = scenario(TEXT, terms=fails_at_zero_2)
+    whole = space(scenario(TEXT, terms=fails_at_zero_2), {"layout.zero": [0, 1, 2]}, [])
     said = [item.text for item in tell(whole, result, ranked(result)) if isinstance(item, Line)]
     assert "A plugin failed, so nothing is proven." in said
     assert not any(text.startswith("No other layout") for text in said)

@@ -91,7 +91,7 @@ def _points(report: Report) -> Iterator[Mapping[str, Any]]:
     units |= report.units
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
-    for row in report.rows():
+    for row in data.points(report):
         last = {"feasible": row["feasible"], "reason": row.get("reason") or ""}
         yield {
             "path": report.path,

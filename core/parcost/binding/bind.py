@@ -126,13 +126,18 @@ class Binder:
                 f"{d.called}.{n}" for d in self.definitions.table.values() for n in d.type.fields
             ]
             message = f"there is no attribute `{path}`"
+            help = did_you_mean(path, known) or _ending_in(path, known)
+            type_ = self.types.get(steps[0]) if steps else None
+            kinds = {d.type.kind for d in self.definitions.table.values()}
+            if type_ is not None and not type_.inside and type_.kind not in kinds:
+                help = f"the study has no block `{type_.kind}`: write one"
             raise SpecError(
                 [
                     Diagnostic(
                         "unknown-attribute",
                         message,
                         place=self.module.source.name,
-                        help=did_you_mean(path, known) or _ending_in(path, known),
+                        help=help,
                     )
                 ]
             )

@@ -12,6 +12,8 @@ from parcost.cli.output import Target, tell
 
 if TYPE_CHECKING:
     from parcost.batch.shards import Shard
+    from parcost.picked import Picked
+    from parcost.plugins import Plugins
     from parcost.terms import Joined
 
 
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="What the shards are written in; by default, what their names end in.",
 )
+@options.picked
 @options.out
-def command(paths: tuple[str, ...], format_: str | None, out: str | None) -> int:
+def command(paths: tuple[str, ...], format_: str | None, picked: Picked, out: str | None) -> int:
     """Join what `parcost eval --shard` wrote.
 
     The shards may be given in any order. They have to be of one run, all of it, and as they
@@ -34,7 +37,7 @@ def command(paths: tuple[str, ...], format_: str | None, out: str | None) -> int
     from parcost.batch.shards import ShardError, whole
 
     name = format_ or Path(paths[0]).suffix.removeprefix(".")
-    joiner = _joiner(name)
+    joiner = _joiner(name, options.plugins(picked))
     try:
         found = {path: _sealed(joiner, path, name) for path in dict.fromkeys(paths)}
         ordered = whole(found)
@@ -51,12 +54,11 @@ def command(paths: tuple[str, ...], format_: str | None, out: str | None) -> int
     return 0
 
 
-def _joiner(name: str) -> Joined:
+def _joiner(name: str, plugins: Plugins) -> Joined:
     from parcost.cli.writing import format_named
-    from parcost.plugins import load
     from parcost.terms import Joined
 
-    exporter = format_named(name, load()).exporter
+    exporter = format_named(name, plugins).exporter
     if not isinstance(exporter, Joined):
         raise click.UsageError(f"shards of `{name}` cannot be joined")
     return exporter

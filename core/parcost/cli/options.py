@@ -99,7 +99,9 @@ def check(picked: Picked) -> None:
     names = {name: "installed" for name in known if name not in picked.without}
     for file in picked.files:
         path, name = Path(file), name_of(file)
-        if not ((path.is_file() and path.suffix == ".py") or (path / "__init__.py").is_file()):
+        if not (
+            (path.is_file() and path.suffix.lower() == ".py") or (path / "__init__.py").is_file()
+        ):
             here = "there is nothing there" if not path.exists() else "that is neither"
             message = f"`--plugin {file}` is to be a file of Python, or a folder that is a package"
             raise click.UsageError(f"{message}: {here}")

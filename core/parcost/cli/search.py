@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from parcost.terms import Goal
 
 _INTERRUPTED, _FAULT = 130, 3
+_FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
 
@@ -144,15 +145,19 @@ def command(
     except SpecError as error:
         progress.clear()
         Reporter()(error.diagnostics)
-        return 1 if {d.id for d in error.diagnostics} & _NOTHING else 2
+        ids = {d.id for d in error.diagnostics}
+        return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
     if format_ == "json":
-        put(json.dumps(told.data(scenario, found, best, near), indent=2) + "\n")
+        put(json.dumps(told.data(whole, found, best, near), indent=2) + "\n")
     else:
-        show(told.tell(scenario, found, best, near))
+        show(told.tell(whole, found, best, near))
+    faults = told.faults(found, best)
+    for fault in faults:
+        tell(f"error: {fault.removeprefix('incomplete: ')}\n")
     if found.interrupted:
         return _INTERRUPTED
-    return _FAULT if found.faults else 0
+    return _FAULT if faults else 0
 
 
 def _wish(goal: Goal, objective: str | None, top: int | None, budget: float | None) -> Wish:

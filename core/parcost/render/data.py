@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from parcost.language import units
 from parcost.language.units import (
     BYTES,
@@ -27,6 +29,7 @@ from parcost.language.units import (
     Dimension,
 )
 from parcost.render.encode import Json, encoded, listed, members, number, plain, text
+from parcost.render.words import incomplete
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
@@ -95,9 +98,27 @@ def report(told: Report, *, sections: bool = True) -> Json:
         units = {f.name: f.unit for result in told.results for _, f in result.figures}
         units |= told.units
         shown["points"] = encoded(
-            [{key(n, units.get(n, "")): plain(v) for n, v in row.items()} for row in told.rows()]
+            [{key(n, units.get(n, "")): plain(v) for n, v in row.items()} for row in points(told)]
         )
     return members(shown)
+
+
+def points(told: Report) -> list[Mapping[str, Any]]:
+    """Return every point of a report; the reason of one says which plugins failed there as well."""
+    names = [name for name, _ in told.axes]
+    failed: dict[tuple[str, ...], Sequence[str]] = {}
+
+    def at(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(f"{row[name]}" for name in names)
+
+    for result in told.results:
+        said = dict.fromkeys(incomplete(result))
+        rows = evolve(told, results=[result]).rows() if said else ()
+        failed |= {at(row): list(said) for row in rows}
+    return [
+        {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(at(row), ()))))}
+        for row in told.rows()
+    ]
 
 
 def rejected(entry: Rejected) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def objective_of(study: Study, name: str) -> Objective:
     """
     offered = {o.name: o for _, o in study.contributions("objectives")}
     if name not in offered:
-        said = "objectives of this study are " + ", ".join(offered)
+        said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
+        said += "such as a price or a peak rate: see docs/search.md"
         hint = did_you_mean(name, offered)
         message = f"nothing called `{name}` can be looked for in this study"
         help = f"{hint}; {said}" if hint else said
@@ -62,12 +63,17 @@ def nothing_found(
         least = f"the least that one needs is {quantity(needed, 'GiB')}; " if needed < 1e18 else ""
         help = f"{least}take more devices, or let more be sharded or recomputed"
         return Diagnostic("nothing-fits", message, place=place, help=help)
-    said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
     fitting = legal - large
-    message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
     if len(broken) == 1:
         message = f"none of {fitting:,} layouts that fit has {next(iter(broken))}"
-    help = "a layout is counted under the first limit that it breaks: loosen one of them"
+        help = "loosen that limit"
+        goals = [goal for _, goal in space.scenario.first.contributions("goals")]
+        if sum(len(goal.limits) for goal in goals) > 1:
+            help += "; a layout is counted under the first that it breaks, and may break others"
+    else:
+        said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
+        message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
+        help = "a layout is counted under the first limit that it breaks: loosen one of them"
     return Diagnostic("nothing-within-limits", message, place=place, help=help)
 
 
@@ -80,11 +86,17 @@ def out_of_time(space: Space, legal: int) -> Diagnostic:
 
 def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
     """Return what to say where a layout runs among others and does not by itself."""
-    at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in values.items())
+    at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in values.items())
     message = f"the layout {at} is another one by itself than among others"
     help = "some plugin answers for many layouts at once otherwise than for one; leave it out "
     help += "with `--without` to find which"
     return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
+
+
+def plugins_failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
+    """Return what to say of plugins that failed, each once."""
+    place = space.scenario.path
+    return [Diagnostic("plugin-failed", fault, place=place) for fault in dict.fromkeys(faults)]
 
 
 def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
@@ -96,7 +108,7 @@ def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
         yield from (d.message for d in error.diagnostics[:1])
         return
     errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
-    at = ", ".join(f"{k.rpartition('.')[2]} {v}" for k, v in first.items())
+    at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in first.items())
     errors.sort(key=lambda d: d.id not in rules)
     yield from (f"at {at}: {d.message}" for d in errors[:1])
 

@@ -99,8 +99,20 @@ def spelled(value: Any) -> Any:
     return label if isinstance(label, str) else value
 
 
+def plain(value: Any) -> Any:
+    """Return a value as data has it: as the language spells it, and a whole number as one.
+
+    >>> plain(8.0), plain(0.5), plain(True)
+    (8, 0.5, 'on')
+    """
+    value = spelled(value)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    return int(value) if whole else value
+
+
 #: Cost, memory and values.
 Rank: TypeAlias = tuple[float, float, list[str]]
+_EXACT = 2**53  # beyond, a number and its neighbour are the same
 ALIKE = 1e-9  # costs that differ by less, as a share, may be equal when they are rounded
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parcost.diagnostics import ParcostError
-from parcost.search.found import spelled
+from parcost.search.found import plain
 
 if TYPE_CHECKING:
     from parcost.search.score import Scored
@@ -37,6 +37,15 @@ class PointsError(ParcostError):
 _LAST = ("memory_bytes", "fits")
 
 
+def whole(space: Space) -> set[str]:
+    """Return the axes of whole numbers."""
+    return {
+        axis.attribute
+        for axis in space.axes
+        if all(isinstance(plain(value), int) for value in axis.values)
+    }
+
+
 def columns(space: Space) -> list[str]:
     """Return the names of the columns."""
     return [*(axis.attribute for axis in space.axes), "step_seconds", "exact", *_LAST]
@@ -47,6 +56,7 @@ class Points:
 
     def __init__(self, space: Space, format_: str, put: Callable[[str], None]) -> None:
         self._names = columns(space)
+        self._whole = whole(space)
         self._put = put
         self._rows: Callable[[Iterator[Sequence[Any]]], str] = (
             self._as_json if format_ == "jsonl" else _as_csv
@@ -72,12 +82,13 @@ class Points:
         for _, room in structure.variants.base.contributions("rooms"):
             fits = fits & (scored.bytes_ <= room)
         held: dict[str, list[Any]] = {
-            name: [spelled(value)] * len(flat) for name, value in structure.values.items()
+            name: [plain(value)] * len(flat) for name, value in structure.values.items()
         }
         for name, numbers in structure.degrees.items():
-            held[name] = numbers[where[-1]].tolist()
+            own = numbers.astype(np.int64) if name in self._whole else numbers
+            held[name] = own[where[-1]].tolist()
         for k, choice in enumerate(structure.variants.choices):
-            values = [spelled(value) for value in choice.values]
+            values = [plain(value) for value in choice.values]
             at = [scored.index] * len(flat) if k == scored.choice else where[k].tolist()
             held[choice.name] = [values[i] for i in at]
         held |= {"step_seconds": picked(scored.seconds), "exact": picked(scored.exact)}
@@ -137,6 +148,7 @@ class Parquet:
         for axis in self._space.axes:
             numeric = all(isinstance(value, (int, float)) for value in axis.values)
             types[axis.attribute] = "DOUBLE" if numeric else "VARCHAR"
+        types |= dict.fromkeys(whole(self._space), "BIGINT")
         kinds = ", ".join(f"'{name}': '{types[name]}'" for name in columns(self._space))
         source = f"read_csv('{_escaped(self._text)}', header = true, columns = {{{kinds}}})"
         query = f"COPY (FROM {source}) TO '{_escaped(path)}' (FORMAT parquet, CODEC zstd)"

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parcost.diagnostics import Diagnostic, Severity, SpecError
+from parcost.render.words import incomplete
 from parcost.search.alone import alone
-from parcost.search.failing import objective_of
+from parcost.search.failing import objective_of, plugins_failed
 from parcost.search.found import Best, Found, pareto
 from parcost.search.run import Wish
 
@@ -41,6 +42,7 @@ def sample(
     best, layouts = Best(wish.keep), []
     refused: Counter[str] = Counter()
     limits: Counter[str] = Counter()
+    faults: dict[str, None] = {}  # in order, each once
     legal = large = drawn = 0
     objective = objective_of(space.scenario.first, wish.objective)
     interrupted = False
@@ -51,6 +53,7 @@ def sample(
             told(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
             with np.errstate(all="ignore"):
                 one = alone(space.scenario, values, wish.objective)
+            faults |= dict.fromkeys(incomplete(one.result))
             if one.result.outcome is None:
                 found = [d.id for d in one.result.diagnostics if d.severity is Severity.ERROR]
                 refused.update(set(found))
@@ -68,7 +71,8 @@ def sample(
     if not ranked:
         if interrupted:
             raise KeyboardInterrupt
-        raise SpecError([_nothing(space, drawn, legal, large, refused)])
+        why = _nothing(space, drawn, legal, large, refused, late=legal < count)
+        raise SpecError([why, *plugins_failed(space, list(faults))])
     return Found(
         objective=objective,
         best=ranked,
@@ -81,6 +85,7 @@ def sample(
         replayed=legal,
         gap=None,
         proven=False,
+        faults=list(faults),
         looked=0,
         structures=0,
         interrupted=interrupted,
@@ -90,10 +95,14 @@ def sample(
     )
 
 
-def _nothing(space: Space, drawn: int, legal: int, large: int, refused: Counter[str]) -> Diagnostic:
+def _nothing(
+    space: Space, drawn: int, legal: int, large: int, refused: Counter[str], *, late: bool
+) -> Diagnostic:
     worst = ", ".join(f"`{rule}` {n:,}" for rule, n in refused.most_common(3))
-    message = f"of {drawn:,} layouts drawn at random {legal:,} are legal, and none is good"
+    when = " before time ran out" if late else ""
+    message = f"of {drawn:,} layouts drawn at random{when} {legal:,} are legal, and none is good"
     notes = [f"{large:,} do not fit"] if large else []
     notes += [f"rules refuse {worst}"] if worst else []
-    help = "draw more of them, or give axes fewer values"
+    more = "give it more time with `--budget`" if late else "draw more of them"
+    help = f"{more}, or give axes fewer values"
     return Diagnostic("empty-space", message, (), tuple(notes), help, place=space.scenario.path)

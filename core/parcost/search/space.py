@@ -22,8 +22,10 @@ from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.schema import block_type
 from parcost.search.apart import Apart
 from parcost.search.attributes import choice_of, find
+from parcost.search.found import spelled
 from parcost.search.stack import mask
 from parcost.search.variants import Choice, Variants
+from parcost.search.written import written
 from parcost.terms import Axis
 
 if TYPE_CHECKING:
@@ -80,13 +82,14 @@ class Structure:
 
 @frozen(kw_only=True, eq=False)
 class Space:
-    """What a search goes through."""
+    """What a search goes through. *texts* say numbers as a spec has them, by axis."""
 
     scenario: Scenario
     structural: Sequence[Axis]
     cuts: Sequence[Axis]
     degrees: Sequence[Axis]
     choices: Sequence[Axis]
+    texts: Mapping[str, Mapping[float, str]]
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
 
     @property
@@ -98,6 +101,11 @@ class Space:
     def size(self) -> int:
         """The number of points, legal or not."""
         return prod(len(axis.values) for axis in self.axes)
+
+    def text(self, path: str, value: Any) -> str:
+        """Return a value of the axis at *path* as a spec has it."""
+        value = spelled(value)
+        return self.texts.get(path, {}).get(value, f"{value}")
 
     def structures(self, part: tuple[int, int] = (0, 1)) -> Iterator[Structure]:
         """Yield the structures of the *part* i of n, with a legal layout or with none."""
@@ -307,9 +315,11 @@ def space(
         help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
-    apart = Apart.of(scenario, study, [_spelled(scenario, study, axis) for axis in axes])
+    known = [_spelled(scenario, study, axis) for axis in axes]
+    apart = Apart.of(scenario, study, [axis for axis, _ in known])
     return Space(
         scenario=scenario,
+        texts={axis.attribute: texts for axis, texts in known},
         structural=apart.structural,
         cuts=apart.cuts,
         degrees=apart.degrees,
@@ -328,17 +338,21 @@ def _check_block(study: Study, path: str) -> None:
         raise SpecError([Diagnostic("not-an-axis", message, place=place, help=help)])
 
 
-def _spelled(scenario: Scenario, study: Study, axis: Axis) -> Axis:
-    """Return *axis* with strings in quotes, and quantities such as `25 MB` as numbers."""
+def _spelled(scenario: Scenario, study: Study, axis: Axis) -> tuple[Axis, Mapping[float, str]]:
+    """Return *axis* with strings in quotes, and quantities as numbers, with how to write them."""
     block, attribute = find(study, axis.attribute)
-    kind = block_type(type(block)).fields[attribute].kind
+    field_ = block_type(type(block)).fields[attribute]
     values: Sequence[Any] = axis.values
-    if kind == "text":
+    texts: dict[float, str] = {}
+    if field_.kind == "text":
         values = [f'"{value.strip(chr(34))}"' for value in values]
-    elif kind == "quantity" and any(isinstance(value, str) for value in values):
-        bound = [scenario.replace({axis.attribute: value}).first for value in values]
-        values = [getattr(find(one, axis.attribute)[0], attribute) for one in bound]
-    return Axis(attribute=axis.attribute, values=values)
+    elif field_.kind == "quantity":
+        if any(isinstance(value, str) for value in values):
+            bound = [scenario.replace({axis.attribute: value}).first for value in values]
+            values = [getattr(find(one, axis.attribute)[0], attribute) for one in bound]
+        for text, number in zip(axis.values, values, strict=True):
+            texts.setdefault(number, written(axis.attribute, field_, text, number))
+    return Axis(attribute=axis.attribute, values=values), texts
 
 
 def _named(

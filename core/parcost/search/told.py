@@ -16,13 +16,14 @@ from attrs import frozen
 
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
+from parcost.render.words import incomplete
 from parcost.search.alone import settings
-from parcost.search.found import Found, Layout, spelled
+from parcost.search.found import Found, Layout, plain
 from parcost.search.neighbours import Neighbour
 
 if TYPE_CHECKING:
     from parcost.report import Result
-    from parcost.scenario import Scenario
+    from parcost.search.space import Space
     from parcost.terms import Objective
 
 _TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
@@ -67,35 +68,48 @@ def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[s
 
 
 def tell(
-    scenario: Scenario, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
 ) -> Iterator[Item]:
     """Yield the page of a search."""
+    scenario = space.scenario
     yield Heading(scenario.name, 1, aside=scenario.path)
     yield from _counted(found)
     yield Heading("The best layouts")
-    yield _best(found, best)
+    yield _best(space, found, best)
     if len(varying(found)) < len(found.best[0].values):
         yield Line("What is not said of a layout is as in the first.", "faint")
-    yield Line(f"The first again: {again(scenario, best[0])}", "faint")
+    yield Line(f"The first again: {again(space, best[0])}", "faint")
     alike = free(near)
     if alike:
-        said = [f"{_short(n)} may be {' or '.join(map(_text, vs))}" for n, vs in alike.items()]
+        said = [
+            f"{_short(path)} may be {' or '.join(space.text(path, value) for value in values)}"
+            for path, values in alike.items()
+        ]
         yield Line("No difference to the first makes: " + "; ".join(said) + ".", "faint")
     if len(best) > 1:
         yield Heading("Why the others lost")
         yield _why(found, best)
     if near:
         yield Heading("What one change to the best makes of it")
-        yield _near(near)
+        yield _near(space, near)
     yield from _left_out(found)
     if len(found.front) > 1:
         yield Heading("Time against memory")
-        yield _front(found)
+        yield _front(space, found)
     sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
     for section in sections:
         from parcost.render.narrative import section_page
 
         yield from section_page(section)
+    for fault in faults(found, best):
+        if fault not in found.faults:
+            yield Line(fault, "bad")
+
+
+def faults(found: Found, best: Sequence[Ranked]) -> list[str]:
+    """Return which plugins failed so far, each message once: advice is only asked for late."""
+    late = incomplete(best[0].result)
+    return list(dict.fromkeys([*found.faults, *late]))
 
 
 def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
@@ -103,19 +117,21 @@ def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for other in near:
         if other.same:
-            found.setdefault(other.path, []).append(spelled(other.value))
+            found.setdefault(other.path, []).append(plain(other.value))
     return found
 
 
 def _counted(found: Found) -> Iterator[Line]:
     rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
+    ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.sampled:
         yield Line(
             f"{found.sampled:,} of {found.size:,} layouts were drawn at random; {found.legal:,} "
             f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
         )
         if found.cut_short:
-            yield Line("Time ran out before as many were drawn as were asked for.", "warning")
+            yield Line(f"{ended} before as many were drawn as were asked for.", "warning")
+        yield from (Line(fault, "bad") for fault in found.faults)
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return
     yield Line(
@@ -123,10 +139,13 @@ def _counted(found: Found) -> Iterator[Line]:
         f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate})."
     )
     yield from (Line(fault, "bad") for fault in found.faults)
-    ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.gap is None:
         seen = f"when {found.looked:,} of {found.structures:,} parts of the space had been seen"
-        yield Line(f"{ended} {seen}: of the others nothing is known.", "warning")
+        says = f"{ended} {seen}: of the others nothing is known."
+        if not found.looked:
+            seen = "before any part of the space had been looked at as a whole"
+            says = f"{ended} {seen}: of other layouts nothing is known."
+        yield Line(says, "warning")
     elif found.gap > 0:
         gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."
         yield Line(gap, "warning")
@@ -139,15 +158,17 @@ def _counted(found: Found) -> Iterator[Line]:
         yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
 
 
-def again(scenario: Scenario, entry: Ranked) -> str:
+def again(space: Space, entry: Ranked) -> str:
     """Return the command that evaluates a layout by itself."""
-    said = {**scenario.settings, **settings(scenario, entry.layout.values)}.items()
+    scenario = space.scenario
+    layout = settings(scenario, entry.layout.values)
+    said = {**scenario.settings, **{p: space.text(p, value) for p, value in layout.items()}}
     active = scenario.first.plugins
     flags = [
         *([f"--study {quote(scenario.name)}"] if scenario.study is not None else []),
         *(f"--without {name}" for name in active.left_out),
         *(f"--plugin {quote(path)}" for path in active.files),
-        *(f"--set {quote(f'{path}={_text(value)}')}" for path, value in said),
+        *(f"--set {quote(f'{path}={text}')}" for path, text in said.items()),
     ]
     return f"parcost eval {quote(scenario.path)} {' '.join(flags)}"
 
@@ -164,7 +185,7 @@ def _short(path: str) -> str:
     return block if attribute == "kind" else attribute
 
 
-def _best(found: Found, best: Sequence[Ranked]) -> Table:
+def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
     shown, own = list(found.best[0].values), found.objective
     others = [o for o, _ in listed(best[0]).values() if o.name != own.name]
     titles = [] if _is_step(found) else [own.short or own.title]
@@ -179,7 +200,7 @@ def _best(found: Found, best: Sequence[Ranked]) -> Table:
             numbers.quantity(layout.seconds, "s"),
             numbers.quantity(layout.bytes_, "GiB"),
             numbers.quantity(headroom(entry), "GiB"),
-            _written(layout, shown if place == 1 else varying(found)),
+            _written(space, layout, shown if place == 1 else varying(found)),
         ]
         rows.append(Row((str(place), *cells), "strong" if place == 1 else "plain"))
     return Table([*columns, Column("layout", flexible=True)], rows)
@@ -206,19 +227,15 @@ def headroom(entry: Ranked) -> float:
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
-def _written(layout: Layout, names: Sequence[str]) -> str:
-    return ", ".join(f"{_short(name)} {_text(layout.values[name])}" for name in names)
+def _written(space: Space, layout: Layout, names: Sequence[str]) -> str:
+    return ", ".join(f"{_short(name)} {space.text(name, layout.values[name])}" for name in names)
 
 
-def _text(value: Any) -> str:
-    value = spelled(value)
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
-
-
-def _near(near: Sequence[Neighbour]) -> Table:
+def _near(space: Space, near: Sequence[Neighbour]) -> Table:
     rows = [
         Row(
-            (_short(other.path), _text(other.value), other.says), "plain" if other.runs else "faint"
+            (_short(other.path), space.text(other.path, other.value), other.says),
+            "plain" if other.runs else "faint",
         )
         for other in near
         if other.seconds is not None
@@ -255,14 +272,14 @@ def _left_out(found: Found) -> Iterator[Item]:
         yield Line("a layout that breaks several rules is counted under each", "faint")
 
 
-def _front(found: Found) -> Table:
+def _front(space: Space, found: Found) -> Table:
     step = max(1, len(found.front) // _FRONT)
     rows = [
         Row(
             (
                 numbers.quantity(layout.seconds, "s"),
                 numbers.quantity(layout.bytes_, "GiB"),
-                _written(layout, list(layout.values)),
+                _written(space, layout, list(layout.values)),
             )
         )
         for layout in found.front[::step]
@@ -273,14 +290,15 @@ def _front(found: Found) -> Table:
 
 
 def data(
-    scenario: Scenario, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
 ) -> dict[str, Any]:
     """Return the search as plain data."""
+    scenario = space.scenario
     from parcost.render.data import header
 
-    def plain(layout: Layout) -> dict[str, Any]:
+    def told(layout: Layout) -> dict[str, Any]:
         return {
-            "values": {path: spelled(value) for path, value in layout.values.items()},
+            "values": {path: plain(value) for path, value in layout.values.items()},
             "objective": layout.value,
             "step_seconds": layout.seconds,
             "memory_bytes": layout.bytes_,
@@ -305,11 +323,11 @@ def data(
         "seconds": found.seconds,
         "best": [
             {
-                **plain(entry.layout),
+                **told(entry.layout),
                 **{name: value for name, (_, value) in listed(entry).items()},
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
-                "command": again(scenario, entry),
+                "command": again(space, entry),
             }
             for entry in best
         ],
@@ -317,12 +335,12 @@ def data(
         "neighbours": [
             {
                 "attribute": other.path,
-                "value": spelled(other.value),
+                "value": plain(other.value),
                 "step_seconds": other.seconds,
                 "runs": other.runs,
                 "says": other.says,
             }
             for other in near
         ],
-        "front": [plain(layout) for layout in found.front],
+        "front": [told(layout) for layout in found.front],
     }
