@@ -72,8 +72,11 @@ def _neighbour(
     step = float(result.outcome.step_seconds)
     change = f"{step / layout.seconds - 1.0:+.2%}"
     if not all_of(result.feasible):
-        needs = quantity(float(result.outcome.memory_bytes), "GiB")
-        return made(f"{change}, but needs {needs}", step)
+        bytes_ = float(result.outcome.memory_bytes)
+        rooms = [room for _, room in result.study.contributions("rooms")]
+        if all(bytes_ <= room for room in rooms):  # a verdict, and not for want of memory
+            return made(f"{change}, but {errors[0] if errors else 'refused'}", step)
+        return made(f"{change}, but needs {quantity(bytes_, 'GiB')}", step)
     limits = [limit for _, goal in result.study.contributions("goals") for limit in goal.limits]
     for limit in limits:
         if not all_of(limit.holds(step, float(result.outcome.memory_bytes))):
