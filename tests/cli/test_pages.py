@@ -69,6 +69,11 @@ def test_a_terminal_shows_the_lines_of_the_plain_page(table: Table, width: int) 
     assert bare == plain.draw(items, Paper(width=width, unicode=True))
 
 
+def test_a_blank_cell_with_less_room_than_its_indent_ends() -> None:
+    table = Table([Column("", flexible=True), Column("b")], [Row((" ", "x" * 20), indent=3)])
+    assert plain.draw([table], Paper(width=1)).split() == ["b", "-" * 22, "x" * 20]
+
+
 def test_columns_line_up() -> None:
     table = Table(
         (Column("name"), Column("s", "right")),

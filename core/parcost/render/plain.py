@@ -119,7 +119,7 @@ def _cells(row: Row, columns: Sequence[Column], room: Sequence[int]) -> Iterator
         wrapped.append(
             wrap(
                 cell,
-                max(width, 1),
+                max(width, len(indent) + 1),  # with less, `wrap` never ends on a blank
                 initial_indent=indent,
                 subsequent_indent=indent,
                 break_on_hyphens=False,
