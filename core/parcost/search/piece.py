@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from parcost.diagnostics import Diagnostic, SpecError
+from parcost.diagnostics import SpecError
 from parcost.render.words import incomplete
 from parcost.search.alone import Alone, alone
-from parcost.search.failing import disagreement, empty, nothing_found, out_of_time
+from parcost.search.failing import (
+    disagreement,
+    empty,
+    nothing_found,
+    out_of_time,
+    plugins_failed,
+)
 from parcost.search.found import ALIKE, Best, Found, Layout, pareto
 from parcost.search.front import Candidate, faster
 
@@ -100,7 +106,8 @@ def joined(
     faults += [fault for one in evaluated for fault in incomplete(one.result)]
     for layout, one in zip(ranked, evaluated, strict=True):
         if not _agree(layout, one):
-            raise SpecError([disagreement(space, layout.values), *_failed(space, faults)])
+            failed = plugins_failed(space, faults)
+            raise SpecError(failed or [disagreement(space, layout.values)])
     if any(one.refused for one in evaluated) and not (careful or interrupted):
         raise RefusedError
     verdicts.update(rule for one in evaluated for rule in one.refused)
@@ -118,7 +125,7 @@ def joined(
             limits.update({f"an outcome that `{rule}` accepts": n for rule, n in verdicts.items()})
             needed = min(piece.least_bytes for piece in pieces)
             why = nothing_found(space, legal, large, limits, needed)
-        raise SpecError([why, *_failed(space, faults)])
+        raise SpecError([why, *plugins_failed(space, faults)])
     left = min(piece.left for piece in pieces)
     fastest = faster(entry for piece in pieces for entry in piece.front)
     front = [_evaluated(space, candidate.values, objective) for candidate in fastest]
@@ -153,11 +160,6 @@ def _agree(layout: Layout, one: Alone) -> bool:
     found = (float(outcome.step_seconds), float(outcome.memory_bytes))
     known = (layout.seconds, layout.bytes_)
     return all(isclose(a, b, rel_tol=ALIKE) for a, b in zip(found, known, strict=True))
-
-
-def _failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
-    place = space.scenario.path
-    return [Diagnostic("plugin-failed", fault, place=place) for fault in dict.fromkeys(faults)]
 
 
 def _evaluated(space: Space, values: Mapping[str, Any], objective: Objective) -> Alone:
