@@ -8,9 +8,11 @@ known and not claimed. Plugins are asked in order of name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib.metadata import Distribution, entry_points
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -128,7 +130,9 @@ class Plugins:
             except SpecError:
                 raise
             except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin may fail in any way
-                _fault(faults, plugin, hook, f"raised {_spelled(error)}", error)
+                _fault(
+                    faults, plugin, hook, f"raised {_spelled(error)}{_place(error, plugin)}", error
+                )
                 continue
             for answer in answers:
                 complaint = ""
@@ -306,3 +310,15 @@ def _spelled(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  the error itself is foreign code
         return type(error).__name__
+
+
+def _place(error: BaseException, plugin: Plugin) -> str:
+    """Return where in the code of *plugin* an error came about, if it has code in files."""
+    file = getattr(plugin.module, "__file__", None)
+    if not isinstance(file, str):
+        return ""
+    from traceback import extract_tb
+
+    own = str(Path(file).parent) + os.sep if hasattr(plugin.module, "__path__") else file
+    frames = [f for f in extract_tb(error.__traceback__) if f.filename.startswith(own)]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
