@@ -8,7 +8,7 @@ here on: they tell stages apart, and a search tells terms apart by them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -31,6 +31,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
 }
 _WORDS = ("pass_", "when", "host", "resource")
 _SEVERAL = (tuple, list)
+_KEPT = 4096  # counts
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 
@@ -66,12 +67,17 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
     for value in numbers(term):
         if not (value.__class__ is float and value >= 0.0) and (said := _bad_number(term)):
             return term, said
-    if lasting and not all_of(term.freed_at_b <= 1.0):
-        return term, _bad_number(term)
+    if lasting:
+        freed = term.freed_at_b
+        if not (freed.__class__ is float and freed <= 1.0) and (said := _bad_number(term)):
+            return term, said
     if not counted:
         return _between(term)
-    known = counts.get(id(term.count))
-    return (term, "") if known and known[1] is term.count else _counted(term, counts)
+    count = term.count
+    if count.__class__ is float and 0.0 <= count < inf:
+        return term, ""
+    known = counts.get(id(count))
+    return (term, "") if known and known[1] is count else _counted(term, counts)
 
 
 def _bad_number(term: Any) -> str:
@@ -138,8 +144,6 @@ def _between(edge: Edge) -> tuple[Edge, str]:
 def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
     """Return a term with a plain count, and what is wrong with that."""
     count = term.count
-    if count.__class__ is float and 0.0 <= count < inf:
-        return term, ""
     if id(count) not in counts:
         counts[id(count)] = (count, _plain(count))
     plain = counts[id(count)][1]
@@ -152,6 +156,8 @@ def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
 def _plain(count: Any) -> Any:
     """Return a count as a number or several, or None where it is neither; itself if plain."""
     try:
+        if count.__class__ is tuple and _is_plain(count):
+            return count
         plain: Any = count
         if count.__class__ not in _PLAIN and count.__class__ not in (tuple, list):
             plain = count.tolist() if hasattr(count, "tolist") else tuple(count)
@@ -159,7 +165,16 @@ def _plain(count: Any) -> Any:
             return plain if 0 <= plain < inf else None
         if not _PLAIN.issuperset(map(type, plain)):
             plain = [n if n.__class__ in _PLAIN else n.item() for n in plain]
-        good = _PLAIN.issuperset(map(type, plain)) and min(plain) >= 0 and sum(plain) < inf
+        several = tuple(plain)
+        good = _is_plain(several)
     except (TypeError, ValueError, AttributeError, OverflowError):
         return None
-    return (plain if plain is count else tuple(plain)) if good else None
+    if not good:
+        return None
+    return count if plain is count else several
+
+
+@lru_cache(_KEPT)
+def _is_plain(count: tuple[Any, ...]) -> bool:
+    """Say whether all are plain numbers of times; specs of a kind have the same counts."""
+    return _PLAIN.issuperset(map(type, count)) and min(count) >= 0 and sum(count) < inf

@@ -170,10 +170,11 @@ def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] 
 
 
 def _negative(term: Work | Edge | Once | Memory) -> str:
-    amounts = [term.bytes_ if isinstance(term, Memory) else term.seconds]
+    amount = term.bytes_ if isinstance(term, Memory) else term.seconds
+    below = any_of(amount < 0)
     if isinstance(term, Edge):
-        amounts += term.boundaries
-    return f"`{term.name}` is negative" if any(any_of(amount < 0) for amount in amounts) else ""
+        below = below or any(any_of(seconds < 0) for seconds in term.boundaries)
+    return f"`{term.name}` is negative" if below else ""
 
 
 def unfit(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
