@@ -1,41 +1,31 @@
-"""Every layout of a structure, timed at once: exactly where a closed form is proven.
+"""What to ask plugins for every layout of a structure: few of them at first, to bound.
 
-Where the schedule has none, the step is a bound from below: that of the schedule, what
-gathers and reductions add to it at least, and what comes once at the end. Memory is
-that of the schedule's order for as many micro-batches as change it.
+Where such a bound is not enough, all of them are asked, under the choices that it leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
-from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import evolve, frozen
 
-from parcost.evaluation.bounds import ends, lower_bound
-from parcost.evaluation.memory import Held
-from parcost.evaluation.once import WHENS, Grouped, Pipelined, When
-from parcost.evaluation.pairs import Paired
-from parcost.evaluation.replay import Hop, Plan, Timeline, hops_of, slower
-from parcost.evaluation.said import blamed, closed_form, spans
-from parcost.evaluation.work import PASSES, Load, kinds, load
-from parcost.numeric import maximum
+from parcost.evaluation.said import blamed
 from parcost.outcome import Fault
 from parcost.search.apart import PROBES
 from parcost.search.found import spelled
-from parcost.search.sketch import Sketch, settled, sketch
 from parcost.search.space import Structure
 from parcost.search.stack import at, at_points, stacked, under, windows
+from parcost.search.timed import Timed
 from parcost.study import key_of
-from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.terms import Pipeline, Schedule, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.numeric import Mask, Real
+    from parcost.evaluation.work import Load
+    from parcost.numeric import Real
     from parcost.plugins import Plugin
     from parcost.search.variants import Answer, Asked, Variants
 
@@ -139,9 +129,9 @@ class Scores:
             )
 
     def scored(self, kept: NDArray[np.intp], wanted: Mapping[int, Any]) -> Iterator[Scored]:
-        """Yield layouts at points *kept* of the flat axis, by schedule: those that are *wanted*.
+        """Yield layouts at points *kept* of the flat axis, by schedule.
 
-        That says which layouts, of those points, by the position of the schedule.
+        *wanted* is a mask of them by the position of the schedule, or true for all.
         """
         structure = self.structure.at(kept)
         variants = structure.variants
@@ -238,10 +228,10 @@ class Scores:
         terms: Sequence[tuple[Plugin, Any]],
         legal: NDArray[np.bool_],
         known: dict[Any, Load],
-    ) -> _Timed:
-        return _Timed(pipeline, self._schedule(index), [t for _, t in terms], legal, known)
+    ) -> Timed:
+        return Timed(pipeline, self._schedule(index), [t for _, t in terms], legal, known)
 
-    def _note(self, timed: _Timed) -> None:
+    def _note(self, timed: Timed) -> None:
         """Note where the schedule says what is no number: a bound of 0 stands for that."""
         if not timed.unsaid:
             return
@@ -272,204 +262,3 @@ def _scheduling(variants: Variants, legal: NDArray[np.bool_]) -> int | None:
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
     variants.refuse(several[1:], "pipeline")
     return several[0] if several else None
-
-
-class _Timed:
-    """The terms of a schedule, with a dimension for each choice."""
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        schedule: Schedule,
-        terms: Sequence[Any],
-        legal: NDArray[np.bool_],
-        known: dict[Any, Load],
-    ) -> None:
-        """*known* are loads that other schedules have in common with this one.
-
-        *unsaid* are methods of the schedule that return what is no number for legal layouts.
-        """
-        self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
-        self.unsaid = ""
-        alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
-        m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
-        self.plan = _Sketched.of(schedule, pipeline, int(m[alive].max()))
-        stages = pipeline.stages * pipeline.chunks
-        works = [t for t in terms if isinstance(t, Work)]
-        works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
-        self.onces = sorted((t for t in terms if isinstance(t, Once)), key=lambda o: o.name)
-        alike = kinds([*works, *self.onces], stages)
-        split = not self.plan.orders[0][1].fused
-        by_kind: dict[int, Load] = {}
-        for x in dict.fromkeys(alike):
-            key = (split, x, *map(id, works))
-            if key not in known:
-                known[key] = load(works, x, split=split)
-            by_kind[x] = known[key]
-        by_stage = [by_kind[x] for x in alike]
-        paired = Paired(self.plan, works, by_stage)
-        self.loads = [by_stage[x] for x in self.plan.stage]
-        passes = {x: _passes(by_kind[x].seconds) for x in by_kind}
-        forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
-        self.times = Times(forward, backward, weights, paired.seconds)
-        self.hop: Hop = 0.0
-        for edge in (t for t in terms if isinstance(t, Edge)):
-            self.hop = slower(self.hop, tuple(edge.boundaries) or edge.seconds)
-        self.kinds = [alike[x] for x in self.plan.stage]
-
-    def least(self) -> Real:
-        """Return seconds that the step is never below, with whatever terms there are besides."""
-        timeline, _ = self._timeline()
-        return timeline.seconds + Grouped(self._onces("end"), self._run(timeline)).longest()
-
-    def step(self) -> tuple[Any, Any]:
-        """Return seconds of the step or less, and where they are exact."""
-        timeline, exact = self._timeline()
-        run = self._run(timeline)
-        terms = {when: self._onces(when) for when in WHENS}
-        seconds = timeline.seconds
-        if timeline.starts:
-            fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
-            later, in_time = fill.released()
-            exact = exact & in_time
-            first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
-            moved = Timeline(
-                seconds=timeline.seconds + later,
-                starts=(),
-                ends=[end + first for end in timeline.ends],
-            )
-            seconds = moved.seconds + drain.outlasts(fill, moved)
-        elif terms["fill"] or terms["drain"]:
-            seconds, exact = self._between(terms["fill"], terms["drain"], run), False
-        seconds = seconds + Grouped(terms["end"], run).longest()
-        return seconds, exact
-
-    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: Pipelined) -> Real:
-        """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
-
-        All passes wait for the first stage, and a device that is done has its last stage left.
-        """
-        seconds = run.timeline.seconds
-        if drain:
-            stages = Grouped(drain, run).stages
-            for end, k in zip(
-                ends(self.plan, self.times, self.pipeline.micro_batches),
-                self.plan.drawn.final,
-                strict=True,
-            ):
-                seconds = maximum(seconds, end + stages[k].exposed)
-        return seconds + Grouped(fill, run).stages[0].exposed if fill else seconds
-
-    def _run(self, timeline: Timeline) -> Pipelined:
-        return Pipelined(
-            plan=self.plan,
-            loads=self.loads,
-            kinds=self.kinds,
-            times=self.times,
-            hop=self.hop,
-            timeline=timeline,
-        )
-
-    def _onces(self, when: When) -> Sequence[Once]:
-        return [term for term in self.onces if term.when == when]
-
-    def _timeline(self) -> tuple[Timeline, Mask]:
-        """Return the makespan, exactly or from below, with the spans where all are exact."""
-        schedule = self.schedule
-        closed = getattr(schedule, "closed_form", None) is not None
-        by_boundary = getattr(schedule, "hop_by_boundary", False)
-        uneven = isinstance(self.hop, tuple) and not by_boundary
-        if not closed or uneven or self.pipeline.blocking:
-            return Timeline(seconds=self._bound(), starts=(), ends=()), False
-        seconds, mask = closed_form(schedule, self._asked)
-        if (known := self._known(seconds, "closed_form", mask)) is not True:
-            mask = mask & known
-        if getattr(schedule, "spans", None) is None:
-            return Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=()), mask
-        if mask is True or np.all(mask):
-            starts, ends = spans(schedule, self._asked)
-            if all(self._known(value, "spans") is True for value in (*starts, *ends)):
-                return Timeline(seconds=seconds, starts=starts, ends=ends), True
-        return Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=()), False
-
-    @property
-    def _asked(self) -> tuple[Times, Hop, int, Real, int]:
-        """What the schedule is asked with."""
-        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        return self.times, self.hop, p, m, v
-
-    def _mixed(self, seconds: Real, mask: Mask) -> Real:
-        if mask is True or np.all(mask):
-            return seconds
-        mixed: Real = np.where(mask, seconds, self._bound())
-        return mixed
-
-    def _bound(self) -> Real:
-        bound = lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
-        if (known := self._known(bound, "lower_bound")) is True:
-            return bound
-        least: Real = np.where(known, bound, np.where(self._ends(), 0.0, inf))
-        return least
-
-    def _known(self, value: Real, method: str, where: Mask = True) -> Mask:
-        """Return where a method of the schedule returns a number.
-
-        It is to blame at layouts that are legal and end: of no others is a number asked for.
-        """
-        unknown = np.isnan(value)
-        if not unknown.any():
-            return True
-        if np.any(unknown & self._ends() & where & self.legal):
-            self.unsaid = f"`{method}`"
-        known: Mask = ~unknown
-        return known
-
-    def _ends(self) -> NDArray[np.bool_]:
-        """Return which layouts end: others have a pass or a message that takes for ever."""
-        sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
-        return np.isfinite(sum(sums, start=np.zeros(1)))
-
-    def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
-        """Return the bytes of the fullest device; *known* is what schedules have in common."""
-        m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
-        held = Held(terms, self.plan, most=m, growing=growing, steady=known)
-        return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
-
-    def _unlike(self, held: Held) -> Iterator[int]:
-        """Yield the devices but for those that hold no more than one with the same stages."""
-        order = self.plan.drawn
-        first: dict[tuple[int, ...], list[Sequence[int]]] = {}
-        for d, copies in enumerate(self.plan.held):
-            ((at_f,), (at_b,)) = order.alive_forward[d], order.alive_backward[d]
-            most = (*at_f.alive, *at_f.whole, *at_b.alive, *at_b.whole)
-            others = first.setdefault(tuple(held.kinds[k] for k in copies), [])
-            if not any(all(a >= b for a, b in zip(o, most, strict=True)) for o in others):
-                others.append(most)
-                yield d
-
-
-def _passes(seconds: Any) -> tuple[Real, Real, Real]:
-    return seconds["F"], seconds["R"] + seconds["B"], seconds["W"]
-
-
-class _Sketched(Plan):
-    """A plan whose order is sketched, and holds for every number of micro-batches."""
-
-    @property
-    def drawn(self) -> Sketch:
-        """The sketch, which stands where a plan has orders."""
-        ((_, drawn),) = self.orders
-        return cast("Sketch", drawn)
-
-    @classmethod
-    def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> _Sketched:
-        """Return the plan where up to *most* micro-batches occur."""
-        p, v = pipeline.stages, pipeline.chunks
-        drawn = sketch(schedule, p, settled(schedule, p, v, most), v)
-        plan = object.__new__(cls)
-        object.__setattr__(plan, "schedule", schedule)
-        object.__setattr__(
-            plan, "pipeline", evolve(pipeline, micro_batches=float(drawn.micro_batches))
-        )
-        object.__setattr__(plan, "orders", [(float(drawn.micro_batches), drawn)])
-        return plan

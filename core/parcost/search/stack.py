@@ -80,7 +80,7 @@ def _of_one(
             kind = _kind(term, windows)
             kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
-    where = _Where(_where(read, by_part, shape, distinct))
+    where = _Where(read, by_part, shape, distinct)
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
         if len(distinct) == 1:
@@ -90,23 +90,19 @@ def _of_one(
         yield plugin, attrs.evolve(first, **_numbers(terms, len(distinct), where))
 
 
-def _where(
-    read: Sequence[int],
-    by_part: Mapping[Combination, Answer],
-    shape: Sequence[int],
-    distinct: Sequence[Answer],
-) -> NDArray[np.intp]:
-    """Return which of the *distinct* answers holds, with a dimension for each choice."""
-    number = {id(answer): i for i, answer in enumerate(distinct)}
-    of = np.array([number[id(answer)] for answer in by_part.values()], dtype=np.intp)
-    return of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
-
-
 class _Where:
     """Which of the distinct answers holds, with a dimension for each choice."""
 
-    def __init__(self, index: NDArray[np.intp]) -> None:
-        self.index = index
+    def __init__(
+        self,
+        read: Sequence[int],
+        by_part: Mapping[Combination, Answer],
+        shape: Sequence[int],
+        distinct: Sequence[Answer],
+    ) -> None:
+        number = {id(answer): i for i, answer in enumerate(distinct)}
+        of = np.array([number[id(answer)] for answer in by_part.values()], dtype=np.intp)
+        self.index = of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
         self._apart: dict[tuple[int, ...], NDArray[np.intp]] = {}
 
     def apart(self, rows: NDArray[np.float64]) -> NDArray[np.intp]:
