@@ -65,8 +65,10 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
     if lasting and not isinstance(term.moments, _SEVERAL):
         return term, f"gave the term `{term.name}` moments = {term.moments!r}, which are no list"
     for value in numbers(term):
-        if not (value.__class__ is float and value >= 0.0) and (said := _bad_number(term)):
-            return term, said
+        if not (value.__class__ is float and value >= 0.0):
+            if said := _bad_number(term):
+                return term, said
+            break  # which has looked at all of them
     if lasting:
         freed = term.freed_at_b
         if not (freed.__class__ is float and freed <= 1.0) and (said := _bad_number(term)):
