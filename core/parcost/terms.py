@@ -260,7 +260,8 @@ class Limit:
 class Goal:
     """What a search of the study is for, where the command line does not say otherwise.
 
-    *axes* are names of axes, all that there are where it is empty. None is not said.
+    *axes* are names of axes, all that there are where it is empty. None is not said. *subject*
+    is the block that says so, to point at, with attributes called like these.
     """
 
     objective: str | None = None
@@ -268,6 +269,7 @@ class Goal:
     limits: Sequence[Limit] = ()
     keep: int | None = None
     budget_seconds: float | None = None
+    subject: str = ""
 
 
 @record(kw_only=True, eq=False)

@@ -129,7 +129,10 @@ def test_the_fewest_devices_that_meet_a_deadline_are_found(run: Run) -> None:
 def test_a_deadline_needs_tokens(run: Run) -> None:
     code, _, err = run(SPEC + "search { deadline = 30 day }\n", *NARROW)
     assert code == 1
-    assert "`search` has no `tokens`" in err
+    assert "error[deadline-lacks]: a deadline takes `deadline` and `tokens`" in err
+    assert "spec.par:7:10" in err
+    assert "none of 48 layouts is legal: `deadline-lacks` refuses every one" in err
+    assert "no other value of a single axis helps" not in err
 
 
 # --- what is printed ----------------------------------------------------------------------
@@ -308,6 +311,22 @@ def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> 
     assert "`layout.tp` = 1 or 2 or 4 or 8 would do" in err
 
 
+def test_what_the_spec_says_against_every_layout_is_underlined(run: Run) -> None:
+    code, _, err = run(SPEC + "layout { pp = 3 }\n", "--axes", "tp,zero")
+    assert code == 1
+    assert "error[layers-divide]: 32 layers do not divide by pp 3" in err
+    assert "spec.par:7:10" in err
+    assert "error[empty-space]" in err
+    assert "`layout.pp` = 1 or 2 or 4 or 8 would do" in err
+
+
+def test_what_a_rule_says_of_some_layouts_alone_is_told_of_one(run: Run) -> None:
+    code, _, err = run(SPEC + "layout { cp = 128 }\n", "--axes", "tp")
+    assert code == 1
+    assert err.count("error[") == 1  # each degree of tp needs another number of devices
+    assert "at tp 1: tp 1 x cp 128 x pp 1 = 128 devices are needed" in err
+
+
 def test_limits_that_no_layout_meets_are_named(run: Run) -> None:
     text = SPEC + "search { most_memory = 1 GiB, least_mfu = 99 % }\n"
     code, _, err = run(text, *NARROW)
@@ -430,6 +449,39 @@ sys.exit(main(sys.argv[1:]))"""
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ('search { axes = "tp, qp" }', "nothing that is called `qp` can be chosen"),
+        (
+            "search { objective = cost_per_million_tokens }",
+            "nothing called `cost_per_million_tokens` can be looked for",
+        ),
+    ],
+)
+def test_what_the_block_names_in_vain_is_underlined_by_both_commands(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, block: str, message: str
+) -> None:
+    text = SPEC + block + "\n"
+    code, _, err = run(text)
+    assert code == 2
+    assert message in err
+    assert "spec.par:7:10" in err
+    assert main(["check", str(tmp_path / "spec.par")]) == 1
+    out, _ = capsys.readouterr()
+    assert message in out
+    assert "spec.par:7:10" in out
+
+
+def test_flags_and_sweeps_go_before_what_the_block_names_in_vain(run: Run) -> None:
+    text = SPEC + 'search { axes = "tp, qp", objective = cost_per_million_tokens }\n'
+    assert run(text, *NARROW, "--objective", "mfu")[0] == 0
+    swept = SPEC.replace("sequence = 8192", "sequence = [4096, 8192]")
+    swept += 'search { axes = "tp, training.sequence" }\n'
+    best = found(run, swept, "--over", "tp=2,4,8")["best"][0]
+    assert set(best["values"]) == {"layout.tp", "training.sequence"}
 
 
 def test_unknown_axes_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -70,12 +71,26 @@ def _problems(path: str, scenario: Scenario | Rejected) -> tuple[Sequence[Diagno
 
     if isinstance(scenario, Rejected):
         return scenario.diagnostics, scenario.exit_code
-    checked = attempt(path, scenario.check)
+    checked = attempt(path, partial(_checked, scenario))
     if not isinstance(checked, Rejected):
         return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
     if only_defines(scenario):  # whoever imports it has the rest
         return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
     return checked.diagnostics, checked.exit_code
+
+
+def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
+    """Return what is wrong with a study that can be bound, and with the search of it."""
+    found = scenario.check()
+    study = scenario.first
+    if any(map(_is_error, found)) or not study.trains:
+        return found
+    goals = [goal for _, goal in study.contributions("goals")]
+    if all(study.where(f"{goal.subject}.axes") is None for goal in goals):
+        return found  # nothing is said, and looking into a search takes long to import
+    from parcost.search.wanted import unknown_axes, unknown_objective
+
+    return [*found, *unknown_axes(scenario), *unknown_objective(scenario)]
 
 
 def _write(found: Sequence[Diagnostic], format_: str) -> None:

@@ -13,6 +13,8 @@ from parcost.cli import options
 from parcost.cli.output import Progress, Reporter, Target, put, show, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from parcost.api import Session
     from parcost.picked import Picked
     from parcost.scenario import Scenario
@@ -105,6 +107,7 @@ def command(
     from parcost.search.sample import sample as drawn
     from parcost.search.space import LARGEST, space
     from parcost.search.spread import Quest, spread
+    from parcost.search.wanted import goal_of
 
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
@@ -118,9 +121,10 @@ def command(
     progress = Progress()
     try:
         scenario = _scenario(session, path, study, values)
-        goal = _goal(scenario)
+        goal = goal_of(scenario.first)
         given = {name: list(v) for name, v in scenario.axes}
         given |= _over(over)
+        _check_goal(scenario, given, axes, objective)
         names = [name.strip() for name in axes.split(",")] if axes else list(goal.axes)
         most = float("inf") if sample is not None else LARGEST
         whole = space(scenario, given, names, most=most)
@@ -173,12 +177,21 @@ def _wish(goal: Goal, objective: str | None, top: int | None, budget: float | No
     )
 
 
-def _goal(scenario: Scenario) -> Goal:
-    """Return what the spec says of the search."""
-    from parcost.terms import Goal
+def _check_goal(
+    scenario: Scenario, given: Iterable[str], axes: str | None, objective: str | None
+) -> None:
+    """Refuse what the spec says of the search, unless the command line says it, and is not there.
 
-    found = [goal for _, goal in scenario.first.contributions("goals")]
-    return found[0] if found else Goal()
+    Raises:
+        SpecError: Nothing offers an axis or the objective.
+    """
+    from parcost.diagnostics import SpecError
+    from parcost.search.wanted import unknown_axes, unknown_objective
+
+    wrong = [] if axes else list(unknown_axes(scenario, given))
+    wrong += [] if objective else unknown_objective(scenario)
+    if wrong:
+        raise SpecError(wrong)
 
 
 def _searched(whole: Space, wish: Wish, out: str | None, progress: Progress) -> Found:

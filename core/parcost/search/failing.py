@@ -36,8 +36,8 @@ def objective_of(study: Study, name: str) -> Objective:
     return found
 
 
-def empty(space: Space, refused: Mapping[str, int]) -> Diagnostic:
-    """Return what to say where no layout is legal."""
+def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
+    """Return what to say where no layout is legal: what is wrong with all of them first."""
     worst = Counter(refused).most_common(3)
     total = [rule for rule, n in worst if n >= space.size]
     if total:
@@ -46,10 +46,30 @@ def empty(space: Space, refused: Mapping[str, int]) -> Diagnostic:
     else:
         said = "rules refuse " + ", ".join(f"`{rule}` {n:,}" for rule, n in worst)
     message = f"none of {space.size:,} layouts is legal: {said}"
-    hints = list(_ways_out(space))
-    help = "; ".join(hints) or "no other value of a single axis helps: change several"
-    notes = tuple(_example(space, total or [rule for rule, _ in worst]))
-    return Diagnostic("empty-space", message, (), notes, help, place=space.scenario.path)
+    own = [d for d in _whatever(space) if d.id in total]
+    help = "; ".join(_ways_out(space))
+    if not own:
+        help = help or "no other value of a single axis helps: change several"
+    notes = () if own else tuple(_example(space, total or [rule for rule, _ in worst]))
+    place = space.scenario.path
+    return [*own, Diagnostic("empty-space", message, (), notes, help or None, place=place)]
+
+
+def _whatever(space: Space) -> Sequence[Diagnostic]:
+    """Return what rules say of the spec that they say whatever is chosen, at all extremes."""
+    ends = [{a.attribute: a.values[i] for a in space.axes} for i in (0, -1)]
+    said = [_errors(space, values) for values in ({}, *ends)]
+    alike = set.intersection(*({(d.id, d.message) for d in found} for found in said))
+    return [d for d in said[0] if (d.id, d.message) in alike]
+
+
+def _errors(space: Space, values: Mapping[str, Any]) -> Sequence[Diagnostic]:
+    """Return what is wrong with the layout of these *values*."""
+    try:
+        result = space.scenario.replace(values).evaluate().result
+    except SpecError as error:
+        return error.diagnostics
+    return [d for d in result.diagnostics if d.severity is Severity.ERROR]
 
 
 def nothing_found(
@@ -102,14 +122,8 @@ def plugins_failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
 def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
     """Yield what one of *rules* says of the first layout, or else another one."""
     first = {axis.attribute: axis.values[0] for axis in space.axes}
-    try:
-        result = space.scenario.replace(first).evaluate().result
-    except SpecError as error:
-        yield from (d.message for d in error.diagnostics[:1])
-        return
-    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
     at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in first.items())
-    errors.sort(key=lambda d: d.id not in rules)
+    errors = sorted(_errors(space, first), key=lambda d: d.id not in rules)
     yield from (f"at {at}: {d.message}" for d in errors[:1])
 
 

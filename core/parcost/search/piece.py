@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from parcost.diagnostics import SpecError
+from parcost.diagnostics import Diagnostic, SpecError
 from parcost.render.words import incomplete
 from parcost.search.alone import Alone, alone
 from parcost.search.failing import (
@@ -115,8 +115,9 @@ def joined(
     if not exact:
         if interrupted:
             raise KeyboardInterrupt
+        why: Sequence[Diagnostic]
         if looked < space.count():
-            why = out_of_time(space, legal)
+            why = [out_of_time(space, legal)]
         elif not legal:
             why = empty(space, refused)
         else:
@@ -124,8 +125,8 @@ def joined(
             limits += sum((Counter(piece.broken) for piece in pieces), Counter[str]())
             limits.update({f"an outcome that `{rule}` accepts": n for rule, n in verdicts.items()})
             needed = min(piece.least_bytes for piece in pieces)
-            why = nothing_found(space, legal, large, limits, needed)
-        raise SpecError([why, *plugins_failed(space, faults)])
+            why = [nothing_found(space, legal, large, limits, needed)]
+        raise SpecError([*why, *plugins_failed(space, faults)])
     left = min(piece.left for piece in pieces)
     fastest = faster(entry for piece in pieces for entry in piece.front)
     front = [_evaluated(space, candidate.values, objective) for candidate in fastest]

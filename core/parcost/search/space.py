@@ -289,17 +289,11 @@ def space(
         SpecError: There is no such axis, or the space is too large.
     """
     study = scenario.first
-    offered = {axis.attribute: axis for _, axis in study.plugins.ask("axes", study=study)}
-    given = {
-        _named(scenario, name, offered, anything=True): values for name, values in given.items()
-    }
-    wanted = (
-        [n if n in given else _named(scenario, n, offered) for n in names]
-        if names
-        else list(offered)
-    )
+    known = offered(study)
+    given = {named(study, name, known, anything=True): values for name, values in given.items()}
+    wanted = [n if n in given else named(study, n, known) for n in names] if names else list(known)
     axes = [
-        Axis(attribute=path, values=list(given[path] if path in given else offered[path].values))
+        Axis(attribute=path, values=list(given[path] if path in given else known[path].values))
         for path in dict.fromkeys((*wanted, *given))
     ]
     empty = [axis.attribute for axis in axes if not axis.values]
@@ -315,11 +309,11 @@ def space(
         help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
-    known = [_spelled(scenario, study, axis) for axis in axes]
-    apart = Apart.of(scenario, study, [axis for axis, _ in known])
+    written_out = [_spelled(scenario, study, axis) for axis in axes]
+    apart = Apart.of(scenario, study, [axis for axis, _ in written_out])
     return Space(
         scenario=scenario,
-        texts={axis.attribute: texts for axis, texts in known},
+        texts={axis.attribute: texts for axis, texts in written_out},
         structural=apart.structural,
         cuts=apart.cuts,
         degrees=apart.degrees,
@@ -355,9 +349,17 @@ def _spelled(scenario: Scenario, study: Study, axis: Axis) -> tuple[Axis, Mappin
     return Axis(attribute=axis.attribute, values=values), texts
 
 
-def _named(
-    scenario: Scenario, name: str, offered: Mapping[str, Axis], *, anything: bool = False
-) -> str:
+def offered(study: Study) -> dict[str, Axis]:
+    """Return the axes that plugins offer for *study*, by attribute."""
+    return {axis.attribute: axis for _, axis in study.plugins.ask("axes", study=study)}
+
+
+def named(study: Study, name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:
+    """Return the attribute of the axis called *name*: one of those *offered*, or *anything*.
+
+    Raises:
+        SpecError: There is none.
+    """
     short = {path.rpartition(".")[2]: path for path in offered}
     short["schedule"] = "schedule.kind"
     if name in offered or name in short or (anything and "." in name):
@@ -365,4 +367,4 @@ def _named(
     help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
     help += "; any other attribute is one with its values, as in `--over layout.order=...`"
     message = f"nothing that is called `{name}` can be chosen"
-    raise SpecError([Diagnostic("unknown-axis", message, help=help, place=scenario.path)])
+    raise SpecError([Diagnostic("unknown-axis", message, help=help, place=study.path)])

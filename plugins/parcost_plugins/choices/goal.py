@@ -18,6 +18,7 @@ def goal(study: Study) -> Goal:
         limits=list(limits(study)),
         keep=search.top,
         budget_seconds=search.budget,
+        subject="search",
     )
 
 
