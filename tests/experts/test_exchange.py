@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import parcost
 from parcost import Study, Work
 from parcost_plugins.experts.exchange import Exchange, exchange_of
 
@@ -229,6 +230,32 @@ def test_shared_experts_cover_the_exchange_as_far_as_they_go(mixture: Mixture) -
         for hide in ("none", "shared_experts", "pair")
     )
     assert pair < shared < none
+
+
+@pytest.mark.parametrize(("devices", "ep"), [(4, 1), (16, 4)])
+def test_what_tensor_parallel_ranks_send_hides_under_shared_experts_as_well(
+    devices: int, ep: int
+) -> None:
+    text = f"""
+    use catalog.devices.h100_sxm
+    use catalog.fabrics.hgx_h100
+    use catalog.precisions.bf16
+    use catalog.models.deepseek_v2_lite
+    cluster {{ devices = {devices} }}
+    layout {{ tp = 4, ep = {ep}, sequence_parallel = on }}
+    overlap {{ tensor = on, multiprocessors = 0 }}
+    routing {{ distribution = balanced }}
+    training {{ sequence = 4096, micro_batch = 4, global_batch = {devices} sequences }}
+    """
+    (scenario,) = parcost.load_text(text)
+    steps = {
+        hide: scenario.replace({"routing.hide": hide}).evaluate().result.outcome.step_seconds
+        for hide in ("none", "shared_experts")
+    }
+    if ep == 1:  # nothing is exchanged, and all else hides as it did
+        assert steps["shared_experts"] == pytest.approx(steps["none"], rel=1e-12)
+    else:
+        assert steps["shared_experts"] < steps["none"]
 
 
 def test_experts_that_stay_on_their_rank_exchange_nothing(mixture: Mixture) -> None:

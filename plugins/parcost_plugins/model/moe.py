@@ -18,7 +18,12 @@ from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.passes import SPLIT, Span, linear, stream
 from parcost_plugins.model.rank import FP32, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
-from parcost_plugins.vocabulary.operators import MLP_COLUMNS, MLP_ROWS, SHARED_EXPERTS
+from parcost_plugins.vocabulary.operators import (
+    MLP_COLUMNS,
+    MLP_ROWS,
+    SHARED_EXPERTS,
+    SHARED_ROWS,
+)
 from parcost_plugins.vocabulary.routing import crowding, expert_tokens, rank_tokens
 
 MIXTURE = "Shazeer et al. 2017; Fedus et al. 2021 (Switch Transformer)"
@@ -174,17 +179,17 @@ def _routed(found: _Experts, span: Span) -> Iterator[Gemm | Stream]:
 def _shared(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream]:
     """Yield the shared experts. They host the exchange where it may hide under them."""
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
-    host = SHARED_EXPERTS if covers else MLP_COLUMNS
-    yield from linear("shared experts, up", rank.tokens, ups * found.shared, h, span, host=host)
+    columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)
+    yield from linear("shared experts, up", rank.tokens, ups * found.shared, h, span, host=columns)
     tensor = rank.element * rank.tokens * found.shared
     yield from stream(
         "activation of shared experts",
         (ups + 1) * tensor,
         (2 * ups + 1) * tensor,
         span.forced(rank.recompute.activation),
-        host=host if covers else "",
+        host=columns if covers else "",
     )
-    yield from linear("shared experts, down", rank.tokens, h, found.shared, span, host=MLP_ROWS)
+    yield from linear("shared experts, down", rank.tokens, h, found.shared, span, host=rows)
 
 
 @hookimpl

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 ATTENTION_COLUMNS, ATTENTION_ROWS = "attention, by columns", "attention, by rows"
 #: The same of the MLP.
 MLP_COLUMNS, MLP_ROWS = "MLP, by columns", "MLP, by rows"
-#: The shared experts, where the exchange of routed tokens hides under them.
-SHARED_EXPERTS = "shared experts"
+#: The same of the shared experts, where the exchange of routed tokens hides under them.
+SHARED_EXPERTS, SHARED_ROWS = "shared experts", "shared experts, by rows"
 #: The product of the head, which is split by columns.
 HEAD_COLUMNS = "head, by columns"
-#: Where keys and values are needed.
-ATTENTION_CORE = "attention core"
+#: Where keys and values are needed: layer by layer, and layers with a window have less to do.
+ATTENTION_CORE, WINDOWED_CORE = "attention core", "attention core in a window"
 
 
 @record(kw_only=True, eq=False)
@@ -58,13 +58,17 @@ class Gemm:
 
 @record(kw_only=True, eq=False)
 class FusedAttention:
-    """The attention core in one kernel; *flops* are those that it executes."""
+    """The attention core in one kernel; *flops* are those that it executes.
+
+    *windowed* says that a window of the model bounds it.
+    """
 
     name: str
     flops: Real
     pass_: Pass
     count: Sequence[float]
     wide: bool = False
+    windowed: bool = False
     host: str = ATTENTION_CORE
     source: str = ""
 

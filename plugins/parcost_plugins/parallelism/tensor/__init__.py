@@ -103,7 +103,7 @@ def _layers(study: Study, on_wire: Wire, mode: str, *, saved_inputs: bool) -> It
             continue
         for pass_ in row.passes:
             found = again if pass_ == "R" else once
-            both = [a + b for a, b in zip(*found.values(), strict=True)]
+            both = [sum(counts) for counts in zip(*found.values(), strict=True)]
             if not any(both):
                 continue
             if mode == "split_batch":

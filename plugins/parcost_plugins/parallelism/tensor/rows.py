@@ -12,6 +12,8 @@ from parcost_plugins.vocabulary.operators import (
     ATTENTION_ROWS,
     MLP_COLUMNS,
     MLP_ROWS,
+    SHARED_EXPERTS,
+    SHARED_ROWS,
 )
 
 Operation = Literal["all_gather", "reduce_scatter", "all_reduce"]
@@ -20,6 +22,7 @@ Operation = Literal["all_gather", "reduce_scatter", "all_reduce"]
 HOSTS: Mapping[str, tuple[str, str]] = {
     "attention": (ATTENTION_COLUMNS, ATTENTION_ROWS),
     "MLP": (MLP_COLUMNS, MLP_ROWS),
+    "shared experts": (SHARED_EXPERTS, SHARED_ROWS),
 }
 
 
@@ -69,7 +72,8 @@ WITH_SEQUENCE_PARALLEL = (
 def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
     """Return how many pairs of each kind every virtual stage has: one for each product by rows.
 
-    In the pass R these are the pairs that run forward again.
+    In the pass R these are the pairs that run forward again. Kinds of which there are none
+    are left out.
     """
     found: dict[str, Sequence[float]] = {pair: (0.0,) * virtual_stages(study) for pair in HOSTS}
     kinds = {rows: pair for pair, (_, rows) in HOSTS.items()}
@@ -77,4 +81,4 @@ def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in kinds:
             pair = kinds[operator.host]
             found[pair] = [a + b for a, b in zip(found[pair], operator.count, strict=True)]
-    return found
+    return {pair: count for pair, count in found.items() if any(count)}
