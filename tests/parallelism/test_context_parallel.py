@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import parcost
 from parcost import Memory, Result, Study, Work
 from parcost.evaluation.judge import diagnose
+from parcost_plugins.vocabulary import Training
+from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
 
 # Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
 S = 131_072
@@ -176,6 +178,92 @@ def test_one_share_of_the_sequence_makes_the_slowest_rank_2c_minus_1_over_c_slow
         for pass_ in ("F", "B"):
             extra = work(uneven)["imbalance of attention core", pass_].seconds
             assert (core[pass_] + extra) / core[pass_] == pytest.approx((2 * cp - 1) / cp)
+
+
+@pytest.mark.parametrize(
+    ("training", "sequence", "windowed"),
+    [
+        ("", 64, False),
+        ("", 64, True),
+        ("document = 8", 64, False),  # as long as a share, which is then as busy as any other
+        ("document = 16", 64, False),
+        ("document = 16", 64, True),
+        ("documents = [24, 8, 32]", 64, False),
+        ("documents = [24, 8, 32]", 64, True),
+    ],
+)
+def test_the_busiest_rank_is_the_one_of_which_most_pairs_are_not_masked(
+    training: str, sequence: int, windowed: bool
+) -> None:
+    window = 12
+    model = f"""use catalog.models.mistral_7b
+    model short extends mistral_7b {{ window = {window} }}"""
+    of = study(
+        "cp = 8", model=model, sequence=sequence, devices=8, training=f"model = short, {training}"
+    )
+    lengths = of[Training].documents or (int(of[Training].document or sequence),)
+    ends = np.cumsum(lengths * (sequence // sum(lengths)))
+    within = [i - max((0, *(e for e in ends if e <= i))) for i in range(sequence)]
+    # a token meets half of itself and all that is before it, as far as the window reaches
+    met = [min(i + 0.5, window if windowed else sequence) for i in within]
+    ranks = np.reshape(met, (8, -1)).mean(axis=1)
+    mean = attended(of[Training], windowed=windowed)
+    most = attended_by_the_busiest(of[Training], 8.0, windowed=windowed)
+    assert mean == pytest.approx(np.mean(met))
+    assert most == pytest.approx(ranks.max())
+    several = attended_by_the_busiest(of[Training], np.array([1.0, 8.0, 2.0]), windowed=windowed)
+    assert several[0] == pytest.approx(mean)
+    assert several[1] == most
+
+
+def test_documents_of_a_share_and_windows_within_one_leave_hardly_an_imbalance() -> None:
+    for more, excess in (
+        ({"training": "document = 8192"}, 0.0),
+        # all but the first share have a window of 4096 for each token, and that a little less
+        ({"model": "use catalog.models.mistral_7b"}, 1 / (1 - 4096 / (2 * 65_536)) - 1),
+    ):
+        of = study("cp = 8", "balance = contiguous", sequence=65_536, devices=8, **more)
+        (extra,) = (t for (name, p), t in work(of).items() if "imbalance" in name and p == "F")
+        core = extra.formula.inputs["t"][0]
+        assert extra.seconds == pytest.approx(excess * core, rel=1e-9, abs=1e-15)
+
+
+def test_a_ring_hides_under_attention_of_its_own_kind_of_layer() -> None:
+    of = result(
+        "cp = 8, ep = 8", model="use catalog.models.gpt_oss_20b", sequence=16_384, devices=8
+    )
+    ledger = {(line.name, line.pass_): line for line in of.outcome.ledger}
+    for pass_, ring in (("F", "KV ring"), ("B", "KV and gradient ring")):
+        for suffix in ("", " in a window"):
+            core = ledger["attention core" + suffix, pass_]
+            sent = ledger[ring + (f", attention core{suffix}" if suffix else ""), pass_]
+            times = 12 * of.outcome.pipeline.micro_batches
+            assert sent.times == core.times == times
+            exposed = max(0.0, sent.term.seconds - 7 / 8 * core.term.seconds)
+            assert sent.exposed == pytest.approx(times * exposed, rel=1e-9)
+    assert ledger["KV ring, attention core in a window", "F"].exposed > 0
+    assert ledger["KV ring", "F"].exposed == 0
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "all_gather"])
+def test_compressed_keys_and_values_are_projected_up_where_they_arrive(algorithm: str) -> None:
+    sizes = {"sequence": 16_384, "devices": 8}
+    model = "use catalog.models.deepseek_v2_lite"
+    latent, whole = (
+        result("cp = 8", f"algorithm = {algorithm}, latent = {switch}", model=model, **sizes)
+        for switch in ("on", "off")
+    )
+    # 7 blocks of 2048 tokens in 27 layers, from 512 to 16 heads of 128 + 128: forward, again in
+    # backward, and the gradients of inputs and of weights
+    more = 7 * 27 * 4 * 2 * 2048 * 512 * 16 * 256
+    micro_batches = latent.outcome.pipeline.micro_batches
+    executed = latent.outcome.flops - whole.outcome.flops
+    assert executed == pytest.approx(more * micro_batches, rel=1e-9)  # of one device
+    kept = held(latent.study)["projected keys and values"].bytes_
+    tokens = 16_384 if algorithm == "all_gather" else 2048
+    assert kept == tokens * 16 * (192 + 128) * 2
+    assert held(latent.study)["gradients of projected keys and values"].bytes_ == kept
+    assert "projected keys and values" not in held(whole.study)
 
 
 def test_a_ring_by_blocks_executed_step_by_step_is_even_with_shares_from_either_end() -> None:
@@ -416,6 +504,9 @@ def test_words_of_another_algorithm_are_refused() -> None:
         "`ulysses = 4` is the inner degree of a hybrid, and the algorithm is `ring`",
     )
     assert failing(study("cp = 16", "latent = on"))[0][0] == "latent-without-mla"
+    mla = "use catalog.models.deepseek_v2_lite"
+    traded = study("cp = 16", "latent = on, algorithm = ulysses", model=mla)
+    assert failing(traded)[0][0] == "latent-under-ulysses"
     unfused = study("cp = 16", training="flash_attention = off")
     assert failing(unfused)[0][0] == "context-needs-fused"
 

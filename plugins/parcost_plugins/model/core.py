@@ -12,6 +12,7 @@ from parcost import Memory, Pass, Real
 from parcost_plugins.model.passes import SPLIT, Span, stream
 from parcost_plugins.model.rank import FP32, MASK, Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
+from parcost_plugins.vocabulary.operators import ATTENTION_CORE, WINDOWED_CORE
 from parcost_plugins.vocabulary.partition import Counts
 
 FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
@@ -83,6 +84,8 @@ def _fused(rank: Rank) -> Iterator[FusedAttention]:
                 flops=flops_,
                 pass_=pass_,
                 count=count,
+                windowed=windowed,
+                host=WINDOWED_CORE if windowed else ATTENTION_CORE,
                 source=FUSED,
             )
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import evolve
+
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model import core
-from parcost_plugins.model.passes import SPLIT, linear, stream
+from parcost_plugins.model.passes import SPLIT, Span, linear, stream
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
+from parcost_plugins.vocabulary.context import latent_blocks
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
 
 MLA = "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1"
@@ -74,11 +77,16 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     # A norm reads one tensor and writes one; backward reads its input as well.
     normed = e * (model.q_lora + model.kv_lora) * tokens
     yield from stream("MLA norms", 2 * normed, 3 * normed, span)
-    for name, outputs, inputs in (
-        ("MLA query up projection", _queries(rank), _inner(rank)),
-        ("MLA KV up projection", _keys(rank), model.kv_lora),
-    ):
-        yield from linear(name, tokens, outputs / t, inputs, up, host=ATTENTION_COLUMNS, source=MLA)
+    yield from linear(
+        "MLA query up projection",
+        tokens,
+        _queries(rank) / t,
+        _inner(rank),
+        up,
+        host=ATTENTION_COLUMNS,
+        source=MLA,
+    )
+    yield from _keys_and_values(rank, up, latent_blocks(study))
     turned = 2 * e * (rank.heads + 1) * model.rope_dim * tokens
     yield from stream("rotary embedding", turned, turned, up)
     yield from core.operators(rank)
@@ -90,6 +98,28 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         span,
         host=ATTENTION_ROWS,
     )
+
+
+def _keys_and_values(rank: Rank, up: Span, blocks: Real) -> Iterator[Gemm]:
+    """Yield the products that make keys and values of *blocks* as long as this rank's own.
+
+    Where they travel compressed, every rank projects what arrives as well, again in
+    backward, to which nothing but the compressed is left of it. The gradient of each block
+    goes back through the projection before it travels on, and adds to that of the weights.
+    """
+    for product in linear(
+        "MLA KV up projection",
+        blocks * rank.tokens,
+        _keys(rank) / rank.layout.tp,
+        rank.model.kv_lora,
+        up,
+        host=ATTENTION_COLUMNS,
+        source=MLA,
+    ):
+        if product.pass_ == "B":
+            yield evolve(product, m=(2 * blocks - 1) * rank.tokens)
+        else:
+            yield product
 
 
 @hookimpl

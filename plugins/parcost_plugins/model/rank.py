@@ -8,9 +8,10 @@ from functools import cached_property
 from attrs import frozen
 
 from parcost import Formula, Memory, Moment, Real, Study
-from parcost.numeric import maximum, minimum
+from parcost.numeric import maximum
 from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import Layout, Model, Recompute, Training
+from parcost_plugins.vocabulary.attended import attended
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 
 FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
@@ -145,17 +146,7 @@ class Rank:
 
     def keys(self, windowed: bool) -> Real:
         """Return to how many tokens a token attends on average, in its own document."""
-        training = self.training
-        if not training.documents:
-            length = training.sequence if training.document is None else training.document
-            return self._keys(length, windowed)
-        lengths = training.documents
-        attended = sum(length * self._keys(float(length), windowed) for length in lengths)
-        return attended / sum(lengths)
-
-    def _keys(self, length: Real, windowed: bool) -> Real:
-        width = minimum(float(self.model.window), length) if windowed else length
-        return width - width * width / (2 * length) if self.model.causal else width
+        return attended(self.training, windowed=windowed)
 
     def saved(
         self,

@@ -68,3 +68,9 @@ def seen_at_once(study: Study) -> Real:
     if isinstance(cp, float) and cp == 1.0:
         return study[Training].sequence
     return study[Training].sequence * study[Context].trading(cp) / cp
+
+
+def latent_blocks(study: Study) -> Real:
+    """Return of how many ranks' tokens, its own included, one projects keys and values up."""
+    context, cp = study[Context], study[Layout].cp
+    return cp / context.trading(cp) if context.latent else 1.0

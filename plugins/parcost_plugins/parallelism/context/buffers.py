@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from parcost import Formula, Memory, Moment, Real
 from parcost.numeric import where
@@ -17,6 +17,8 @@ _BACKWARD: tuple[Moment, ...] = ("backward",)
 
 def held(found: Exchange) -> Iterator[Memory]:
     """Yield the buffers of the algorithm."""
+    if found.context.latent:
+        yield from _projected(found)
     if found.context.algorithm == "all_gather":
         yield _buffer(
             found,
@@ -54,8 +56,33 @@ def held(found: Exchange) -> Iterator[Memory]:
     )
 
 
+def _projected(found: Exchange) -> Iterator[Memory]:
+    """Yield the keys and values that are projected up where they arrive, and their gradients.
+
+    A ring works on a block at a time, a gather on all of them.
+    """
+    whole = found.context.algorithm == "all_gather"
+    bytes_ = (found.cp if whole else 1.0) * found.tokens * found.projected * found.element
+    text = "s b a (d + v) e / t" if whole else "(s / c) b a (d + v) e / t"
+    letters = {
+        "a / t": (found.heads, ""),
+        "d": (found.model.qk_dim, ""),
+        "v": (found.model.value_dim, ""),
+        "e": (found.element, "B"),
+    }
+    both = _FORWARD + _BACKWARD
+    yield _buffer(found, "projected keys and values", bytes_, text, both, letters)
+    name = "gradients of projected keys and values"
+    yield _buffer(found, name, bytes_, text, _BACKWARD, letters)
+
+
 def _buffer(
-    found: Exchange, name: str, bytes_: Real, text: str, moments: tuple[Moment, ...]
+    found: Exchange,
+    name: str,
+    bytes_: Real,
+    text: str,
+    moments: tuple[Moment, ...],
+    letters: Mapping[str, tuple[Real, str]] | None = None,
 ) -> Memory:
     return Memory(
         name=name,
@@ -69,6 +96,7 @@ def _buffer(
                 **found.inputs,
                 "a / t": (found.heads, ""),
                 "d": (found.model.value_dim, ""),
+                **(letters or {}),
             },
             source=RING if "KV" in name else SIZES,
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from attrs import evolve, frozen
@@ -16,7 +17,6 @@ from parcost_plugins.vocabulary import (
     Model,
     Training,
     slowdown,
-    virtual_stages,
 )
 
 SIZES = "counted from the tensors that attention reads"
@@ -70,7 +70,17 @@ class Exchange:
         model = self.model
         if self.context.latent:
             return model.kv_lora + model.rope_dim
-        return self.kv_heads * (model.qk_dim + model.value_dim)
+        return self.projected
+
+    @property
+    def projected(self) -> Real:
+        """Elements of the keys and values of a token, as attention reads them."""
+        return self.kv_heads * (self.model.qk_dim + self.model.value_dim)
+
+    @property
+    def element(self) -> Real:
+        """Bytes of an element of an activation."""
+        return self.study[Training].precision.activation
 
     @property
     def block(self) -> Real:
@@ -134,16 +144,21 @@ class Exchange:
         )
 
     @cached_property
-    def counts(self) -> dict[Pass, tuple[float, ...]]:
-        """Attention cores on each virtual stage, by pass."""
-        stages = virtual_stages(self.study)
-        found: dict[Pass, tuple[float, ...]] = {}
+    def cores(self) -> dict[tuple[str, Pass], tuple[float, ...]]:
+        """Attention cores on each virtual stage, by host and pass."""
+        found: dict[tuple[str, Pass], tuple[float, ...]] = {}
         for operator in self.study.operators:
             if isinstance(operator, FusedAttention):
-                before = found.get(operator.pass_, (0.0,) * stages)
-                found[operator.pass_] = tuple(
-                    a + b for a, b in zip(before, operator.count, strict=True)
-                )
+                key = (operator.host, operator.pass_)
+                found[key] = _sum(found.get(key), operator.count)
+        return found
+
+    @cached_property
+    def counts(self) -> dict[Pass, tuple[float, ...]]:
+        """Attention cores on each virtual stage, by pass."""
+        found: dict[Pass, tuple[float, ...]] = {}
+        for (_, pass_), count in self.cores.items():
+            found[pass_] = _sum(found.get(pass_), count)
         return found
 
 
@@ -158,6 +173,10 @@ def exchange(study: Study) -> Exchange:
     context, cp = study[Context], study[Layout].cp
     trading = context.trading(cp)
     return Exchange(study, context, cp, trading, cp / trading, slowdown(study))
+
+
+def _sum(one: Sequence[float] | None, other: Sequence[float]) -> tuple[float, ...]:
+    return tuple(other) if one is None else tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def _first(group: Group, ranks: Real) -> Group:

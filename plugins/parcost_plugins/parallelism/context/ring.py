@@ -7,10 +7,13 @@ t_0 + (r - 1) max(t_block, t_send). Only the part that sends has anything to hid
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from parcost import Formula, Pass, Real, Study, Work
+from parcost.numeric import maximum
 from parcost_plugins.parallelism.context.exchange import Exchange
-from parcost_plugins.vocabulary import FusedAttention, KernelChoice
+from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
+from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
 
 RING = "Liu et al. 2023 (ring attention)"
@@ -18,7 +21,11 @@ LOCK_STEP = "each step of a ring waits for the rank whose block no mask thins"
 
 
 def passed_round(found: Exchange) -> Iterator[Work]:
-    """Yield the blocks of each pass. Backward sends gradients round beside them."""
+    """Yield the blocks of each pass. Backward sends gradients round beside them.
+
+    They hide under attention of their own layer: what one kind of layer has to spare is of
+    no use to another.
+    """
     if isinstance(found.rounds, float) and found.rounds == 1.0:
         return
     keys = found.study.collective("point_to_point", found.block, found.outer, found.algorithm)
@@ -32,6 +39,7 @@ def passed_round(found: Exchange) -> Iterator[Work]:
         r=(found.rounds, ""),
     )
     steps = found.rounds - 1
+    hosts = list(dict.fromkeys(host for host, _ in found.cores))
     priced: dict[Pass, tuple[str, Real, Real, Formula]] = {
         "F": ("KV ring", keys.seconds, found.block, forward),
         "R": ("KV ring", keys.seconds, found.block, forward),
@@ -42,16 +50,16 @@ def passed_round(found: Exchange) -> Iterator[Work]:
             backward,
         ),
     }
-    for pass_, (name, seconds, bytes_, formula) in priced.items():
-        if any(count := found.counts.get(pass_, ())):
+    for host, (pass_, (name, seconds, bytes_, formula)) in product(hosts, priced.items()):
+        if any(count := found.cores.get((host, pass_), ())):
             yield Work(
-                name=name,
+                name=name if host == ATTENTION_CORE else f"{name}, {host}",
                 seconds=steps * seconds,
                 pass_=pass_,
                 formula=formula,
                 count=count,
                 resource=found.outer.hop.name,
-                window=ATTENTION_CORE if found.context.double_buffer else None,
+                window=host if found.context.double_buffer else None,
                 share=steps / found.rounds,
                 slowdown=found.slowdown,
                 bytes_=steps * bytes_,
@@ -61,24 +69,33 @@ def passed_round(found: Exchange) -> Iterator[Work]:
 def imbalance(found: Exchange) -> Iterator[Work]:
     """Yield what causal attention takes longer where each rank has one share of the sequence.
 
-    In steps of full blocks, the slowest rank works 1/2 + (r - 1) of them and the mean rank
-    r / 2: a factor of (2 r - 1) / r. Shares from either end make all ranks the mean one.
+    The busiest rank has the most before it. Of one document that is the last: in steps of
+    full blocks it works 1/2 + (r - 1) of them and the mean rank r / 2, a factor of
+    (2 r - 1) / r. A window, or documents no longer than a share, leave it little more than
+    the others have. Shares from either end make all ranks the mean one.
     """
     if found.context.balance == "zigzag" or not found.model.causal:
         return
-    excess = (found.rounds - 1) / found.rounds
+    training = found.study[Training]
     for operator in found.study.operators:
         if isinstance(operator, FusedAttention):
             seconds = _seconds(operator, found.study)
+            mean = attended(training, windowed=operator.windowed)
+            most = attended_by_the_busiest(training, found.rounds, windowed=operator.windowed)
             yield Work(
                 name=f"imbalance of {operator.name}",
-                seconds=excess * seconds,
+                seconds=maximum(most / mean - 1.0, 0.0) * seconds,
                 pass_=operator.pass_,
                 count=operator.count,
                 host=operator.host,
                 formula=Formula(
-                    text="t (r - 1) / r",
-                    inputs={"t": (seconds, "s"), "r": (found.rounds, "")},
+                    text="t (k_r / k - 1)",
+                    inputs={
+                        "t": (seconds, "s"),
+                        "k_r": (most, ""),
+                        "k": (mean, ""),
+                        "r": (found.rounds, ""),
+                    },
                     source=LOCK_STEP,
                 ),
             )

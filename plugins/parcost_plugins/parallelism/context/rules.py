@@ -29,6 +29,13 @@ def words(study: Study) -> Iterator[Check]:
         message="the model has no latent attention: there are no compressed keys and values",
         help="leave `latent` out: whole keys and values travel",
     )
+    yield Check(
+        id="latent-under-ulysses",
+        holds=not context.latent or context.algorithm != "ulysses",
+        subject="context.latent",
+        message="`ulysses` trades whole heads: no compressed keys and values travel",
+        help="leave `latent` out, or say `algorithm = ring`, `all_gather` or `hybrid`",
+    )
 
 
 def splits(study: Study) -> Iterator[Check]:
