@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import parcost
 from parcost import Formula, Memory, Outcome, Study, Work
 from parcost.evaluation.judge import diagnose
 from parcost.evaluation.reduce import evaluate
@@ -118,6 +119,36 @@ def test_a_host_keeps_every_chunk_of_its_device_and_experts_besides(bind: Bind) 
     )
     # two of four virtual stages on a device, each of 3e9 parameters with 12 B of state
     assert details(study)["host_memory"] == pytest.approx(2 * 3e9 * 12)
+
+
+@pytest.mark.parametrize(("overlap", "layers"), [("off", 1), ("on", 2)])
+def test_what_the_layer_at_work_needs_is_back_on_the_device(overlap: str, layers: int) -> None:
+    (scenario,) = parcost.load_text(
+        f"""
+        use catalog.devices.h100_sxm
+        use catalog.fabrics.hgx_h100
+        use catalog.precisions.bf16
+        use catalog.models.llama3_8b
+        cluster {{ devices = 8 }}
+        layout {{ zero = 3 }}
+        offload {{ activations = 100 %, overlap = {overlap} }}
+        training {{ sequence = 8192, global_batch = 8 sequences }}
+        """
+    )
+    found = {}
+    for recompute in ("none", "selective", "full"):
+        outcome = scenario.replace({"training.recompute": recompute}).evaluate().result.outcome
+        assert outcome is not None
+        found[recompute] = outcome.memory_bytes
+        if recompute == "none":
+            back = sum(
+                line.bytes_ for line in outcome.memory_lines if "to and from the host" in line.name
+            )
+            # gate, up and their product; five tensors of the width of the model; keys and
+            # values; four bytes of statistics for each of 32 heads
+            token = 2 * 3 * 14_336 + 2 * 5 * 4096 + 2 * 2 * 1024 + 4 * 32
+            assert back == layers * 8192 * token
+    assert found["none"] >= found["selective"] >= found["full"]
 
 
 def test_a_slow_link_shows_what_does_not_hide(bind: Bind) -> None:

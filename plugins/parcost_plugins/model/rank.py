@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost import Formula, Memory, Moment, Real, Study
-from parcost.numeric import maximum
+from parcost.numeric import is_array, maximum
 from parcost_plugins.model.passes import Span
-from parcost_plugins.vocabulary import Layout, Model, Recompute, Training
+from parcost_plugins.vocabulary import Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 
@@ -37,6 +37,10 @@ class Rank:
         """Which modules backward runs forward again."""
         chosen = self.study.get(Recompute)
         return _NOTHING if chosen is None else chosen
+
+    @cached_property
+    def _offload(self) -> Offload:
+        return self.study[Offload]
 
     @cached_property
     def _alike(self) -> Mapping[Kind, Counts]:
@@ -162,13 +166,28 @@ class Rank:
         """Yield a tensor of the layers of *span* that backward needs.
 
         It is kept for every layer and micro-batch alive; where it is made again, only
-        for the one layer that is being recomputed. *letters* are those of *text*, besides
-        what *more* says; *freed* is that of :meth:`kept`.
+        for the one layer that is being recomputed. Of what goes to the host, that of the
+        layer at work is on the device, and that of a neighbour if it travels meanwhile.
+        *letters* are those of *text*, besides what *more* says; *freed* is that of
+        :meth:`kept`.
         """
         formula = self.formula(text, letters, more)
         kept = span.kept
         if any(kept):
             yield self.kept(name, bytes_, formula, kept, freed=freed)
+            away = self._offload.activations
+            if is_array(away) or away > 0:
+                layers = 2 if self._offload.overlap else 1
+                yield Memory(
+                    name=f"{name}, to and from the host",
+                    bytes_=away * bytes_,
+                    formula=evolve(
+                        formula, text=f"o ({text})", inputs={**formula.inputs, "o": (away, "")}
+                    ),
+                    count=[min(n, layers) for n in kept],
+                    once_per_device=True,
+                    moments=_WHILE_ALIVE,
+                )
         if any(span.again):
             yield Memory(
                 name=f"{name}, recomputed",
