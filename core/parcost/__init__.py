@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from parcost.terms import Section as Section
     from parcost.terms import Times as Times
     from parcost.terms import Work as Work
+    from parcost.terms import busy as busy
 
 __version__ = "0.2.0.dev0"
 
@@ -175,6 +176,7 @@ _HOMES = {
         "Section",
         "Times",
         "Work",
+        "busy",
     ),
     "language.units": (
         "BITS",

@@ -62,6 +62,8 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
             return term, said
     if windowed and not (term.window is None or isinstance(term.window, str)):
         return term, _no_text(term, "window")
+    if counted and not lasting and term.also and (said := _bad_also(term)):
+        return term, said
     if lasting and not isinstance(term.moments, _SEVERAL):
         return term, f"gave the term `{term.name}` moments = {term.moments!r}, which are no list"
     for value in numbers(term):
@@ -99,6 +101,21 @@ def _bad_word(term: Any) -> str:
                 return f"gave the term `{term.name}` resources at {word.at!r}, which are not there"
         elif not isinstance(word, str):
             return _no_text(term, name)
+    return ""
+
+
+def _bad_also(term: Any) -> str:
+    """Say what is wrong with the further resources of a term, if anything."""
+    names, shares = term.also, term.also_busy
+    if not (isinstance(names, _SEVERAL) and all(isinstance(name, str) for name in names)):
+        return f"gave the term `{term.name}` also = {names!r}, which is no list of resources"
+    if not (isinstance(shares, _SEVERAL) and len(shares) == len(names)):
+        said = f"which is not one share for each of {len(names)} resources"
+        return f"gave the term `{term.name}` also_busy = {shares!r}, {said}"
+    for share in shares:
+        if not _within(share, 0.0, 1.0):
+            said = "which is not within 0 and 1"
+            return f"gave the term `{term.name}` also_busy = {share!r}, {said}"
     return ""
 
 

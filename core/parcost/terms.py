@@ -79,6 +79,9 @@ class Work:
     without W where the schedule runs it apart.
     At most *share* of the hosts' seconds can cover it. *slowdown* is what one hidden
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
+
+    *also* are other resources that are busy meanwhile, for the share of its seconds that
+    *also_busy* says: see :func:`busy`.
     """
 
     name: str
@@ -93,6 +96,8 @@ class Work:
     slowdown: Real = 0.0
     flops: Real = 0.0
     bytes_: Real = 0.0
+    also: Sequence[str] = ()
+    also_busy: Sequence[Real] = ()
 
 
 @record(kw_only=True, eq=False)
@@ -124,7 +129,8 @@ class Once:
     stage that may cover it as well, less the time that the same resource is busy then;
     *tail* seconds are never covered by compute (the last bucket). *slowdown* is what one
     second under compute adds to that stage. The terms of a stage in one group run one
-    after another, and the group adds its longest stage.
+    after another, and the group adds its longest stage. *also* and *also_busy* are those of
+    :class:`Work`.
     """
 
     name: str
@@ -137,6 +143,8 @@ class Once:
     tail: Real = 0.0
     slowdown: Real = 0.0
     bytes_: Real = 0.0
+    also: Sequence[str] = ()
+    also_busy: Sequence[Real] = ()
 
 
 @record(kw_only=True, eq=False)
@@ -459,7 +467,9 @@ class Link(Protocol):
     messages, the outermost of equals, or has :class:`Names` where candidates differ. An
     optional attribute ``measured`` says that times are read off points, which formulas
     then name in place of alpha and B. An optional attribute ``level`` is the block that
-    describes the level, for algorithms that depend on what it can do.
+    describes the level, for algorithms that depend on what it can do. Optional attributes
+    ``also`` and ``also_busy`` are the other levels that a link spans, and the share of the
+    time in which long messages keep each busy.
     """
 
     @property
@@ -478,6 +488,18 @@ class Link(Protocol):
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* equal messages one after another, *bytes_* in all."""
         ...
+
+
+def busy(link: Link) -> dict[str, Any]:
+    """Return what a term keeps busy that goes over *link*: ``Work(..., **busy(link))``.
+
+    A ring over several levels runs at the rate of the slowest, and meanwhile the others are
+    busy for a share of the time. What else goes over those finds only the rest of them.
+    """
+    also = getattr(link, "also", ())
+    if not also:
+        return {"resource": link.name}
+    return {"resource": link.name, "also": also, "also_busy": getattr(link, "also_busy", ())}
 
 
 @record(kw_only=True, eq=False)

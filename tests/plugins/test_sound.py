@@ -134,6 +134,15 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
     "resources": (lambda: edge(resource=["compute"]), "`odd` resource = ['compute']"),
     "hosts": (lambda: work(host=["x"]), "`odd` host = ['x']"),
     "windows": (lambda: work(window=["x"]), "`odd` window = ['x']"),
+    "also in a word": (lambda: work(also="node"), "`odd` also = 'node'"),
+    "also no text": (lambda: once(also=(3,), also_busy=(1.0,)), "`odd` also = (3,)"),
+    "also no share": (lambda: work(also=("node",)), "`odd` also_busy = ()"),
+    "also too busy": (lambda: work(also=("x",), also_busy=(1.5,)), "`odd` also_busy = 1.5"),
+    "also nan": (lambda: once(also=("x",), also_busy=(NAN,)), "`odd` also_busy = nan"),
+    "also too long": (
+        lambda: work(also=("x",), also_busy=(np.ones(7),)),
+        "`odd` a number of also_busy of shape (7,)",
+    ),
     "decimals": (lambda: work(seconds=Decimal(1)), "`odd` seconds = "),
 }
 
@@ -184,8 +193,16 @@ def test_an_array_over_the_layouts_of_a_search_is_one_of_their_number() -> None:
 
 
 def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
-    def terms() -> list[Work]:
-        return [OwnWork(name=n, seconds=0.01, pass_="F", formula=FORMULA) for n in "ab"]
+    def terms(study: Study) -> list[Work]:
+        seconds, share = 0.01 * (2 + study[Layout].zero), 0.5 + study[Layout].zero / 2
+        on = {"resource": "x", "also": ("y",), "also_busy": (share,)}
+        guest = OwnWork(name="c", seconds=seconds, pass_="F", formula=FORMULA, window="", **on)
+        hosts = [OwnWork(name=n, seconds=0.01, pass_="F", formula=FORMULA) for n in "ab"]
+        return [
+            *hosts,
+            OwnWork(name="d", seconds=0.3, pass_="F", formula=FORMULA, resource="y"),
+            guest,
+        ]
 
     def held(study: Study) -> list[Memory]:
         size = 1e9 * (1 + study[Layout].zero)

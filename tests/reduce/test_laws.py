@@ -39,6 +39,11 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
         st.integers(0, 3).map(float), st.lists(st.integers(0, 2).map(float), min_size=n, max_size=n)
     )
 
+    def also() -> dict[str, Any]:
+        names = draw(st.sampled_from([(), (), ("link",), ("network",), ("link", "network")]))
+        shares = st.sampled_from([0.25, 0.5, 1.0])
+        return {"also": names, "also_busy": tuple(draw(shares) for _ in names)}
+
     def work(i: int) -> Work:
         hidden = draw(st.booleans())
         return MAKE.work(
@@ -51,6 +56,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
             window=draw(st.sampled_from(["x", "y", ""])) if hidden else None,
             share=draw(st.sampled_from([0.5, 1.0])),
             slowdown=draw(st.sampled_from([0.0, 0.25, 0.5])),
+            **also(),
         )
 
     def once(i: int) -> Once:
@@ -63,6 +69,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
             beside=draw(st.sampled_from([0.0, 0.5, 1.0])),
             tail=draw(st.integers(0, 3).map(float)),
             slowdown=draw(st.sampled_from([0.0, 0.25, 0.5])),
+            **also(),
         )
 
     def memory(i: int) -> Memory:
@@ -198,6 +205,12 @@ def bytes_(
     return found
 
 
+def keeps_busy(term: Work | Once, resource: str) -> float:
+    """Return for which share of its seconds a term keeps *resource* busy."""
+    both = dict(zip(term.also, term.also_busy, strict=True))
+    return 1.0 if term.resource == resource else float(both.get(resource, 0.0))
+
+
 @given(step=steps())
 @settings(max_examples=200, deadline=None)
 def test_no_step_is_shorter_than_what_a_resource_has_to_do(step: Any) -> None:
@@ -205,10 +218,13 @@ def test_no_step_is_shorter_than_what_a_resource_has_to_do(step: Any) -> None:
     for ran in runs(step):
         for resource in RESOURCES:
             busy = sum(
-                term.seconds * times(term, x) * (m if isinstance(term, Work) else 1)
+                keeps_busy(term, resource)
+                * term.seconds
+                * times(term, x)
+                * (m if isinstance(term, Work) else 1)
                 for term in step.terms
                 for x, m in ran.items()
-                if not isinstance(term, Edge) and term.resource == resource
+                if not isinstance(term, Edge)
             )
             assert found.step_seconds >= busy - 1e-9
 

@@ -54,6 +54,14 @@ def test_compute_covers_only_while_the_wire_is_free(make: Any) -> None:
         assert found.step_seconds == 10.0 + exposed
 
 
+def test_a_reduction_finds_room_on_every_resource_that_it_keeps_busy(make: Any) -> None:
+    backward = [make.work("b", 6.0, "B"), make.work("gather", 4.0, "B", resource="link")]
+    for share, exposed in ((0.5, 0.0), (1.0, 2.0), (0.875, 1.0)):  # of 8 s, beyond 6
+        on = {"resource": "network", "also": ("link",), "also_busy": (share,)}
+        found = make.step(*backward, make.once("reduce", 8.0, "drain", beside=1.0, **on))
+        assert found.step_seconds == 10.0 + exposed
+
+
 def test_only_the_last_micro_batch_covers(make: Any) -> None:
     reduction = make.once("reduce", 8.0, "drain", resource="link", beside=1.0)
     found = make.step(make.work("f", 1.0), make.work("b", 2.0, "B"), reduction, m=10.0)

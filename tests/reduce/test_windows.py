@@ -73,6 +73,40 @@ def test_of_guests_on_different_resources_the_longest_counts(make: Any) -> None:
     assert [line(found, n).exposed for n in "ab"] == [3.0, 2.0]
 
 
+@pytest.mark.parametrize(
+    ("compute", "share", "exposed"),
+    [
+        (10.0, 0.75, 0.0),  # 12 of 14 s, and 9 of the 10 in which the link is idle
+        (6.0, 0.75, 3.0),  # 2 s stick out of 10, and of the link 9 - 6
+        (6.0, 0.25, 2.0),
+        (6.0, 1.0, 6.0),  # as if it were on the link
+    ],
+)
+def test_a_guest_finds_room_on_every_resource_that_it_keeps_busy(
+    make: Any, compute: float, share: float, exposed: float
+) -> None:
+    hosts = [make.work("gemm", compute), make.work("all-reduce", 4.0, resource="link")]
+    gather = {"window": "", "resource": "network", "also": ("link",), "also_busy": (share,)}
+    found = make.step(*hosts, make.work("gather", 12.0, **gather))
+    assert found.step_seconds == compute + 4.0 + exposed
+
+
+def test_a_host_leaves_of_a_resource_what_it_does_not_keep_busy(make: Any) -> None:
+    guest = make.work("gather", 8.0, window="", resource="link")
+    for share in (0.0, 0.25, 1.0):
+        host = make.work("ring", 4.0, resource="network", also=("link",), also_busy=(share,))
+        found = make.step(make.work("gemm", 2.0), host, guest)
+        assert found.step_seconds == 6.0 + 8.0 - (2.0 + (1 - share) * 4.0)
+
+
+def test_guests_of_several_resources_share_what_they_have_in_common(make: Any) -> None:
+    host = make.work("gemm", 10.0)
+    a = make.work("a", 6.0, window="", resource="link")
+    b = make.work("b", 8.0, window="", resource="network", also=("link",), also_busy=(0.75,))
+    # the link is busy for 6 s and 3/4 of 8, and there are 10
+    assert make.step(host, a, b).step_seconds == 12.0
+
+
 def test_a_hidden_second_slows_its_hosts_down(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     guest = make.work("gather", 12.0, window="w", resource="link", slowdown=0.14)

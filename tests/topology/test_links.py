@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parcost import Curve, Group
@@ -85,6 +85,7 @@ def test_a_share_of_ports_carries_a_share_of_the_bytes(ports: float) -> None:
     assert shared.bandwidth == pytest.approx(ports * whole.bandwidth)
 
 
+@example([(1e9, 1.0), (999_999_999.9999999, 1.0)], [0.0, 1e12])  # of one logarithm
 @given(
     st.lists(st.tuples(st.floats(1, 1e9), st.floats(1e-7, 1)), min_size=1, max_size=8),
     st.lists(st.floats(0, 1e12), min_size=1, max_size=5),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import parcost
 from parcost import Curve, SpecError, Study
 from parcost.plugins import load
 from parcost_plugins import topology
@@ -360,3 +361,39 @@ def test_a_fabric_without_levels_is_bad_input() -> None:
     with pytest.raises(SpecError) as error:
         study(tp=2.0).group("tp")
     assert error.value.diagnostics[0].id == "no-levels"
+
+
+def test_a_ring_over_two_levels_keeps_the_faster_one_busy_for_a_share() -> None:
+    (scenario,) = parcost.load_text(CROSSING.format(rate=60))
+    study = scenario.first
+    flat = study.group("shard").flat  # four ranks in each node: four cards against one port
+    assert (flat.name, flat.also) == ("node", ("network",))
+    assert flat.also_busy[0] == pytest.approx(225 / (4 * 60))
+    assert study.group("tp").flat.also == ()
+
+
+def test_a_slower_network_never_makes_a_step_shorter_where_it_becomes_the_slowest() -> None:
+    rates = [120, 80, 60, 57, 56.25, 56, 50, 40, 30]
+    steps = []
+    for rate in rates:
+        (scenario,) = parcost.load_text(CROSSING.format(rate=rate))
+        outcome = scenario.evaluate().result.outcome
+        assert outcome is not None
+        steps.append(outcome.step_seconds)
+    for faster, slower_ in itertools.pairwise(steps):
+        assert slower_ > faster * (1 - 1e-3)  # latency is taken to be busy time for a share too
+
+
+CROSSING = """
+use catalog.devices.h100_sxm
+use catalog.precisions.bf16
+use catalog.models.llama3_8b
+device h100_sxm {{ memory = 10 TB }}
+fabric f {{
+  level node    {{ size = 8 devices, bandwidth = 225 GB/s per_direction, latency = 3 us }}
+  level network {{ bandwidth = {rate} GB/s per_direction, latency = 14 us }}
+}}
+cluster {{ devices = 64 }}
+layout {{ tp = 2, cp = 4, zero = 3, sequence_parallel = on }}
+training {{ sequence = 8192, global_batch = 64 sequences }}
+"""

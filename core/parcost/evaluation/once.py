@@ -26,7 +26,7 @@ from attrs import evolve
 
 from parcost.evaluation.replay import Hop, Plan, Timeline
 from parcost.evaluation.select import Choice, columns, largest, total
-from parcost.evaluation.work import PASSES, Load, count
+from parcost.evaluation.work import PASSES, Load, also, count
 from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
 from parcost.records import record
 from parcost.terms import Once, Times, Work
@@ -248,12 +248,13 @@ def _busiest(run: Pipelined, *groups: Grouped) -> Sequence[Real]:
     m, found, shares = run.plan.pipeline.micro_batches, [], run.plan.shares
     for held in run.plan.held:
         most: Real = 0.0
-        for resource in {term.resource for group in groups for term in group.terms}:
+        for resource in {name for group in groups for term in group.terms for name, _ in _on(term)}:
             busy = m * total(shares[k] * run.loads[k].busy(PASSES, resource) for k in held)
             for group in groups:
                 for i, term in enumerate(group.terms):
-                    if term.resource == resource:
-                        busy = busy + total(group.stages[k].took[i] for k in held)
+                    for name, share in _on(term):
+                        if name == resource:
+                            busy = busy + share * total(group.stages[k].took[i] for k in held)
             most = maximum(most, busy)
         found.append(most)
     return found
@@ -273,24 +274,33 @@ def _stage(terms: Sequence[Once], k: int, run: Pipelined) -> _Stage:
         if not times:
             continue
         seconds = term.seconds * times
-        room = _room(term, k, run) - used.get(term.resource, 0.0)
+        room = _room(term, term.resource, k, run) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
-        used[term.resource] = used.get(term.resource, 0.0) + hides
+        for other, share in also(term):  # what it needs of that beyond the room sticks out
+            room = maximum(_room(term, other, k, run) - used.get(other, 0.0), 0.0)
+            hides = minimum(hides, seconds - maximum(share * seconds - room, 0.0))
+        for name, share in _on(term):
+            used[name] = used.get(name, 0.0) + share * hides
         took[i], covered[i] = seconds, hides
         slowed = slowed + term.slowdown * hides
     exposed = total(took) - total(covered) + slowed
     return _Stage(took=took, covered=covered, seconds=total(took), exposed=exposed)
 
 
-def _room(term: Once, k: int, run: Pipelined) -> Real:
-    """Return the seconds of one micro-batch under which *term* may hide.
+def _on(term: Once) -> Sequence[tuple[str, Real]]:
+    """Return every resource that *term* keeps busy, and the share of its seconds."""
+    return [(term.resource, 1.0), *also(term)]
+
+
+def _room(term: Once, resource: str, k: int, run: Pipelined) -> Real:
+    """Return the seconds of one micro-batch in which *term* finds *resource* idle.
 
     Fill hides under the first forward pass. Gradients appear as the last backward op
     goes along, which is W alone where the schedule splits it from B.
     """
     if term.when == "end" or not any_of(term.beside != 0):
         return 0.0
-    load, resource = run.loads[k], term.resource
+    load = run.loads[k]
     if term.when == "fill":
         return term.beside * load.idle(("F",), resource)
     fused, split = load.idle(("R", "B", "W"), resource), run.plan.split(k)

@@ -11,6 +11,8 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from attrs import fields, has
+
 from parcost.outcome import Fault
 from parcost.terms import Check, Edge, Figure, Memory, Once, Work
 
@@ -26,6 +28,8 @@ _MAY_VARY: Mapping[type, Sequence[str]] = {
     Check: ("holds",),
     Figure: ("value",),
 }
+#: Attributes that hold several numbers, each of which may vary.
+SERIES = ("boundaries", "also_busy")
 _PLAIN = (float, int, bool)
 
 
@@ -66,11 +70,22 @@ def misfit(answer: Any, points: int) -> str:
             name = next(name for name in names if getattr(answer, name) is value)
             called = answer.id if isinstance(answer, Check) else answer.name
             return f"gave `{called}` {name} of shape {_shape(value)}, where {_wanted(points)}"
-    for value in answer.boundaries if isinstance(answer, Edge) else ():
+    series = series_of(answer.__class__)
+    for value in getattr(answer, series) if series else ():
         if not _fits(value, points):
             shape = _shape(value)
-            return f"gave `{answer.name}` a boundary of shape {shape}, where {_wanted(points)}"
+            called = "a boundary" if series == "boundaries" else f"a number of {series}"
+            return f"gave `{answer.name}` {called} of shape {shape}, where {_wanted(points)}"
     return ""
+
+
+@cache
+def series_of(class_: type) -> str:
+    """Return which attribute of a kind of term holds several numbers, "" if none does."""
+    if not has(class_):
+        return ""
+    names = {field.name for field in fields(class_)}
+    return next((name for name in SERIES if name in names), "")
 
 
 @cache

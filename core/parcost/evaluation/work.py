@@ -8,6 +8,8 @@ the serial work that names the window, on another resource:
   the one that sticks out longest counts;
 - work that slows its hosts more hides first, then the order is by name. So more work
   of any kind never shortens a pass, whatever it displaces;
+- work that keeps further resources busy for a share of its seconds finds no more room on
+  those either, and leaves so much less of them to others;
 - an empty window is all serial work of the forward pass, or of the backward pass with
   all its parts (less W, where the schedule runs that apart). It comes last: what sticks
   out of other windows is time for it too, and what they keep its own resource busy is
@@ -18,7 +20,7 @@ Stages with equal counts cost the same and are added up once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import field
 
@@ -62,6 +64,9 @@ class Load:
             for work, time in zip(self.works, self.took, strict=True):
                 key = (work.pass_, work.resource)
                 self._busy[key] = self._busy.get(key, 0.0) + time
+                for other, share in also(work):
+                    key = (work.pass_, other)
+                    self._busy[key] = self._busy.get(key, 0.0) + share * time
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
 
     def idle(self, passes: Iterable[Pass], resource: str) -> Real:
@@ -76,6 +81,14 @@ def count(term: Work | Once | Memory, stage: int) -> float:
     """Return how often *term* occurs on virtual stage *stage*."""
     times = term.count
     return times if isinstance(times, (float, int)) else times[stage]
+
+
+def also(term: Work | Once) -> Iterable[tuple[str, Real]]:
+    """Return the other resources that *term* keeps busy, and the share of its seconds."""
+    if not term.also:
+        return ()
+    both = zip(term.also, term.also_busy, strict=True)
+    return [(name, share) for name, share in both if name != term.resource]
 
 
 def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
@@ -133,7 +146,8 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     for key in sorted(guests, key=lambda key: not key[1]):
         pass_, window = key
         if window:
-            _hide(load, guests[key], _sums(works, took, hosts.get(key, ())), {})
+            own = hosts.get(key, ())
+            _hide(load, guests[key], _sums(works, took, own), _shared(works, took, own))
             continue
         whole = [
             i
@@ -142,7 +156,10 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         ]
         under = _sums(works, exposed, whole)
         under[""] = total(works[i].slowdown * covered[i] for i in whole)
-        _hide(load, guests[key], under, _sums(works, hidden, whole))
+        less = _sums(works, hidden, whole)
+        for other, time in _shared(works, took, whole).items():
+            less[other] = less.get(other, 0.0) + time
+        _hide(load, guests[key], under, less)
     return load
 
 
@@ -177,6 +194,17 @@ def _sums(
     return found
 
 
+def _shared(
+    works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
+) -> dict[str, Real]:
+    """Return the seconds in which *members* keep further resources busy, by resource."""
+    found: dict[str, Real] = {}
+    for i in members:
+        for other, share in also(works[i]):
+            found[other] = found.get(other, 0.0) + share * seconds[i]
+    return found
+
+
 def _hide(
     load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> None:
@@ -198,17 +226,21 @@ def _covered(
 ) -> Sequence[Real]:
     """Return how much of each guest the seconds of its hosts, by resource, cover.
 
-    *less* is, for each resource, what other windows keep it busy under the same hosts.
+    *less* is, for each resource, what hosts of other resources and other windows keep it busy
+    under the same hosts.
     """
     works, took = load.works, load.took
     covered: dict[int, Real] = {}
-    for resource in dict.fromkeys(works[i].resource for i in guests):
+
+    def idle(resource: str) -> Real:
         cover: Real = 0.0
         for other, time in under.items():
             if other != resource:
                 cover = cover + time
-        if resource in less:
-            cover = maximum(cover - less[resource], 0.0)
+        return maximum(cover - less[resource], 0.0) if resource in less else cover
+
+    for resource in dict.fromkeys(works[i].resource for i in guests):
+        cover = idle(resource)
         own = [i for i in guests if works[i].resource == resource]
         slowdowns = [works[i].slowdown for i in own]
         if is_array(*slowdowns) and any(s is not slowdowns[0] for s in slowdowns):
@@ -220,7 +252,30 @@ def _covered(
                 own.sort(key=lambda i: -works[i].slowdown)
             found = _fill([took[i] for i in own], [works[i].share * cover for i in own])
         covered.update(zip(own, found, strict=True))
+    if any(works[i].also for i in guests):
+        _crowd(load, guests, covered, idle)
     return [covered[i] for i in guests]
+
+
+def _crowd(
+    load: Load, guests: Sequence[int], covered: dict[int, Real], idle: Callable[[str], Real]
+) -> None:
+    """Cover less of guests for which a further resource that they need has no room.
+
+    What a guest needs of it beyond what is *idle* sticks out, whatever room there is on its
+    own. Guests that have the resource for themselves go first.
+    """
+    works, took = load.works, load.took
+    used: dict[str, Real] = {}
+    for i in guests:
+        used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
+    for i in guests:
+        for other, part in also(works[i]):
+            room = maximum(works[i].share * idle(other) - used.get(other, 0.0), 0.0)
+            sticks_out = maximum(part * took[i] - room, 0.0)
+            covered[i] = minimum(covered[i], took[i] - sticks_out)
+        for other, part in also(works[i]):
+            used[other] = used.get(other, 0.0) + part * covered[i]
 
 
 def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:

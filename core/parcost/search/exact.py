@@ -10,6 +10,7 @@ import numpy as np
 
 from parcost.evaluation.reduce import reduce
 from parcost.evaluation.said import blamed
+from parcost.evaluation.shapes import series_of
 from parcost.search.score import Scored
 
 if TYPE_CHECKING:
@@ -67,10 +68,11 @@ class _Picked:
     def term(self, term: Any) -> Any:
         """Return a term with its numbers at each point."""
         numbers: dict[str, Any] = {}
-        for field in attrs.fields(type(term)):
+        type_: Any = type(term)
+        for field in attrs.fields(type_):
             value = getattr(term, field.name)
             if getattr(value, "ndim", 0):
                 numbers[field.name] = self.number(value)
-            elif field.name == "boundaries":
+            elif field.name == series_of(type_):
                 numbers[field.name] = tuple(self.number(v) for v in value)
         return attrs.evolve(term, **numbers)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from parcost.evaluation.shapes import SERIES, series_of
 from parcost.search.variants import Answer, Asked, Combination
-from parcost.terms import Edge, Memory, Work
+from parcost.terms import Memory, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,10 +126,11 @@ def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, A
     for name in _numbers_of(_type(first)):
         values = {number: getattr(term, name) for number, term in terms.items()}
         numbers[name] = _spread(values, count, where, name)
-    if isinstance(first, Edge):
-        rows = {number: tuple(term.boundaries) for number, term in terms.items()}
-        numbers["boundaries"] = tuple(
-            _spread({n: row[i] for n, row in rows.items()}, count, where, "seconds")
+    if series := series_of(_type(first)):
+        rows = {number: tuple(getattr(term, series)) for number, term in terms.items()}
+        like = "seconds" if series == "boundaries" else "share"
+        numbers[series] = tuple(
+            _spread({n: row[i] for n, row in rows.items()}, count, where, like)
             for i in range(max(map(len, rows.values())))
         )
     return numbers
@@ -156,6 +158,12 @@ def _one(values: Sequence[Any]) -> float | None:
 
 def _type(term: Any) -> Any:
     return type(term)
+
+
+def _several(term: Any) -> str:
+    """Return the attribute that holds several numbers of *term*, if it has any."""
+    series = series_of(_type(term))
+    return series if series and getattr(term, series) else ""
 
 
 @cache
@@ -202,7 +210,7 @@ def merged(
 def _prices(term: Any) -> tuple[Any, ...] | None:
     """Return the numbers that must agree for two terms to be added up, or None."""
     if isinstance(term, Work):
-        rates: tuple[Any, ...] = (term.slowdown, term.share)
+        rates: tuple[Any, ...] = (term.slowdown, term.share, *term.also_busy)
     elif isinstance(term, Memory):
         rates = (term.of_activations, term.freed_at_b)
     else:
@@ -240,8 +248,8 @@ def at(stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp]) -> list[tu
             value = getattr(term, name)
             if getattr(value, "ndim", 0) and value.shape[-1] > 1:
                 numbers[name] = value[..., kept]
-        if isinstance(term, Edge) and term.boundaries:
-            numbers["boundaries"] = tuple(at_points(v, kept) for v in term.boundaries)
+        if series := _several(term):
+            numbers[series] = tuple(at_points(v, kept) for v in getattr(term, series))
         found.append((plugin, attrs.evolve(term, **numbers) if numbers else term))
     return found
 
@@ -265,8 +273,8 @@ def under(
             part = taken(value, choice, index)
             if part is not value:
                 numbers[name] = part
-        if isinstance(term, Edge) and term.boundaries:
-            numbers["boundaries"] = tuple(taken(v, choice, index) for v in term.boundaries)
+        if series := _several(term):
+            numbers[series] = tuple(taken(v, choice, index) for v in getattr(term, series))
         if not numbers:
             found.append((plugin, term))
         elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
@@ -280,8 +288,8 @@ def _lifted(term: Any, choices: int) -> Any:
         value = getattr(term, name)
         if getattr(value, "ndim", 0):
             numbers[name] = lifted(value, choices)
-    if isinstance(term, Edge) and term.boundaries:
-        numbers["boundaries"] = tuple(lifted(v, choices) for v in term.boundaries)
+    if series := _several(term):
+        numbers[series] = tuple(lifted(v, choices) for v in getattr(term, series))
     return attrs.evolve(term, **numbers) if numbers else term
 
 
@@ -290,15 +298,15 @@ def _kind(term: Any, windows: frozenset[str]) -> Any:
     said = [tuple(v) if v.__class__ is list else v for v in _words_of(_type(term))(term)]
     if isinstance(term, Work):
         said.append(term.host if term.host in windows else "")
-    elif isinstance(term, Edge):
-        said.append(len(term.boundaries))
+    if series := series_of(_type(term)):
+        said.append(len(getattr(term, series)))
     return tuple(said)
 
 
 @cache
 def _words_of(type_: Any) -> Callable[[Any], tuple[Any, ...]]:
     """Return what reads that which tells terms apart: kind, where, when and how often."""
-    unsaid = {*_NUMBERS, *_NAMES, "boundaries", "host"}
+    unsaid = {*_NUMBERS, *_NAMES, *SERIES, "host"}
     return attrgetter("__class__", *(name for name in _fields(type_) if name not in unsaid))
 
 

@@ -21,7 +21,7 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Formula, Group, Mask, Pass, Real, Study, Work, hookimpl
+from parcost import Formula, Group, Mask, Pass, Real, Study, Work, busy, hookimpl
 from parcost.numeric import any_of, maximum, minimum, sqrt, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -267,8 +267,8 @@ def _work(
         pass_=pass_,
         formula=formula,
         count=count,
-        resource=group.pair.name,
         window=_WINDOWS[study[Routing].hide],
         slowdown=slowdown(study),
         bytes_=bytes_,
+        **busy(group.pair),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field
@@ -19,12 +20,14 @@ _FAR = 100.0  # in natural logarithms: beyond any message size that there is
 
 @record(kw_only=True, eq=False)
 class AlphaBeta:
-    """A start-up time per message and a bandwidth."""
+    """A start-up time per message and a bandwidth; other levels are busy for a share of it."""
 
     name: str
     latency: Real
     bandwidth: Real
     level: Level | None = None
+    also: Sequence[str] = ()
+    also_busy: Sequence[Real] = ()
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return ``rounds * latency + bytes_ / bandwidth``."""
@@ -85,6 +88,8 @@ class Slowest:
     links: tuple[Link, ...]
     crossed: tuple[Mask, ...]
     level: Level | None = None
+    also: Sequence[str] = ()
+    also_busy: Sequence[Real] = ()
 
     @property
     def measured(self) -> bool:
@@ -113,7 +118,9 @@ def _continued(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if len(x) == 1:  # one point says a bandwidth and no more
         below = above = 1.0
     else:
-        slopes = np.clip(np.diff(y) / np.diff(x), 0.0, 1.0)
+        rises, apart = np.diff(y), np.diff(x)
+        steep = np.where(rises > 0, 1.0, 0.0)  # of sizes that are one in logarithms
+        slopes = np.clip(np.divide(rises, apart, out=steep, where=apart > 0), 0.0, 1.0)
         below, above = slopes[0], slopes[-1]
     sizes = np.concatenate([[x[0] - _FAR], x, [x[-1] + _FAR]])
     seconds = np.concatenate([[y[0] - _FAR * below], y, [y[-1] + _FAR * above]])

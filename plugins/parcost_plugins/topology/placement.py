@@ -117,17 +117,33 @@ class _Crossing:
         """Return what the levels that are crossed make together, with *ports* of each.
 
         It has the name of the level that limits long messages, which is the one to make
-        faster; of equals, of the outermost.
+        faster; of equals, of the outermost. The others are busy for a share of the time.
         """
         bandwidth: Real = INFINITY
         at: Real = 0.0
+        rates: list[Real] = []
         for i, (tier, own) in enumerate(zip(self.levels, ports, strict=True)):
             here = tier.rate * own + self.unhindered[i]
             at = where(here <= bandwidth, float(i), at)
             bandwidth = minimum(bandwidth, here)
+            rates.append(here)
         name, level = _named(self.levels, at), self.outermost.level
+        busy = {
+            tier.name: _share(bandwidth, rate)
+            for tier, rate in zip(self.levels, rates, strict=True)
+            if tier.name != name
+        }
+        busy = {other: share for other, share in busy.items() if any_of(share > 0)}
+        also, also_busy = tuple(busy), tuple(busy.values())
         if not self.curved:
-            return AlphaBeta(name=name, latency=self.latency, bandwidth=bandwidth, level=level)
+            return AlphaBeta(
+                name=name,
+                latency=self.latency,
+                bandwidth=bandwidth,
+                level=level,
+                also=also,
+                also_busy=also_busy,
+            )
         return Slowest(
             name=name,
             latency=self.latency,
@@ -135,7 +151,19 @@ class _Crossing:
             links=tuple(tier.link(own) for tier, own in zip(self.levels, ports, strict=True)),
             crossed=self.crossed,
             level=level,
+            also=also,
+            also_busy=also_busy,
         )
+
+
+def _share(bandwidth: Real, rate: Real) -> Real:
+    """Return the share of the time in which a level is busy that could go faster.
+
+    One of which the rate is infinite is not crossed.
+    """
+    if isinstance(bandwidth, float) and isinstance(rate, float):
+        return bandwidth / rate if 0 < rate < INFINITY else 0.0
+    return where((rate > 0) & (rate < INFINITY), bandwidth / maximum(rate, 1e-300), 0.0)
 
 
 def _named(levels: Sequence[Tier], at: Real) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Work
+from parcost import Pass, Work, busy
 from parcost_plugins.parallelism.context.exchange import Exchange
 
 
@@ -31,6 +31,6 @@ def collected(found: Exchange) -> Iterator[Work]:
                 pass_=pass_,
                 formula=found.formula(call.formula, text),
                 count=count,
-                resource=group.flat.name,
                 bytes_=bytes_,
+                **busy(group.flat),
             )

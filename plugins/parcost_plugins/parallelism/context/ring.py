@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from parcost import Formula, Pass, Real, Study, Work
+from parcost import Formula, Pass, Real, Study, Work, busy
 from parcost.numeric import maximum
 from parcost_plugins.parallelism.context.exchange import Exchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
@@ -58,11 +58,11 @@ def passed_round(found: Exchange) -> Iterator[Work]:
                 pass_=pass_,
                 formula=formula,
                 count=count,
-                resource=found.outer.hop.name,
                 window=host if found.context.double_buffer else None,
                 share=steps / found.rounds,
                 slowdown=found.slowdown,
                 bytes_=steps * bytes_,
+                **busy(found.outer.hop),
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Real, Work
+from parcost import Pass, Real, Work, busy
 from parcost_plugins.parallelism.context.exchange import Exchange
 
 ULYSSES = "Jacobs et al. 2023 (DeepSpeed-Ulysses)"
@@ -44,8 +44,8 @@ def traded(found: Exchange) -> Iterator[Work]:
             pass_=pass_,
             formula=formula,
             count=count,
-            resource=found.inner.pair.name,
             bytes_=found.tokens * element * sum(widths.values(), 0.0),
+            **busy(found.inner.pair),
         )
 
 

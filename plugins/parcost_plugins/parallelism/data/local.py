@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Once, Study
+from parcost import Once, Study, busy
 from parcost.numeric import is_array
 from parcost_plugins.parallelism.data.wire import times
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
@@ -23,7 +23,7 @@ def meeting(study: Study) -> Iterator[Once]:
     local = study[LocalUpdates]
     if not is_array(local.workers) and local.workers == 1:
         return
-    resource = study.group("workers").flat.name
+    on = busy(study.group("workers").flat)
     for kind in alike(study):
         if kind.expert:
             continue
@@ -37,8 +37,8 @@ def meeting(study: Study) -> Iterator[Once]:
             formula=times(call.formula, often),
             when="drain",
             count=kind.count,
-            resource=resource,
             # of tau steps for each part, the backward pass; forward is left to the rest
             beside=often * local.overlap_steps * study.pipeline.micro_batches,
             bytes_=often * n,
+            **on,
         )

@@ -72,11 +72,11 @@ def gather(study: Study) -> Iterator[Once]:
             formula=times(call.formula, buckets) if overlap else call.formula,
             when=when,
             count=wire.kind.count,
-            resource=wire.resource,
             beside=1.0 - 1.0 / buckets,
             tail=call.seconds,
             slowdown=wire.slowdown,
             bytes_=n,
+            **wire.on,
         )
 
 
@@ -101,11 +101,11 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         formula=times(each.formula, buckets) if overlap else each.formula,
         when="drain",
         count=kind.count,
-        resource=wire.resource,
         beside=left * (1.0 - 1.0 / buckets),
         tail=some * each.seconds,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        **wire.on,
     )
     if is_array(first) or first:
         one = wire.reduce(operation, first / size)
@@ -115,10 +115,10 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
             formula=one.formula,
             when="drain",
             count=kind.count,
-            resource=wire.resource,
             beside=left,
             slowdown=wire.slowdown,
             bytes_=one.bytes_,
+            **wire.on,
         )
 
 
@@ -134,11 +134,11 @@ def across_once(wire: Wire, overlap: bool) -> Once:
         formula=times(each.formula, buckets) if overlap else each.formula,
         when="drain",
         count=kind.count,
-        resource=wire.resource_across,
         beside=1.0 - 1.0 / buckets,
         tail=each.seconds,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        **wire.on_across,
     )
 
 
@@ -151,21 +151,21 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
         part = kind.elements / buckets
         scattered = wire.reduce("reduce_scatter", part)
         calls = [
-            ("gradient reduce-scatter", "last gradient bucket", scattered, wire.resource),
+            ("gradient reduce-scatter", "last gradient bucket", scattered, wire.on),
         ]
         if wire.across and study[Sharding].replicate == "micro_batch":
             name, call = "all-reduce of gradient shards", wire.reduce_across(part)
-            calls.append((name, f"last {name}", call, wire.resource_across))
+            calls.append((name, f"last {name}", call, wire.on_across))
         elif wire.across:
             yield across_once(wire, overlap)
-        for name, last, call, resource in calls:
+        for name, last, call, on in calls:
             yield wire.work(
                 kind.named(last),
                 call,
                 "W",
                 count=kind.count,
                 bytes_=call.bytes_,
-                resource=resource,
+                on=on,
             )
             yield wire.work(
                 kind.named(name),
@@ -175,5 +175,5 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
                 bytes_=call.bytes_,
                 repeat=buckets - 1.0,
                 share=1.0 - 1.0 / buckets if overlap else None,
-                resource=resource,
+                on=on,
             )

@@ -111,7 +111,7 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
     if wire.across and wire.study[Sharding].replicate == "micro_batch":
         shares = {part: wire.reduce_across(elements) for part, elements in parts.items()}
     for row, repeat, share in _times(wire, _REDUCED):
-        for priced, resource in ((calls, wire.resource), (shares, wire.resource_across)):
+        for priced, on in ((calls, wire.on), (shares, wire.on_across)):
             if row.part in priced:
                 call = priced[row.part]
                 name = row.name.replace("reduce-scatter", "shard all-reduce")
@@ -122,7 +122,7 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
                     count=repeat,
                     bytes_=call.bytes_,
                     share=share if row.hides and hides else None,
-                    resource=resource,
+                    on=on,
                 )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from attrs import evolve
 
-from parcost import Call, Formula, Pass, Real, Study, Work, record
+from parcost import Call, Formula, Pass, Real, Study, Work, busy, record
 from parcost.numeric import ceil_div, is_array, maximum
 from parcost_plugins.parallelism.data.compressed import Exchange, exchange
 from parcost_plugins.vocabulary import (
@@ -25,10 +26,10 @@ class Wire:
     """The ranks that share what stages of one *kind* hold.
 
     State is sharded, and gradients reduced, over the group *inside*. Under hybrid
-    sharding the shares are then reduced over the group *across*, else "". *resource* and
-    *resource_across* are the links that this keeps busy. *slowdown* is what compute loses
-    to each second of traffic that hides under it: the multiprocessors that the traffic
-    takes, against those that it leaves.
+    sharding the shares are then reduced over the group *across*, else "". *on* and
+    *on_across* are what terms say of the links that this keeps busy. *slowdown* is what
+    compute loses to each second of traffic that hides under it: the multiprocessors that
+    the traffic takes, against those that it leaves.
     """
 
     study: Study
@@ -38,8 +39,8 @@ class Wire:
     algorithm: str
     bucket: Real
     slowdown: Real
-    resource: str
-    resource_across: str
+    on: Mapping[str, Any]
+    on_across: Mapping[str, Any]
 
     def call(self, operation: str, n: Real) -> Call:
         """Price one collective over *n* bytes."""
@@ -69,7 +70,7 @@ class Wire:
         bytes_: Real,
         repeat: Real = 1.0,
         share: Real | None = None,
-        resource: str = "",
+        on: Mapping[str, Any] | None = None,
     ) -> Work:
         """Return *repeat* calls in each micro-batch; under compute where *share* is given."""
         return Work(
@@ -78,11 +79,11 @@ class Wire:
             pass_=pass_,
             formula=times(call.formula, repeat),
             count=count,
-            resource=resource or self.resource,
             window=None if share is None else "",
             share=1.0 if share is None else share,
             slowdown=self.slowdown,
             bytes_=repeat * bytes_,
+            **(on or self.on),
         )
 
 
@@ -107,8 +108,8 @@ def _each(study: Study) -> Iterator[Wire]:
             algorithm=study[CollectiveChoice].data,
             bucket=overlap.bucket,
             slowdown=slowdown(study),
-            resource=study.group(inside).flat.name,
-            resource_across=study.group(across).flat.name if across else "",
+            on=busy(study.group(inside).flat),
+            on_across=busy(study.group(across).flat) if across else {},
         )
 
 

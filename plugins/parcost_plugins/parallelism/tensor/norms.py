@@ -37,7 +37,7 @@ def gradients(study: Study, on_wire: Wire) -> Iterator[Once]:
             seconds=call.seconds,
             when="end",
             count=[float(s in stages) for s in range(virtual_stages(study))],
-            resource=on_wire.resource,
+            **on_wire.on,
             bytes_=elements * e,
             formula=Formula(
                 text=f"{call.formula.text}, n = psi e",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from attrs import evolve, field
 
-from parcost import Formula, Pass, Real, Study, Work, record
+from parcost import Formula, Pass, Real, Study, Work, busy, record
 from parcost_plugins.parallelism.tensor.rows import Row
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.sums import adding
@@ -29,7 +29,7 @@ class Wire:
 
     study: Study
     algorithm: str
-    resource: str
+    on: Mapping[str, Any]
     slowdown: Real
     sizes: dict[str, tuple[Real, str]]
     gathered: Real
@@ -88,11 +88,11 @@ class Wire:
             pass_=pass_,
             formula=priced.formula,
             count=count,
-            resource=self.resource,
             window=window,
             share=share,
             slowdown=self.slowdown,
             bytes_=priced.bytes_,
+            **self.on,
         )
 
     def pipelined(self, row: Row, pass_: Pass, pair: str, count: Sequence[float]) -> Iterator[Work]:
@@ -126,7 +126,7 @@ def wire(study: Study) -> Wire:
     return Wire(
         study=study,
         algorithm=study[CollectiveChoice].tensor,
-        resource=study.group("tp").flat.name,
+        on=busy(study.group("tp").flat),
         slowdown=slowdown(study),
         gathered=precision.tensor_gather,
         sizes={
