@@ -634,3 +634,55 @@ def test_a_layout_that_is_another_one_by_itself_exits_with_3(run: Run, tmp_path:
     code, _, err = run(SPEC, *NARROW, "--plugin", str(file))
     assert "error[search-disagrees]" in err
     assert code == 3
+
+
+@pytest.mark.parametrize(
+    ("block", "path", "values"),
+    [
+        ("training", "recompute", "none, selective, full"),
+        ("training", "loss_chunks", "1, 4"),
+        ("recompute", "norms", "off, on"),
+        ("recompute", "every", "1, 2"),
+        ("layout", "zero", "0, 1, 3"),
+        ("layout", "sequence_parallel", "off, on"),
+        ("layout", "order", '"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"'),
+        ("overlap", "tensor", "off, on"),
+        ("overlap", "gradients", "off, on"),
+        ("context", "algorithm", "ring, all_gather"),
+        ("schedule", "kind", "one_f_one_b, gpipe"),
+        ("schedule", "transfers", "overlapped, blocking"),
+        ("kernels", "model", "roofline, tiled"),
+        ("schedule", "chunks", "1, 2"),
+    ],
+)
+def test_whatever_the_spec_sweeps_is_an_axis(run: Run, block: str, path: str, values: str) -> None:
+    swept = f"{path} = [{values}]"
+    text = SPEC.replace("training {", f"training {{ {swept},") if block == "training" else SPEC
+    more = "pp = 2" if path in ("kind", "transfers", "chunks") else ""
+    if block == "layout":
+        text += f"layout {{ {swept} }}\n"
+    elif block != "training":
+        kind = "kind = interleaved, " if path == "chunks" else ""
+        text += f"{block} {{ {kind}{swept} }}\n" + (f"layout {{ {more} }}\n" if more else "")
+    text += 'search { axes = "layout.tp" }\n'
+    data = found(run, text, "--over", "tp=2,4")
+    (scenario,) = parcost.load_text(text)
+    rows = scenario.replace({"layout.tp": [2, 4]}).evaluate().rows()
+    steps = [row["step_time"] for row in rows if row["feasible"]]
+    assert data["points"] == 2 * len(values.split(","))
+    assert len(steps) <= data["legal"] <= len(rows)
+    assert data["best"][0]["step_seconds"] == pytest.approx(min(steps), rel=1e-12)
+    assert f"{block}.{path}" in data["best"][0]["values"]
+
+
+def test_the_highest_mfu_is_that_of_the_device_that_uses_most_of_its_peak(run: Run) -> None:
+    text = SPEC.replace("devices = 64", "devices = 64, device = [h100_sxm, b200]")
+    text = "use catalog.devices.b200\n" + text
+    data = found(run, text, "--axes", "tp", "--over", "tp=2,4,8", "--objective", "mfu")
+    (scenario,) = parcost.load_text(text)
+    rows = scenario.replace({"layout.tp": [2, 4, 8]}).evaluate().rows()
+    best = max((row for row in rows if row["feasible"]), key=lambda row: row["mfu"])
+    assert data["best"][0]["objective"] == pytest.approx(best["mfu"], rel=1e-12)
+    assert data["best"][0]["values"]["cluster.device"] == "h100_sxm"
+    told = [one["objective"] for one in data["best"]]
+    assert told == sorted(told, reverse=True)

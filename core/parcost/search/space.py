@@ -133,7 +133,8 @@ class Space:
     ) -> Iterator[Structure]:
         """Yield structures that are alike but for how the model is cut."""
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
-        varied = self.scenario.replace({**at, **degrees})
+        others = {axis.attribute: axis.values[0] for axis in (*self.cuts, *self.choices)}
+        varied = self.scenario.replace({**others, **at, **degrees})  # which the spec may sweep
         studies = varied.studies()
         if len(studies) > 1:
             names = ", ".join(f"`{name}`" for name in degrees)

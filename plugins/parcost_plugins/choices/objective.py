@@ -41,13 +41,13 @@ def all_of(study: Study) -> Iterator[Objective]:
     )
     peak = peak_of(study)
     if peak is not None:
-        flops = flops_per_token(study)
+        ideal = flops_per_token(study) / peak  # seconds of a device for a token
         yield Objective(
             name="mfu",
             title="model FLOPs utilisation (MFU)",
             unit="%",
-            cost=per_token,
-            value=lambda cost: flops / (cost * peak),
+            cost=lambda s: per_token(s) / ideal,
+            value=lambda cost: 1.0 / cost,
             largest=True,
             short="MFU",
         )
