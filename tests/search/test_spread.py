@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from parcost.batch.executors import Engine, ExecutorError, named, processes
 from parcost.batch.keys import Environment
 from parcost.cli import main
 from parcost.search.found import Found
-from parcost.search.run import Wish, search
+from parcost.search.piece import joined
+from parcost.search.run import Wish, piece, search
 from parcost.search.space import space
 from parcost.search.spread import Quest, spread
 
@@ -143,3 +144,70 @@ def test_points_and_samples_are_of_one_process(
 ) -> None:
     assert main(["search", quest.path, "--jobs", "2", *more]) == 2
     assert "go without `--out` and `--sample`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", [2, 6, 9, 14, 19, 22, 25, 30, 34])
+@pytest.mark.parametrize("limit", ["", "search { longest_step = LIMIT s }"])
+def test_however_a_space_is_cut_it_comes_to_the_same_but_for_what_was_replayed(
+    seed: int, limit: str, spaces: Callable[[int], Any]
+) -> None:
+    text, axes = spaces(seed)
+    wish = Wish(keep=3, budget_seconds=1e9)
+    if limit:  # a time that some layouts keep
+        (scenario,) = parcost.load_text(text)
+        seconds = search(space(scenario, axes, list(axes)), wish).best[-1].seconds
+        text += limit.replace("LIMIT", f"{1.05 * seconds:.6g}")
+    (scenario,) = parcost.load_text(text)
+    whole = space(scenario, axes, list(axes))
+    alone = search(whole, wish)
+    for parts in (2, 5):
+        pieces = [piece(whole, wish, (i, parts)) for i in range(parts)]
+        cut = joined(whole, alone.objective, wish.keep, pieces, 0.0)
+        assert said(cut) == said(alone)
+
+
+@pytest.mark.parametrize("seed", [1, 5, 8, 12, 16, 21, 24, 28, 33, 36])
+def test_nothing_that_is_listed_beats_the_front(seed: int, spaces: Callable[[int], Any]) -> None:
+    text, axes = spaces(seed)
+    (scenario,) = parcost.load_text(text)
+    found = search(space(scenario, axes, list(axes)), Wish(keep=5, budget_seconds=1e9))
+    front = [(one.seconds, one.bytes_) for one in found.front]
+    assert front[0] == (found.best[0].seconds, found.best[0].bytes_)
+    for one in found.best:
+        at = (one.seconds, one.bytes_)
+        assert at in front or any(a <= at[0] and b <= at[1] for a, b in front)
+        assert not any(at[0] < a and at[1] < b for a, b in front)
+
+
+def test_parts_are_bounded_and_counted_by_what_the_first_of_them_is() -> None:
+    """On the slow fabric most of a step is communication, and on the other it is products."""
+    text = """
+    use catalog.devices.h100_sxm
+    use catalog.precisions.bf16
+    model small { layers = 8, hidden = 1536, heads = 16, ffn = 6144, vocabulary = 32_000 }
+    fabric slow {
+      level node { size = 8 devices, kind = pcie, bandwidth = 16 GB/s per_direction, latency = 5 us }
+      level net { bandwidth = 25 Gbps per_direction, latency = 24 us }
+    }
+    fabric fast {
+      level node { size = 8 devices, bandwidth = 450 GB/s per_direction, latency = 3 us }
+      level net { bandwidth = 400 Gbps per_direction, latency = 14 us }
+    }
+    cluster { fabric = [fast, slow], devices = 64 }
+    training { sequence = 2048, global_batch = 96 sequences }
+    search { least_mfu = 20 % }
+    """
+    (scenario,) = parcost.load_text(text)
+    axes = {
+        **{name: list(values) for name, values in scenario.axes},
+        "layout.tp": [1, 2, 4, 8],
+        "layout.pp": [1, 2],
+        "overlap.tensor": ["off", "pipelined"],
+    }
+    whole, wish = space(scenario, axes, list(axes)), Wish(keep=3, budget_seconds=1e9)
+    alone = search(whole, wish)
+    for parts in (2, 4):
+        pieces = [piece(whole, wish, (i, parts)) for i in range(parts)]
+        cut = joined(whole, alone.objective, wish.keep, pieces, 0.0)
+        assert said(cut) == said(alone)
+    assert sum(alone.limits.values())

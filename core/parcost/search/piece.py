@@ -134,7 +134,7 @@ def joined(
     return Found(
         objective=objective,
         best=exact,
-        front=pareto([one.layout for one in front if one.layout is not None]),
+        front=pareto([*exact, *(one.layout for one in front if one.layout is not None)]),
         size=space.size,
         legal=legal,
         large=large,

@@ -109,6 +109,15 @@ def piece(
         return run.piece(interrupted=interrupted)
 
 
+def _few(space: Space) -> Sequence[int]:
+    """Return the plugins that layouts are bounded by, as the first that are legal tell them."""
+    for structure in space.structures():
+        for block in structure.blocks(_BLOCK):
+            if block.points:
+                return Scores(block).few
+    return ()
+
+
 @frozen(eq=False)
 class _Counts:
     """What was left out, and how close it came."""
@@ -157,6 +166,8 @@ class _Search:
 
     def score(self) -> None:
         """Score every layout that may matter."""
+        if self.part[0]:  # other parts bound layouts, and count them, as the first one does
+            self.few = _few(self.space)
         for structure in self.space.structures(self.part):
             self.counts.refused.update(structure.refused)
             self.counts.totals["legal"] += structure.points

@@ -22,7 +22,7 @@ from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import Hop, Plan, Timeline, hops_of, slower
 from parcost.evaluation.said import closed_form, spans
 from parcost.evaluation.work import PASSES, Load, kinds, load
-from parcost.numeric import maximum
+from parcost.numeric import all_of, any_of, maximum
 from parcost.search.sketch import Sketch, settled, sketch
 from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
 
@@ -77,30 +77,42 @@ class Timed:
 
     def least(self) -> Real:
         """Return seconds that the step is never below, with whatever terms there are besides."""
-        timeline, _ = self._timeline()
+        seconds, mask = self._closed()
+        timeline = Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=())
         return timeline.seconds + Grouped(self._onces("end"), self._run(timeline)).longest()
 
     def step(self) -> tuple[Any, Any]:
-        """Return seconds of the step or less, and where they are exact."""
-        timeline, exact = self._timeline()
-        run = self._run(timeline)
+        """Return seconds of the step or less, and where they are exact.
+
+        What they are for one layout does not depend on which others are timed with it.
+        """
+        exact: Mask
         terms = {when: self._onces(when) for when in WHENS}
-        seconds = timeline.seconds
-        if timeline.starts:
-            fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
-            later, in_time = fill.released()
-            exact = exact & in_time
-            first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
-            moved = Timeline(
-                seconds=timeline.seconds + later,
-                starts=(),
-                ends=[end + first for end in timeline.ends],
-            )
-            seconds = moved.seconds + drain.outlasts(fill, moved)
-        elif terms["fill"] or terms["drain"]:
-            seconds, exact = self._between(terms["fill"], terms["drain"], run), False
-        seconds = seconds + Grouped(terms["end"], run).longest()
-        return seconds, exact
+        closed, mask = self._closed()
+        timeline, known = self._spanned(closed, mask)
+        if timeline is None:
+            timeline = Timeline(seconds=self._mixed(closed, mask), starts=(), ends=())
+            run = self._run(timeline)
+            if terms["fill"] or terms["drain"]:
+                seconds, exact = self._between(terms["fill"], terms["drain"], run), False
+            else:
+                seconds, exact = timeline.seconds, mask
+            return seconds + Grouped(terms["end"], run).longest(), exact
+        run = self._run(timeline)
+        fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
+        later, exact = fill.released()
+        first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
+        moved = Timeline(
+            seconds=timeline.seconds + later,
+            starts=(),
+            ends=[end + first for end in timeline.ends],
+        )
+        seconds = moved.seconds + drain.outlasts(fill, moved)
+        if not all_of(known):
+            run = self._run(Timeline(seconds=self._mixed(closed, mask), starts=(), ends=()))
+            below = self._between(terms["fill"], terms["drain"], run)
+            seconds, exact = np.where(known, seconds, below), exact & known
+        return seconds + Grouped(terms["end"], run).longest(), exact
 
     def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: Pipelined) -> Real:
         """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
@@ -131,24 +143,25 @@ class Timed:
     def _onces(self, when: When) -> Sequence[Once]:
         return [term for term in self.onces if term.when == when]
 
-    def _timeline(self) -> tuple[Timeline, Mask]:
-        """Return the makespan, exactly or from below, with the spans where all are exact."""
+    def _closed(self) -> tuple[Real, Mask]:
+        """Return the makespan in closed form, and where that is proven."""
         schedule = self.schedule
         closed = getattr(schedule, "closed_form", None) is not None
         by_boundary = getattr(schedule, "hop_by_boundary", False)
         uneven = isinstance(self.hop, tuple) and not by_boundary
         if not closed or uneven or self.pipeline.blocking:
-            return Timeline(seconds=self._bound(), starts=(), ends=()), False
+            return 0.0, False
         seconds, mask = closed_form(schedule, self._asked)
-        if (known := self._known(seconds, "closed_form", mask)) is not True:
-            mask = mask & known
-        if getattr(schedule, "spans", None) is None:
-            return Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=()), mask
-        if mask is True or np.all(mask):
-            starts, ends = spans(schedule, self._asked)
-            if all(self._known(value, "spans") is True for value in (*starts, *ends)):
-                return Timeline(seconds=seconds, starts=starts, ends=ends), True
-        return Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=()), False
+        return seconds, mask & self._known(seconds, "closed_form", mask)
+
+    def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
+        """Return the timeline with the spans of stages, where there is one, and where it holds."""
+        if getattr(self.schedule, "spans", None) is None or not any_of(mask):
+            return None, False
+        starts, ends = spans(self.schedule, self._asked)
+        for value in (*starts, *ends):
+            mask = mask & self._known(value, "spans", mask)
+        return Timeline(seconds=seconds, starts=starts, ends=ends), mask
 
     @property
     def _asked(self) -> tuple[Times, Hop, int, Real, int]:
@@ -157,7 +170,10 @@ class Timed:
         return self.times, self.hop, p, m, v
 
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
-        if mask is True or np.all(mask):
+        """Return the makespan where it is proven, and a bound elsewhere."""
+        if mask is False:
+            return self._bound()
+        if all_of(mask):
             return seconds
         mixed: Real = np.where(mask, seconds, self._bound())
         return mixed
