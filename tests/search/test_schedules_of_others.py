@@ -125,3 +125,21 @@ def test_a_closed_form_that_is_no_number_is_none() -> None:
     result = found(closed_form=lambda *_: (NAN, False))
     assert result.proven
     assert [x.seconds for x in result.best] == [x.seconds for x in found().best]
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("lower_bound", lambda _, times, *__: 1e3 * times.F[0]),
+        ("closed_form", lambda _, times, *__: (1e3 * times.F[0], True)),
+    ],
+)
+def test_what_a_step_beats_proves_nothing(method: str, says: Any) -> None:
+    text = TEXT + "memory { usable = 100 % }\ndevice h100_sxm { memory = 1 TB }\n"
+    (scenario,) = parcost.load_text(text, plugins=offered(**{method: says}))
+    axes = {"layout.pp": [1, 2], "layout.tp": [4, 8], "layout.zero": [1]}
+    result = search(space(scenario, axes, list(axes)), Wish(keep=4, budget_seconds=1e9))
+    assert not result.proven
+    (said,) = result.faults
+    assert "plugin `own` failed in `schedules`" in said
+    assert f"a step by schedule `plain` takes less time than `{method}` says" in said

@@ -233,14 +233,25 @@ class Scores:
 
     def _note(self, timed: Timed) -> None:
         """Note where the schedule says what is no number: a bound of 0 stands for that."""
-        if not timed.unsaid:
-            return
-        name, base = timed.schedule.name, self._variants.base
-        message = f"{timed.unsaid} of schedule `{name}` is no number for some layouts"
-        plugin = base.plugins.named("schedules")[timed.pipeline.schedule][0]
-        if all((f.plugin, f.message) != (plugin, message) for f in self._variants.faults):
-            fault = Fault(plugin=plugin, hook="schedules", message=message)
-            self._variants.faults.append(fault)
+        if timed.unsaid:
+            message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
+            blame(self._variants, timed.pipeline, message + "layouts")
+
+
+def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
+    """Note, once, what is wrong with the schedule of *pipeline*."""
+    plugin = variants.base.plugins.named("schedules")[pipeline.schedule][0]
+    if all((f.plugin, f.message) != (plugin, message) for f in variants.faults):
+        variants.faults.append(Fault(plugin=plugin, hook="schedules", message=message))
+
+
+def doubt(scored: Scored) -> None:
+    """Note that layouts take less than their score, which ruled others out."""
+    schedule = scored.schedule
+    methods = [m for m in ("closed_form", "lower_bound") if getattr(schedule, m, None) is not None]
+    said = " or ".join(f"`{method}`" for method in methods) or "the bound of its order"
+    message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
+    blame(scored.structure.variants, scored.pipeline, message)
 
 
 def score(structure: Structure) -> Iterator[Scored]:

@@ -11,8 +11,8 @@ import numpy as np
 from attrs import define, evolve, field
 
 from parcost.search.exact import replayed
-from parcost.search.found import Layout
-from parcost.search.score import Scored, values_at
+from parcost.search.found import ALIKE, Layout
+from parcost.search.score import Scored, doubt, values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,9 +24,13 @@ _BATCH = 128  # layouts that are replayed together
 
 @define(eq=False)
 class Replayed:
-    """What became of some layouts: those that run, with their degrees, and how many do not."""
+    """What became of some layouts: those that run, with their degrees, and how many do not.
+
+    *cheaper*: some cost less than they can by their scores.
+    """
 
     layouts: list[tuple[Any, Layout]] = field(factory=list)
+    cheaper: bool = False
     unfit: int = 0
     broken: Counter[str] = field(factory=Counter)
 
@@ -85,7 +89,10 @@ class Waiting:
         )
         points = self._points[self._next : last]
         where = np.unravel_index(points, self.shape)
-        found = _replayed(self.scored, where, self.objective, self.limits)
+        costs = self._costs[self._next : last]
+        found = _replayed(self.scored, where, costs, self.objective, self.limits)
+        if found.cheaper:
+            doubt(self.scored)
         self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
         return found
 
@@ -93,6 +100,7 @@ class Waiting:
 def _replayed(
     scored: Scored,
     where: Sequence[NDArray[np.intp]],
+    costs: NDArray[np.float64],
     objective: Objective,
     limits: Sequence[Limit],
 ) -> Replayed:
@@ -117,6 +125,7 @@ def _replayed(
             if k in structure.degrees or (k in structure.values and isinstance(v, (int, float)))
         )
         cost = float(_at(objective.cost(step), index))
+        found.cheaper = found.cheaper or cost < costs[i] - ALIKE * abs(costs[i])
         layout = Layout(
             values=values,
             cost=cost,
