@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import parcost
-from parcost import Formula, SpecError, Study, Work, hookimpl
+from parcost import Formula, Objective, SpecError, Study, Work, hookimpl
 from parcost.plugins import load
 from parcost.render.page import Line
 from parcost.scenario import Scenario
@@ -213,3 +215,44 @@ def test_groups_of_an_interleaved_schedule_are_an_axis() -> None:
     steps = {g: float(r.figure("step_time")) for g, r in zip(groups, single, strict=True)}
     assert {x.values["schedule.group"]: x.seconds for x in result.best} == steps
     assert result.best[0].seconds == min(steps.values())
+
+
+@pytest.mark.parametrize("where", ["everywhere", "somewhere"])
+def test_what_never_ends_is_counted_as_an_evaluation_calls_it(where: str) -> None:
+    def terms(study: Study) -> list[Work]:
+        tp = study[Layout].tp
+        return [
+            nuisance(float("inf") * tp if where == "everywhere" else np.where(tp == 4, inf, 0.0))
+        ]
+
+    axes: dict[str, list[Any]] = {"layout.tp": [2, 4, 8], "layout.zero": [1, 3]}
+    if where == "everywhere":
+        with pytest.raises(SpecError, match="has an outcome that `cannot-run` accepts"):
+            found(axes, terms=hookimpl(terms))
+        return
+    result = found(axes, terms=hookimpl(terms))
+    assert {one.values["layout.tp"] for one in result.best} == {2, 8}
+    assert result.refused == {"cannot-run": 2}
+
+
+def test_an_objective_that_is_no_number_is_a_fault_of_whoever_offers_it() -> None:
+    def objectives() -> list[Objective]:
+        own = {"title": "own", "unit": "", "cost": lambda s: s * inf * 0, "value": lambda c: c}
+        return [Objective(name="own", **own)]
+
+    chosen = space(scenario(objectives=hookimpl(objectives)), {"layout.tp": [2, 4]}, ["layout.tp"])
+    with pytest.raises(SpecError, match=r"plugin `odd` .*`own` is no number for some layouts"):
+        search(chosen, Wish(objective="own"))
+
+
+def test_a_cost_below_zero_is_proven_like_any_other() -> None:
+    def objectives() -> list[Objective]:
+        own = {"title": "own", "unit": "", "cost": lambda s: s - 100.0, "value": lambda c: c}
+        return [Objective(name="own", **own)]
+
+    chosen = space(scenario(objectives=hookimpl(objectives)), {"layout.tp": [2, 4]}, ["layout.tp"])
+    result = search(chosen, Wish(objective="own"))
+    assert result.proven
+    assert result.gap == 0
+    steps = [one.seconds for one in result.best]
+    assert steps == sorted(steps)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_TRIED = 16  # values of an axis, when a way out is looked for
 _MOST_HINTS = 3
+OUTCOME = "an outcome that"  # a rule about outcomes accepts
 
 
 def objective_of(study: Study, name: str) -> Objective:
@@ -85,8 +86,12 @@ def nothing_found(
         return Diagnostic("nothing-fits", message, place=place, help=help)
     fitting = legal - large
     if len(broken) == 1:
-        message = f"none of {fitting:,} layouts that fit has {next(iter(broken))}"
-        help = "loosen that limit"
+        says = next(iter(broken))
+        message = f"none of {fitting:,} layouts that fit has {says}"
+        if says.startswith(OUTCOME):
+            help = "evaluate one of them: it says why"
+        else:
+            help = "loosen that limit"
         goals = [goal for _, goal in space.scenario.first.contributions("goals")]
         if sum(len(goal.limits) for goal in goals) > 1:
             help += "; a layout is counted under the first that it breaks, and may break others"

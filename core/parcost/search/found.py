@@ -84,7 +84,7 @@ class Best:
     def worst(self) -> float:
         """The cost above which nothing needs to be looked at."""
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
-        return costs[-1] * (1.0 + ALIKE) if len(costs) == self.keep else float("inf")
+        return costs[-1] + ALIKE * abs(costs[-1]) if len(costs) == self.keep else float("inf")
 
     def ranked(self) -> list[tuple[Any, Layout]]:
         """Return the degrees and layouts of the best, the very best first."""

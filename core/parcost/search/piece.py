@@ -20,6 +20,7 @@ from parcost.diagnostics import Diagnostic, SpecError
 from parcost.render.words import incomplete
 from parcost.search.alone import Alone, alone
 from parcost.search.failing import (
+    OUTCOME,
     disagreement,
     empty,
     nothing_found,
@@ -123,7 +124,7 @@ def joined(
         else:
             large += sum(piece.unfit for piece in pieces)
             limits += sum((Counter(piece.broken) for piece in pieces), Counter[str]())
-            limits.update({f"an outcome that `{rule}` accepts": n for rule, n in verdicts.items()})
+            limits.update({f"{OUTCOME} `{rule}` accepts": n for rule, n in verdicts.items()})
             needed = min(piece.least_bytes for piece in pieces)
             why = [nothing_found(space, legal, large, limits, needed)]
         raise SpecError([*why, *plugins_failed(space, faults)])
@@ -141,7 +142,7 @@ def joined(
         refused=dict(refused + verdicts),
         limits=dict(limits),
         replayed=sum(piece.replayed for piece in pieces),
-        gap=max(0.0, 1.0 - left / exact[0].cost) if whole else None,
+        gap=_gap(exact[0].cost, left) if whole else None,
         proven=whole and not faults and (left == inf or left > best.worst),
         faults=list(dict.fromkeys(faults)),
         looked=looked,
@@ -149,6 +150,11 @@ def joined(
         interrupted=interrupted,
         seconds=time.monotonic() - start,
     )
+
+
+def _gap(cost: float, left: float) -> float:
+    """Return how much lower than the best *cost* the lowest that is *left* is, as a share."""
+    return max(0.0, (cost - left) / abs(cost)) if cost else 0.0
 
 
 def _agree(layout: Layout, one: Alone) -> bool:

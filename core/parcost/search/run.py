@@ -18,11 +18,13 @@ from functools import reduce
 from itertools import count
 from math import inf, nan
 from operator import and_
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.garbage import rarely_collected
+from parcost.outcome import Fault
 from parcost.render.words import failed
 from parcost.search.alone import alone
 from parcost.search.bounded import Bounded
@@ -35,9 +37,13 @@ from parcost.search.space import Space, Structure
 from parcost.search.waiting import Waiting
 from parcost.terms import Limit, Objective
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _BLOCK = 8192  # points of the flat axis that are bounded together
 _FIRST, _ROUND = 128, 512  # points that are scored together, the ones with the lowest bounds
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
+_NEVER = "cannot-run"  # what an evaluation says of a step without an end
 _MANY = 12  # schedules of structures that wait: their terms are kept
 
 
@@ -228,13 +234,33 @@ class _Search:
             bytes_ = np.broadcast_to(bound.bytes_, legal.shape)
             needed = float(np.min(bytes_, where=legal, initial=inf))
             self.counts.least["needed"] = min(self.counts.least.get("needed", inf), needed)
+        left = self._that_end(left, bound.seconds)
         for limit in limits:
             here = left & limit.holds(bound.seconds, bound.bytes_)
             self.counts.limits[limit.says] += int(left.sum()) - int(here.sum())
             left = here
         if self.points is not None:
             left = legal
-        return Bounded(bound, objective.cost(bound.seconds), left)
+        return Bounded(bound, self._cost(objective, bound.seconds, left), left)
+
+    def _cost(self, objective: Objective, seconds: Any, left: NDArray[np.bool_]) -> Any:
+        """Return the cost of layouts; note where it is no number for some that are *left*."""
+        cost = objective.cost(seconds)
+        if np.any(np.isnan(cost) & left):
+            offered = self.space.scenario.first.contributions("objectives")
+            plugin = next(plugin for plugin, one in offered if one.name == objective.name)
+            message = f"`{objective.name}` is no number for some layouts"
+            if all((f.plugin, f.message) != (plugin, message) for f in self.space.faults):
+                fault = Fault(plugin=plugin, hook="objectives", message=message)
+                self.space.faults.append(fault)
+        return cost
+
+    def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
+        """Return which layouts take a time at all; count the others as an evaluation does."""
+        ends: NDArray[np.bool_] = left & (seconds < inf)
+        if never := int(left.sum()) - int(ends.sum()):
+            self.counts.verdicts[_NEVER] += never
+        return ends
 
     def _offer(self, scored: Scored) -> None:
         """Let layouts wait to be replayed, and be on the front, where they fit."""
@@ -248,7 +274,8 @@ class _Search:
             here = bounded & limit.holds(scored.seconds, scored.bytes_)
             self.counts.broken[limit.says] += int(bounded.sum()) - int(here.sum())
             left = here
-        cost = np.where(left, objective.cost(scored.seconds), inf)
+        left = self._that_end(left, scored.seconds)
+        cost = np.where(left, self._cost(objective, scored.seconds, left), inf)
         self.front.offer(scored, left)
         entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
         if entry.left and entry.lowest <= self.worst:
