@@ -19,7 +19,7 @@ import numpy as np
 
 from parcost.evaluation.shapes import SERIES, series_of
 from parcost.search.variants import Answer, Asked, Combination
-from parcost.terms import Memory, Work
+from parcost.terms import Edge, Memory, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -137,9 +137,12 @@ def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, A
 
 
 def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> Any:
-    one = _one(list(values.values())) if name in _RATES or len(values) == count else None
-    if one is not None:
-        return one
+    if name in _RATES or len(values) == count:
+        first, *others = values.values()
+        if all(other is first for other in others):
+            return lifted(first, where.index.ndim)
+        if (one := _one([first, *others])) is not None:
+            return one
     flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
     rows = np.full((count, flat), _NUMBERS[name])
     for number, value in values.items():
@@ -274,7 +277,10 @@ def under(
             if part is not value:
                 numbers[name] = part
         if series := _several(term):
-            numbers[series] = tuple(taken(v, choice, index) for v in getattr(term, series))
+            whole = getattr(term, series)
+            parts = tuple(taken(v, choice, index) for v in whole)
+            if any(part is not v for part, v in zip(parts, whole, strict=True)):
+                numbers[series] = parts
         if not numbers:
             found.append((plugin, term))
         elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
@@ -298,8 +304,8 @@ def _kind(term: Any, windows: frozenset[str]) -> Any:
     said = [tuple(v) if v.__class__ is list else v for v in _words_of(_type(term))(term)]
     if isinstance(term, Work):
         said.append(term.host if term.host in windows else "")
-    if series := series_of(_type(term)):
-        said.append(len(getattr(term, series)))
+    elif isinstance(term, Edge):
+        said.append(len(term.boundaries))
     return tuple(said)
 
 
