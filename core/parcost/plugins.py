@@ -19,7 +19,13 @@ import pluggy
 from attrs import evolve, field, frozen
 
 from parcost import hookspecs, terms
-from parcost.diagnostics import ParcostError, PluginError, SpecError
+from parcost.diagnostics import (
+    ParcostError,
+    PluginError,
+    SpecError,
+    raised,
+    reraise_interrupt,
+)
 from parcost.numeric import where
 from parcost.outcome import Fault
 from parcost.picked import module_of, name_of
@@ -129,10 +135,10 @@ class Plugins:
                 answers = list(function(*map(arguments.__getitem__, argnames)) or ())
             except SpecError:
                 raise
-            except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin may fail in any way
-                _fault(
-                    faults, plugin, hook, f"raised {_spelled(error)}{_place(error, plugin)}", error
-                )
+            except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
+                reraise_interrupt(error)
+                said = f"raised {raised(error)}{_place(error, plugin)}"
+                _fault(faults, plugin, hook, said, error)
                 continue
             for answer in answers:
                 complaint = ""
@@ -258,8 +264,9 @@ def _load_one(
 ) -> None:
     try:
         module = module_()
-    except (Exception, SystemExit) as error:  # noqa: BLE001  importing runs foreign code
-        message = f"cannot be imported: {_spelled(error)}"
+    except BaseException as error:  # noqa: BLE001  importing runs foreign code
+        reraise_interrupt(error)
+        message = f"cannot be imported: {raised(error)}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
         return
     _register(evolve(plugin, module=module), found)
@@ -302,14 +309,6 @@ def _by_name(term: Any) -> Iterator[Any]:
             spread = "flops" if isinstance(term, terms.Work) else "tail"
             numbers[spread] = where(here, getattr(term, spread), 0.0)
         yield evolve(term, resource=name, **numbers)
-
-
-def _spelled(error: BaseException) -> str:
-    """Return the kind of an error and what it says, even where saying it fails."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  the error itself is foreign code
-        return type(error).__name__
 
 
 def _place(error: BaseException, plugin: Plugin) -> str:

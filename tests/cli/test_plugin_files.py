@@ -311,6 +311,60 @@ def test_a_schedule_that_ends_the_program_ends_one_spec(run: Run, jobs: tuple[st
     assert "SystemExit" in done.err
 
 
+RAISING = """\
+from parcost import hookimpl
+from parcost_plugins.vocabulary.layout import Layout
+class OwnError(BaseException):
+    def __str__(self):
+        raise OwnError
+@hookimpl
+def terms(study):
+    if study[Layout].zero == 3:
+        {raising}
+"""
+ENDING = {
+    "import asyncio; raise asyncio.CancelledError": "raised CancelledError (raising.py:9)",
+    "raise GeneratorExit('end')": "raised GeneratorExit: end (raising.py:9)",
+    "raise OwnError": "raised OwnError (raising.py:9)",
+}
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+@pytest.mark.parametrize("raising", ENDING)
+def test_whatever_a_plugin_raises_ends_no_batch(
+    run: Run, raising: str, jobs: tuple[str, ...]
+) -> None:
+    Path("raising.py").write_text(RAISING.format(raising=raising), encoding="utf-8")
+    Path("specs/b.par").write_text(SPEC.replace("zero = 1", "zero = 3"), encoding="utf-8")
+    Path("specs/c.par").write_text(SPEC, encoding="utf-8")
+    done = run("eval", "specs", "--plugin", "raising.py", "--format", "csv", *jobs)
+    assert (done.code, list(steps(done))) == (3, ["a", "b", "c"])
+    said = f"plugin `raising` of raising.py failed in `terms`: {ENDING[raising]}"
+    assert said in done.err
+    search = ("search", "specs/a.par", "--over", "zero=1,3", "--axes", "zero", *jobs)
+    done = run(*search, "--plugin", "raising.py")
+    assert done.code == 3
+    assert said in done.err
+
+
+@pytest.mark.parametrize("raising", ENDING)
+def test_whatever_importing_a_plugin_raises_ends_no_batch(run: Run, raising: str) -> None:
+    text = "from parcost import hookimpl\nclass OwnError(BaseException): pass\n"
+    Path("raising.py").write_text(f"{text}{raising}\n", encoding="utf-8")
+    done = run("eval", "specs/a.par", "--plugin", "raising.py", "--format", "csv")
+    assert (done.code, list(steps(done))) == (3, ["a"])
+    assert "plugin `raising` of raising.py" in done.err
+    assert "cannot be imported: " in done.err
+
+
+@pytest.mark.parametrize("command", ["eval", "search"])
+def test_an_interrupt_ends_a_run_wherever_it_comes(run: Run, command: str) -> None:
+    text = RAISING.format(raising="pass") + "    raise KeyboardInterrupt\n"
+    Path("raising.py").write_text(text, encoding="utf-8")
+    done = run(command, "specs/a.par", "--plugin", "raising.py")
+    assert (done.code, done.out) == (130, "")
+
+
 LINES = """\
 from parcost import hookimpl
 from parcost_plugins.exporters.jsonl import JsonLines

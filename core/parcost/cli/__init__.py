@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, ClosedPipeError):
         forget_stdout()
         return _PIPE_CLOSED
-    except (Exception, SystemExit) as error:  # noqa: BLE001  the user never sees a traceback
+    except BaseException as error:  # noqa: BLE001  the user never sees a traceback
         return _failed(error)
     return status if isinstance(status, int) else 0
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
+from parcost.diagnostics import raised, reraise_interrupt
 from parcost.evaluation.program import (
     KINDS,
     Entry,
@@ -158,8 +159,9 @@ def ask(
             entries if _plain(entries) else [_entry(entry) for entry in entries]
             for entries in map(list, lists)
         ]
-    except (Exception, SystemExit) as error:
-        raise OrderError(f"`order` raised {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        reraise_interrupt(error)
+        raise OrderError(f"`order` raised {raised(error)}") from error
 
 
 def _plain(entries: Sequence[Any]) -> bool:
