@@ -29,6 +29,7 @@ from parcost.diagnostics import (
 from parcost.numeric import where
 from parcost.outcome import Fault
 from parcost.picked import module_of, name_of
+from parcost.ruling import unsaid
 from parcost.schema import BlockType, block_type
 from parcost.sound import Counts, sound
 
@@ -56,6 +57,7 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
 _NAMED = ("collectives", "schedules", "kernels", "exporters")
 _UNIQUE = ("groups", "terms", "memory", "figures")
 _NUMBERED = ("terms", "memory")
+_RULED = ("checks", "verdicts", "calculations")
 _WORDED = ("blocks", *_NAMED)
 
 
@@ -128,6 +130,7 @@ class Plugins:
         """
         wanted, numbers, words = _ANSWERS.get(hook), hook in _NUMBERED, hook in _WORDED
         unique, may_be_named, seen = hook in _UNIQUE, hook == "terms", dict[Any, Plugin]()
+        ruled = hook in _RULED
         counts: Counts = {}
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
@@ -150,6 +153,8 @@ class Plugins:
                     complaint = f"gave a {kind} the name {answer.name!r}, which is no text"
                 elif numbers:
                     answer, complaint = sound(answer, counts)  # noqa: PLW2901  in plain numbers
+                elif ruled and isinstance(answer, terms.Check):
+                    complaint = unsaid(answer)
                 elif words:
                     complaint = _complaint(hook, answer)
                 if unique and not complaint:
