@@ -19,6 +19,7 @@ import pluggy
 from attrs import evolve, field, frozen
 
 from parcost import hookspecs, terms
+from parcost.asked import HOOKS, answered
 from parcost.diagnostics import (
     ParcostError,
     PluginError,
@@ -59,6 +60,7 @@ _UNIQUE = ("groups", "terms", "memory", "figures")
 _NUMBERED = ("terms", "memory")
 _RULED = ("checks", "verdicts", "calculations")
 _WORDED = ("blocks", *_NAMED)
+_OURS = "parcost"  # the distribution
 
 
 @frozen(eq=False)
@@ -126,22 +128,24 @@ class Plugins:
 
         A plugin that raises, or answers with something else than the hook asks for,
         or repeats a name, is noted in *faults*; without a list to note it in, it is
-        a :class:`PluginError`. Spec errors raised by a plugin pass through.
+        a :class:`PluginError`. Spec errors raised by a plugin pass through, with a note
+        that names it if it is none of ours.
         """
         wanted, numbers, words = _ANSWERS.get(hook), hook in _NUMBERED, hook in _WORDED
         unique, may_be_named, seen = hook in _UNIQUE, hook == "terms", dict[Any, Plugin]()
-        ruled = hook in _RULED
+        ruled, searched = hook in _RULED, hook in HOOKS
         counts: Counts = {}
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
                 answers = list(function(*map(arguments.__getitem__, argnames)) or ())
-            except SpecError:
-                raise
+            except SpecError as error:
+                if plugin.distribution == _OURS:
+                    raise
+                raise _noted(error, plugin, hook) from error
             except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
                 reraise_interrupt(error)
-                said = f"raised {raised(error)}{_place(error, plugin)}"
-                _fault(faults, plugin, hook, said, error)
+                _fault(faults, plugin, hook, "raised", error)
                 continue
             for answer in answers:
                 complaint = ""
@@ -155,6 +159,9 @@ class Plugins:
                     answer, complaint = sound(answer, counts)  # noqa: PLW2901  in plain numbers
                 elif ruled and isinstance(answer, terms.Check):
                     complaint = unsaid(answer)
+                elif searched:
+                    blame = partial(_blamed, plugin, hook)
+                    answer, complaint = answered(hook, answer, blame)  # noqa: PLW2901  named
                 elif words:
                     complaint = _complaint(hook, answer)
                 if unique and not complaint:
@@ -169,7 +176,7 @@ class Plugins:
                     try:
                         parts = list(_by_name(answer))
                     except ValueError as error:  # its numbers have different shapes
-                        _fault(faults, plugin, hook, f"`{answer.name}`: {error}", error)
+                        _fault(faults, plugin, hook, f"`{answer.name}`: {error}")
                         continue
                     yield from ((plugin, part) for part in parts)
                 else:
@@ -290,9 +297,26 @@ def _fault(
     message: str,
     cause: BaseException | None = None,
 ) -> None:
+    """Note what a plugin did, or was wrong with what it gave, and what it raised."""
     if faults is None or isinstance(cause, ParcostError):
-        raise PluginError(f"plugin {plugin} failed in `{hook}`: {message}") from cause
-    faults.append(Fault(plugin=plugin, hook=hook, message=message))
+        raise _blamed(plugin, hook, message, cause) from cause
+    faults.append(Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause)))
+
+
+def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None) -> PluginError:
+    """Return the error of a plugin that nobody can do without."""
+    did = _did(plugin, message, cause)
+    return PluginError(f"plugin {plugin} failed in `{hook}`: {did}")
+
+
+def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
+    return f"{message} {raised(cause)}{_place(cause, plugin)}" if cause is not None else message
+
+
+def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
+    """Return a spec error that says which plugin was asked as it came about."""
+    note = f"plugin {plugin} was asked for `{hook}`"
+    return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])
 
 
 def _complaint(hook: str, answer: Any) -> str:

@@ -32,6 +32,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
 _WORDS = ("pass_", "when", "host", "resource")
 _SEVERAL = (tuple, list)
 _KEPT = 4096  # counts
+_KINDS = "fiub"  # of arrays whose items are numbers
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 
@@ -87,7 +88,7 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
 def _bad_number(term: Any) -> str:
     for name, (least, most) in _NUMBERS.items():
         value = getattr(term, name, 0.0)
-        if not _within(value, least, most):
+        if not within(value, least, most):
             wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
             return f"gave the term `{term.name}` {name} = {value!r}, which {wrong}"
     return ""
@@ -113,7 +114,7 @@ def _bad_also(term: Any) -> str:
         said = f"which is not one share for each of {len(names)} resources"
         return f"gave the term `{term.name}` also_busy = {shares!r}, {said}"
     for share in shares:
-        if not _within(share, 0.0, 1.0):
+        if not within(share, 0.0, 1.0):
             said = "which is not within 0 and 1"
             return f"gave the term `{term.name}` also_busy = {share!r}, {said}"
     return ""
@@ -132,12 +133,12 @@ def _points(several: Names) -> bool:
         return False
 
 
-def _within(value: Any, least: float, most: float) -> bool:
+def within(value: Any, least: float = -inf, most: float = inf) -> bool:
     """Say whether a number, or all of an array, is within limits; no number is not."""
     if isinstance(value, (float, int)):
         return least <= value <= most
     try:
-        if not value.size:
+        if not value.size or value.dtype.kind not in _KINDS:
             return False
         return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
     except (TypeError, ValueError, AttributeError):
@@ -155,7 +156,7 @@ def _between(edge: Edge) -> tuple[Edge, str]:
             return edge, f"gave the term `{edge.name}` {wrong}"
         edge = evolve(edge, boundaries=boundaries)
     for value in boundaries:
-        if not _within(value, 0.0, inf):
+        if not within(value, 0.0, inf):
             return edge, f"gave the term `{edge.name}` a boundary of {value!r}, which no time is"
     return edge, ""
 
