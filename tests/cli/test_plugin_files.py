@@ -365,6 +365,37 @@ def test_an_interrupt_ends_a_run_wherever_it_comes(run: Run, command: str) -> No
     assert (done.code, done.out) == (130, "")
 
 
+DYING = """\
+import os
+from parcost import hookimpl
+@hookimpl
+def terms():
+    os._exit(7)
+"""
+
+
+def test_workers_that_keep_dying_are_no_defect_of_ours(run: Run) -> None:
+    Path("dying.py").write_text(DYING, encoding="utf-8")
+    for i in range(3):
+        Path(f"specs/{i}.par").write_text(SPEC, encoding="utf-8")
+    for command in (("eval", "specs"), ("search", "specs/a.par", "--over", "tp=1,2")):
+        done = run(*command, "--jobs", "2", "--plugin", "dying.py")
+        assert done.code == 3
+        assert "BrokenProcessPool" in done.err
+        assert "internal error" not in done.err
+
+
+def test_a_search_that_cannot_go_on_says_where_a_plugin_failed(run: Run) -> None:
+    text = "from parcost import Goal, Limit, hookimpl\n\n\ndef holds(seconds, bytes_):\n"
+    text += "    return seconds / 0\n\n\n@hookimpl\ndef goals(study):\n"
+    text += "    return [Goal(limits=[Limit(name='x', says='fast', holds=holds)])]\n"
+    Path("wish.py").write_text(text, encoding="utf-8")
+    done = run("search", "specs/a.par", "--over", "tp=1,2", "--plugin", "wish.py")
+    assert (done.code, done.out) == (3, "")
+    said = "the limit `fast` raised ZeroDivisionError: float division by zero (wish.py:5)"
+    assert f"plugin `wish` of wish.py failed in `goals`: {said}" in done.err
+
+
 LINES = """\
 from parcost import hookimpl
 from parcost_plugins.exporters.jsonl import JsonLines
