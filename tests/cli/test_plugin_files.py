@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -394,6 +395,33 @@ def test_a_search_that_cannot_go_on_says_where_a_plugin_failed(run: Run) -> None
     assert (done.code, done.out) == (3, "")
     said = "the limit `fast` raised ZeroDivisionError: float division by zero (wish.py:5)"
     assert f"plugin `wish` of wish.py failed in `goals`: {said}" in done.err
+
+
+THREADED = """\
+import sys, threading
+from parcost import hookimpl
+def fails():
+    raise RuntimeError("no\\nway")
+@hookimpl
+def terms():
+    for target in (sys.exit, fails):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+"""
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_a_thread_of_a_plugin_that_fails_is_told_in_a_line(jobs: tuple[str, ...]) -> None:
+    Path("threaded.py").write_text(THREADED, encoding="utf-8")
+    Path("specs/b.par").write_text(SPEC, encoding="utf-8")
+    command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
+    command += ["eval", "specs", "--plugin", "threaded.py", *jobs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0
+    said = "warning: a thread raised RuntimeError: no way (threaded.py:4)"
+    assert set(done.stderr.splitlines()) == {said, "2 good"}
 
 
 LINES = """\

@@ -18,6 +18,7 @@ from typing import ParamSpec, TypeVar
 from attrs import define, field, frozen
 
 from parcost.diagnostics import ParcostError, did_you_mean, raised, reraise_interrupt
+from parcost.threads import tell_failures
 
 GROUP = "parcost.executors"
 
@@ -113,7 +114,7 @@ def processes(jobs: int) -> Engine:
 
     def start() -> Executor:
         # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
-        return Processes(jobs, mp_context=get_context("spawn"))
+        return Processes(jobs, get_context("spawn"), tell_failures)
 
     def stop() -> None:
         for process in set(active_children()) - others:

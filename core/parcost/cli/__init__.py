@@ -24,6 +24,7 @@ import click
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
 from parcost.cli.output import ClosedPipeError, forget_stdout, tell
+from parcost.threads import tell_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
@@ -45,6 +46,8 @@ def parcost() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     gc.set_threshold(_BETWEEN_COLLECTIONS)
+    if arguments is None:  # the process is ours, and all of its threads
+        tell_failures()
     if sys.stderr is None:  # the shell closed it
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
     if sys.stdout is None:
