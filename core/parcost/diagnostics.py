@@ -87,10 +87,10 @@ def reraise_interrupt(error: BaseException) -> None:
 
 
 def raised(error: BaseException) -> str:
-    """Return the kind of an error and what it says, even where saying it fails."""
+    """Return the kind of an error and what it says, in a line, even where saying it fails."""
     kind = type(error).__name__
     try:
-        said = f"{error}"
+        said = " ".join(f"{error}".split())
     except BaseException as other:  # noqa: BLE001  the error itself is foreign code
         reraise_interrupt(other)
         return kind

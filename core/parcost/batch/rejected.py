@@ -61,6 +61,6 @@ def internal(error: BaseException, place: str = "") -> Diagnostic:
         traceback.print_exception(error)
     where = traceback.extract_tb(error.__traceback__)[-1:]
     at = f" ({Path(where[0].filename).name}:{where[0].lineno})" if where else ""
-    message = f"internal error: {' '.join(raised(error).split())}{at}"
+    message = f"internal error: {raised(error)}{at}"
     help = "this is a defect of parcost; PARCOST_DEBUG=1 prints where it happened"
     return Diagnostic("internal-error", message, place=place, help=help)
