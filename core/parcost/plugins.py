@@ -32,7 +32,7 @@ from parcost.outcome import Fault
 from parcost.picked import module_of, name_of
 from parcost.ruling import unsaid
 from parcost.schema import BlockType, block_type
-from parcost.sound import Counts, sound
+from parcost.sound import Counts, sound, unvalued
 
 GROUP = "parcost"
 
@@ -59,6 +59,7 @@ _NAMED = ("collectives", "schedules", "kernels", "exporters")
 _UNIQUE = ("groups", "terms", "memory", "figures")
 _NUMBERED = ("terms", "memory")
 _RULED = ("checks", "verdicts", "calculations")
+_VALUED = ("figures", "details", "calculations")
 _WORDED = ("blocks", *_NAMED)
 _OURS = "parcost"  # the distribution
 
@@ -133,7 +134,7 @@ class Plugins:
         """
         wanted, numbers, words = _ANSWERS.get(hook), hook in _NUMBERED, hook in _WORDED
         unique, may_be_named, seen = hook in _UNIQUE, hook == "terms", dict[Any, Plugin]()
-        ruled, searched = hook in _RULED, hook in HOOKS
+        ruled, valued, searched = hook in _RULED, hook in _VALUED, hook in HOOKS
         counts: Counts = {}
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
@@ -159,6 +160,8 @@ class Plugins:
                     answer, complaint = sound(answer, counts)  # noqa: PLW2901  in plain numbers
                 elif ruled and isinstance(answer, terms.Check):
                     complaint = unsaid(answer)
+                elif valued and isinstance(answer, terms.Figure):
+                    complaint = unvalued(answer)
                 elif searched:
                     blame = partial(_blamed, plugin, hook)
                     answer, complaint = answered(hook, answer, blame)  # noqa: PLW2901  named

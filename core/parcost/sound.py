@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from attrs import evolve, fields
 
 from parcost.numeric import all_of
-from parcost.terms import Edge, Names
+from parcost.terms import Edge, Figure, Names
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
 Counts: TypeAlias = dict[int, tuple[Any, Any]]
@@ -83,6 +83,16 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
         return term, ""
     known = counts.get(id(count))
     return (term, "") if known and known[1] is count else _counted(term, counts)
+
+
+def unvalued(figure: Figure) -> str:
+    """Return what is wrong with the value of *figure*, if anything; nan is told by a rule."""
+    value: Any = figure.value
+    if isinstance(value, (float, int)):
+        return ""
+    if getattr(getattr(value, "dtype", None), "kind", "none") in _KINDS:
+        return ""
+    return f"gave the figure `{figure.name}` value = {value!r}, which is no number"
 
 
 def _bad_number(term: Any) -> str:
