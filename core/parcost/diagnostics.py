@@ -77,6 +77,26 @@ class PluginError(ParcostError):
     """A plugin could not be loaded, failed when asked, or broke its contract."""
 
 
+def reraise_interrupt(error: BaseException) -> None:
+    """Raise an interrupt again, for whoever has caught what foreign code raises.
+
+    Nothing else that it raises, be it ``SystemExit`` or ``asyncio.CancelledError``, may end a run.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+
+
+def raised(error: BaseException) -> str:
+    """Return the kind of an error and what it says, in a line, even where saying it fails."""
+    kind = type(error).__name__
+    try:
+        said = " ".join(f"{error}".split())
+    except BaseException as other:  # noqa: BLE001  the error itself is foreign code
+        reraise_interrupt(other)
+        return kind
+    return f"{kind}: {said}" if said else kind
+
+
 def problem(
     id: str,
     message: str,

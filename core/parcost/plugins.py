@@ -19,12 +19,20 @@ import pluggy
 from attrs import evolve, field, frozen
 
 from parcost import hookspecs, terms
-from parcost.diagnostics import ParcostError, PluginError, SpecError
+from parcost.asked import HOOKS, answered
+from parcost.diagnostics import (
+    ParcostError,
+    PluginError,
+    SpecError,
+    raised,
+    reraise_interrupt,
+)
 from parcost.numeric import where
 from parcost.outcome import Fault
 from parcost.picked import module_of, name_of
+from parcost.ruling import unsaid
 from parcost.schema import BlockType, block_type
-from parcost.sound import Counts, sound
+from parcost.sound import Counts, sound, unvalued
 
 GROUP = "parcost"
 
@@ -50,7 +58,10 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
 _NAMED = ("collectives", "schedules", "kernels", "exporters")
 _UNIQUE = ("groups", "terms", "memory", "figures")
 _NUMBERED = ("terms", "memory")
+_RULED = ("checks", "verdicts", "calculations")
+_VALUED = ("figures", "details", "calculations")
 _WORDED = ("blocks", *_NAMED)
+_OURS = "parcost"  # the distribution
 
 
 @frozen(eq=False)
@@ -118,21 +129,24 @@ class Plugins:
 
         A plugin that raises, or answers with something else than the hook asks for,
         or repeats a name, is noted in *faults*; without a list to note it in, it is
-        a :class:`PluginError`. Spec errors raised by a plugin pass through.
+        a :class:`PluginError`. Spec errors raised by a plugin pass through, with a note
+        that names it if it is none of ours.
         """
         wanted, numbers, words = _ANSWERS.get(hook), hook in _NUMBERED, hook in _WORDED
         unique, may_be_named, seen = hook in _UNIQUE, hook == "terms", dict[Any, Plugin]()
+        ruled, valued, searched = hook in _RULED, hook in _VALUED, hook in HOOKS
         counts: Counts = {}
         asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
                 answers = list(function(*map(arguments.__getitem__, argnames)) or ())
-            except SpecError:
-                raise
-            except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin may fail in any way
-                _fault(
-                    faults, plugin, hook, f"raised {_spelled(error)}{_place(error, plugin)}", error
-                )
+            except SpecError as error:
+                if plugin.distribution == _OURS:
+                    raise
+                raise _noted(error, plugin, hook) from error
+            except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
+                reraise_interrupt(error)
+                _fault(faults, plugin, hook, "raised", error)
                 continue
             for answer in answers:
                 complaint = ""
@@ -144,6 +158,13 @@ class Plugins:
                     complaint = f"gave a {kind} the name {answer.name!r}, which is no text"
                 elif numbers:
                     answer, complaint = sound(answer, counts)  # noqa: PLW2901  in plain numbers
+                elif ruled and isinstance(answer, terms.Check):
+                    complaint = unsaid(answer)
+                elif valued and isinstance(answer, terms.Figure):
+                    complaint = unvalued(answer)
+                elif searched:
+                    blame = partial(_blamed, plugin, hook)
+                    answer, complaint = answered(hook, answer, blame)  # noqa: PLW2901  named
                 elif words:
                     complaint = _complaint(hook, answer)
                 if unique and not complaint:
@@ -158,7 +179,7 @@ class Plugins:
                     try:
                         parts = list(_by_name(answer))
                     except ValueError as error:  # its numbers have different shapes
-                        _fault(faults, plugin, hook, f"`{answer.name}`: {error}", error)
+                        _fault(faults, plugin, hook, f"`{answer.name}`: {error}")
                         continue
                     yield from ((plugin, part) for part in parts)
                 else:
@@ -258,8 +279,9 @@ def _load_one(
 ) -> None:
     try:
         module = module_()
-    except (Exception, SystemExit) as error:  # noqa: BLE001  importing runs foreign code
-        message = f"cannot be imported: {_spelled(error)}"
+    except BaseException as error:  # noqa: BLE001  importing runs foreign code
+        reraise_interrupt(error)
+        message = f"cannot be imported: {raised(error)}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
         return
     _register(evolve(plugin, module=module), found)
@@ -278,9 +300,26 @@ def _fault(
     message: str,
     cause: BaseException | None = None,
 ) -> None:
+    """Note what a plugin did, or was wrong with what it gave, and what it raised."""
     if faults is None or isinstance(cause, ParcostError):
-        raise PluginError(f"plugin {plugin} failed in `{hook}`: {message}") from cause
-    faults.append(Fault(plugin=plugin, hook=hook, message=message))
+        raise _blamed(plugin, hook, message, cause) from cause
+    faults.append(Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause)))
+
+
+def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None) -> PluginError:
+    """Return the error of a plugin that nobody can do without."""
+    did = _did(plugin, message, cause)
+    return PluginError(f"plugin {plugin} failed in `{hook}`: {did}")
+
+
+def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
+    return f"{message} {raised(cause)}{_place(cause, plugin)}" if cause is not None else message
+
+
+def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
+    """Return a spec error that says which plugin was asked as it came about."""
+    note = f"plugin {plugin} was asked for `{hook}`"
+    return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])
 
 
 def _complaint(hook: str, answer: Any) -> str:
@@ -302,14 +341,6 @@ def _by_name(term: Any) -> Iterator[Any]:
             spread = "flops" if isinstance(term, terms.Work) else "tail"
             numbers[spread] = where(here, getattr(term, spread), 0.0)
         yield evolve(term, resource=name, **numbers)
-
-
-def _spelled(error: BaseException) -> str:
-    """Return the kind of an error and what it says, even where saying it fails."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  the error itself is foreign code
-        return type(error).__name__
 
 
 def _place(error: BaseException, plugin: Plugin) -> str:

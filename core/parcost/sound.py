@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from attrs import evolve, fields
 
 from parcost.numeric import all_of
-from parcost.terms import Edge, Names
+from parcost.terms import Edge, Figure, Names
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
 Counts: TypeAlias = dict[int, tuple[Any, Any]]
@@ -32,6 +32,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
 _WORDS = ("pass_", "when", "host", "resource")
 _SEVERAL = (tuple, list)
 _KEPT = 4096  # counts
+_KINDS = "fiub"  # of arrays whose items are numbers
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 
@@ -84,10 +85,20 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
     return (term, "") if known and known[1] is count else _counted(term, counts)
 
 
+def unvalued(figure: Figure) -> str:
+    """Return what is wrong with the value of *figure*, if anything; nan is told by a rule."""
+    value: Any = figure.value
+    if isinstance(value, (float, int)):
+        return ""
+    if getattr(getattr(value, "dtype", None), "kind", "none") in _KINDS:
+        return ""
+    return f"gave the figure `{figure.name}` value = {value!r}, which is no number"
+
+
 def _bad_number(term: Any) -> str:
     for name, (least, most) in _NUMBERS.items():
         value = getattr(term, name, 0.0)
-        if not _within(value, least, most):
+        if not within(value, least, most):
             wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
             return f"gave the term `{term.name}` {name} = {value!r}, which {wrong}"
     return ""
@@ -113,7 +124,7 @@ def _bad_also(term: Any) -> str:
         said = f"which is not one share for each of {len(names)} resources"
         return f"gave the term `{term.name}` also_busy = {shares!r}, {said}"
     for share in shares:
-        if not _within(share, 0.0, 1.0):
+        if not within(share, 0.0, 1.0):
             said = "which is not within 0 and 1"
             return f"gave the term `{term.name}` also_busy = {share!r}, {said}"
     return ""
@@ -132,12 +143,12 @@ def _points(several: Names) -> bool:
         return False
 
 
-def _within(value: Any, least: float, most: float) -> bool:
+def within(value: Any, least: float = -inf, most: float = inf) -> bool:
     """Say whether a number, or all of an array, is within limits; no number is not."""
     if isinstance(value, (float, int)):
         return least <= value <= most
     try:
-        if not value.size:
+        if not value.size or value.dtype.kind not in _KINDS:
             return False
         return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
     except (TypeError, ValueError, AttributeError):
@@ -155,7 +166,7 @@ def _between(edge: Edge) -> tuple[Edge, str]:
             return edge, f"gave the term `{edge.name}` {wrong}"
         edge = evolve(edge, boundaries=boundaries)
     for value in boundaries:
-        if not _within(value, 0.0, inf):
+        if not within(value, 0.0, inf):
             return edge, f"gave the term `{edge.name}` a boundary of {value!r}, which no time is"
     return edge, ""
 

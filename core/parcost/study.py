@@ -19,6 +19,8 @@ from parcost.diagnostics import (
     PluginError,
     SpecError,
     did_you_mean,
+    raised,
+    reraise_interrupt,
 )
 from parcost.numeric import INFINITY, Real, any_of, is_array, minimum, where
 from parcost.records import record
@@ -188,8 +190,9 @@ class Study:
             found = for_study(self)
         except ParcostError:
             raise
-        except (Exception, SystemExit) as error:
-            said = f"`for_study` raised {type(error).__name__}: {error}"
+        except BaseException as error:
+            reraise_interrupt(error)
+            said = f"`for_study` raised {raised(error)}"
             raise PluginError(f"plugin {plugin} failed in `schedules`: {said}") from error
         if not hasattr(found, "name") or not hasattr(found, "order"):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -309,6 +310,118 @@ def test_a_schedule_that_ends_the_program_ends_one_spec(run: Run, jobs: tuple[st
     assert found["specs/a.par"] == found["specs/c.par"] != ""
     assert "schedule `leaving` at p = 2" in done.err
     assert "SystemExit" in done.err
+
+
+RAISING = """\
+from parcost import hookimpl
+from parcost_plugins.vocabulary.layout import Layout
+class OwnError(BaseException):
+    def __str__(self):
+        raise OwnError
+@hookimpl
+def terms(study):
+    if study[Layout].zero == 3:
+        {raising}
+"""
+ENDING = {
+    "import asyncio; raise asyncio.CancelledError": "raised CancelledError (raising.py:9)",
+    "raise GeneratorExit('end')": "raised GeneratorExit: end (raising.py:9)",
+    "raise OwnError": "raised OwnError (raising.py:9)",
+}
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+@pytest.mark.parametrize("raising", ENDING)
+def test_whatever_a_plugin_raises_ends_no_batch(
+    run: Run, raising: str, jobs: tuple[str, ...]
+) -> None:
+    Path("raising.py").write_text(RAISING.format(raising=raising), encoding="utf-8")
+    Path("specs/b.par").write_text(SPEC.replace("zero = 1", "zero = 3"), encoding="utf-8")
+    Path("specs/c.par").write_text(SPEC, encoding="utf-8")
+    done = run("eval", "specs", "--plugin", "raising.py", "--format", "csv", *jobs)
+    assert (done.code, list(steps(done))) == (3, ["a", "b", "c"])
+    said = f"plugin `raising` of raising.py failed in `terms`: {ENDING[raising]}"
+    assert said in done.err
+    search = ("search", "specs/a.par", "--over", "zero=1,3", "--axes", "zero", *jobs)
+    done = run(*search, "--plugin", "raising.py")
+    assert done.code == 3
+    assert said in done.err
+
+
+@pytest.mark.parametrize("raising", ENDING)
+def test_whatever_importing_a_plugin_raises_ends_no_batch(run: Run, raising: str) -> None:
+    text = "from parcost import hookimpl\nclass OwnError(BaseException): pass\n"
+    Path("raising.py").write_text(f"{text}{raising}\n", encoding="utf-8")
+    done = run("eval", "specs/a.par", "--plugin", "raising.py", "--format", "csv")
+    assert (done.code, list(steps(done))) == (3, ["a"])
+    assert "plugin `raising` of raising.py" in done.err
+    assert "cannot be imported: " in done.err
+
+
+@pytest.mark.parametrize("command", ["eval", "search"])
+def test_an_interrupt_ends_a_run_wherever_it_comes(run: Run, command: str) -> None:
+    text = RAISING.format(raising="pass") + "    raise KeyboardInterrupt\n"
+    Path("raising.py").write_text(text, encoding="utf-8")
+    done = run(command, "specs/a.par", "--plugin", "raising.py")
+    assert (done.code, done.out) == (130, "")
+
+
+DYING = """\
+import os
+from parcost import hookimpl
+@hookimpl
+def terms():
+    os._exit(7)
+"""
+
+
+def test_workers_that_keep_dying_are_no_defect_of_ours(run: Run) -> None:
+    Path("dying.py").write_text(DYING, encoding="utf-8")
+    for i in range(3):
+        Path(f"specs/{i}.par").write_text(SPEC, encoding="utf-8")
+    for command in (("eval", "specs"), ("search", "specs/a.par", "--over", "tp=1,2")):
+        done = run(*command, "--jobs", "2", "--plugin", "dying.py")
+        assert done.code == 3
+        assert "BrokenProcessPool" in done.err
+        assert "internal error" not in done.err
+
+
+def test_a_search_that_cannot_go_on_says_where_a_plugin_failed(run: Run) -> None:
+    text = "from parcost import Goal, Limit, hookimpl\n\n\ndef holds(seconds, bytes_):\n"
+    text += "    return seconds / 0\n\n\n@hookimpl\ndef goals(study):\n"
+    text += "    return [Goal(limits=[Limit(name='x', says='fast', holds=holds)])]\n"
+    Path("wish.py").write_text(text, encoding="utf-8")
+    done = run("search", "specs/a.par", "--over", "tp=1,2", "--plugin", "wish.py")
+    assert (done.code, done.out) == (3, "")
+    said = "the limit `fast` raised ZeroDivisionError: float division by zero (wish.py:5)"
+    assert f"plugin `wish` of wish.py failed in `goals`: {said}" in done.err
+
+
+THREADED = """\
+import sys, threading
+from parcost import hookimpl
+def fails():
+    raise RuntimeError("no\\nway")
+@hookimpl
+def terms():
+    for target in (sys.exit, fails):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+"""
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_a_thread_of_a_plugin_that_fails_is_told_in_a_line(jobs: tuple[str, ...]) -> None:
+    Path("threaded.py").write_text(THREADED, encoding="utf-8")
+    Path("specs/b.par").write_text(SPEC, encoding="utf-8")
+    command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
+    command += ["eval", "specs", "--plugin", "threaded.py", *jobs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0
+    said = "warning: a thread raised RuntimeError: no way (threaded.py:4)"
+    assert set(done.stderr.splitlines()) == {said, "2 good"}
 
 
 LINES = """\

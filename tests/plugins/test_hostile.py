@@ -100,6 +100,15 @@ def test_an_error_that_cannot_be_told_is_told_by_its_kind() -> None:
     assert fault.message == "raised SilentError"
 
 
+def test_an_error_of_several_lines_is_told_in_one() -> None:
+    def broken() -> list[Work]:
+        raise ValueError("no\nTraceback (most recent call last):\n\n  way")
+
+    session = parcost.Session(load(("long", SimpleNamespace(terms=hookimpl(broken)))))
+    (fault,) = session.load_text(SPEC)[0].evaluate().result.faults
+    assert fault.message == "raised ValueError: no Traceback (most recent call last): way"
+
+
 def test_a_hook_that_parcost_does_not_ask_for_is_named() -> None:
 
     def odd() -> list[Work]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Edge, Formula, Memory, Once, SpecError, Study, Work, hookimpl
+from parcost import Check, Edge, Figure, Formula, Memory, Once, SpecError, Study, Work, hookimpl
 from parcost.plugins import Plugins, load
 from parcost.search.found import Found
 from parcost.search.run import Wish, search
@@ -144,6 +144,10 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
         "`odd` a number of also_busy of shape (7,)",
     ),
     "decimals": (lambda: work(seconds=Decimal(1)), "`odd` seconds = "),
+    "complex": (lambda: work(seconds=1j), "`odd` seconds = 1j"),
+    "complex numbers": (lambda: memory(bytes_=np.array(1j)), "`odd` bytes_ = array(0.+1.j)"),
+    "objects": (lambda: once(seconds=np.array([1], dtype=object)), "`odd` seconds = array([1], d"),
+    "letters": (lambda: once(seconds=np.array(["1"])), "`odd` seconds = array(['1']"),
 }
 
 
@@ -176,6 +180,30 @@ def test_a_search_with_a_rule_of_a_wrong_shape_names_who_made_it() -> None:
         found(with_(check(holds=np.ones(7) > 0)))
     said = [d.message for d in error.value.diagnostics if d.id == "plugin-failed"]
     assert any("`odd` failed in `checks`: gave `odd` holds of shape (7,)" in one for one in said)
+
+
+@pytest.mark.parametrize("hook", ["figures", "details", "calculations"])
+@pytest.mark.parametrize("value", ["7", None, 1j, np.array([1j]), np.array(None), [1.0]])
+def test_a_figure_of_no_number_is_left_out_and_told(hook: str, value: Any) -> None:
+    figure = Figure(name="odd", title="odd", value=value, unit="", formula=FORMULA)
+    plugins = load(("odd", SimpleNamespace(**{hook: hookimpl(lambda: [figure])})))
+    result = alone(plugins)
+    assert not [f for _, f in (*result.figures, *result.details) if f.name == "odd"]
+    (fault,) = result.faults
+    assert (fault.plugin.name, fault.hook) == ("odd", hook)
+    assert fault.message == f"gave the figure `odd` value = {value!r}, which is no number"
+    assert result.figure("step_time") == alone(None).figure("step_time")
+
+
+@pytest.mark.parametrize("numbers", [np.array([1, 2], dtype=object), np.array([1j, 2j])])
+def test_numbers_that_are_none_are_left_out_of_a_sweep(numbers: Any) -> None:
+    text = TEXT.replace("tp = 4", "tp = [2, 4]")
+    plugins = with_(once(seconds=numbers))
+    report = parcost.load_text(text, plugins=plugins)[0].evaluate()
+    good = parcost.load_text(text)[0].evaluate()
+    (message,) = {fault.message for result in report.results for fault in result.faults}
+    assert message.startswith("gave the term `odd` seconds = array(")
+    assert [row["step_time"] for row in report.rows()] == [row["step_time"] for row in good.rows()]
 
 
 def test_an_array_over_the_layouts_of_a_search_is_one_of_their_number() -> None:

@@ -102,6 +102,28 @@ def test_so_does_an_evaluation(case: str) -> None:
         scenario.evaluate()
 
 
+ORDERS: dict[str, tuple[Any, str]] = {
+    "no list": ([], "0 devices have a list and there are 2"),
+    "nothing to do": ([[], []], "device 0 has nothing to do"),
+    "no such stage": ([[Op("F", 0, 9)], []], "which does not exist"),
+    "no such batch": ([[Op("F", -1, 0)], []], "which does not exist"),
+    "no numbers": ([[Op("F", "0", 0)], []], "'<=' not supported"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_what_is_no_order_is_named_alone_and_in_a_search(case: str) -> None:
+    lists, said = ORDERS[case]
+    (scenario,) = parcost.load_text(TEXT, plugins=offered(order=gives(lists)))
+    match = (
+        "plugin `own` failed in `schedules`: schedule `plain` at p = 2, m = {}, v = 1: .*" + said
+    )
+    with pytest.raises(PluginError, match=match.format(8)):
+        scenario.evaluate()
+    with pytest.raises(PluginError, match=match.format(6)):
+        found(order=gives(lists))
+
+
 def test_a_bound_that_is_no_number_hides_no_layout() -> None:
     best = found().best
 

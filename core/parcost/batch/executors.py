@@ -17,7 +17,8 @@ from typing import ParamSpec, TypeVar
 
 from attrs import define, field, frozen
 
-from parcost.diagnostics import ParcostError, did_you_mean
+from parcost.diagnostics import ParcostError, did_you_mean, raised, reraise_interrupt
+from parcost.threads import tell_failures
 
 GROUP = "parcost.executors"
 
@@ -67,9 +68,10 @@ class Pool:
             failed: Future[T] = Future()
             failed.set_exception(error)
             return failed
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise ExecutorError(f"the executor takes no more work: {said}") from error
+        except BaseException as error:
+            reraise_interrupt(error)
+            said = f"the executor takes no more work: {raised(error)}"
+            raise ExecutorError(said) from error
 
     def renew(self) -> None:
         """Leave a broken executor behind."""
@@ -112,7 +114,7 @@ def processes(jobs: int) -> Engine:
 
     def start() -> Executor:
         # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
-        return Processes(jobs, mp_context=get_context("spawn"))
+        return Processes(jobs, get_context("spawn"), tell_failures)
 
     def stop() -> None:
         for process in set(active_children()) - others:
@@ -141,9 +143,10 @@ def named(address: str) -> Engine:
             found = points[name].load()(rest)
         except ParcostError:
             raise
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise ExecutorError(f"the executor `{address}` cannot be used: {said}") from error
+        except BaseException as error:
+            reraise_interrupt(error)
+            said = f"the executor `{address}` cannot be used: {raised(error)}"
+            raise ExecutorError(said) from error
         if not isinstance(found, Executor):
             kind = type(found).__name__
             raise ExecutorError(f"`{points[name].value}` returned {kind}, which is no executor")

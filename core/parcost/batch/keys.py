@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from parcost import __version__
+from parcost.diagnostics import reraise_interrupt
 from parcost.picked import Picked, files_of, module_of, name_of, texts
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Environment:
             if name_of(file) == name:
                 try:
                     return Plugin(name, file, module=module_of(file))
-                except (Exception, SystemExit):  # noqa: BLE001  told by whoever imports all of them
+                except BaseException as error:  # noqa: BLE001  told by whoever imports all of them
+                    reraise_interrupt(error)
                     return None
         for point in self._points:
             if point.name == name:
@@ -106,7 +108,8 @@ class Environment:
                 known = (came.name, came.version) if came is not None else ("", "")
                 try:
                     return Plugin(name, *known, point.load())
-                except (Exception, SystemExit):  # noqa: BLE001  whoever imports all of them says what is wrong
+                except BaseException as error:  # noqa: BLE001  whoever imports all of them says what is wrong
+                    reraise_interrupt(error)
                     return None
         return None
 

@@ -10,7 +10,13 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from parcost.diagnostics import Diagnostic, ParcostError, SpecError
+from parcost.diagnostics import (
+    Diagnostic,
+    ParcostError,
+    SpecError,
+    raised,
+    reraise_interrupt,
+)
 
 T = TypeVar("T")
 
@@ -41,7 +47,8 @@ def attempt(path: str, do: Callable[[], T]) -> T | Rejected:
     except ParcostError as error:
         found = Diagnostic("plugin-failed", str(error), place=path)
         return Rejected(path=path, diagnostics=[found], exit_code=FAULT)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a fault of ours must not lose other results
+    except BaseException as error:  # noqa: BLE001  a fault of ours must not lose other results
+        reraise_interrupt(error)
         return Rejected(path=path, diagnostics=[internal(error, path)], exit_code=FAULT)
 
 
@@ -54,7 +61,6 @@ def internal(error: BaseException, place: str = "") -> Diagnostic:
         traceback.print_exception(error)
     where = traceback.extract_tb(error.__traceback__)[-1:]
     at = f" ({Path(where[0].filename).name}:{where[0].lineno})" if where else ""
-    said = " ".join(str(error).split())
-    message = f"internal error: {type(error).__name__}{': ' + said if said else ''}{at}"
+    message = f"internal error: {raised(error)}{at}"
     help = "this is a defect of parcost; PARCOST_DEBUG=1 prints where it happened"
     return Diagnostic("internal-error", message, place=place, help=help)

@@ -23,7 +23,7 @@ from parcost.batch.keys import Environment, Question
 from parcost.batch.rejected import FAULT, Rejected
 from parcost.batch.specs import Spec
 from parcost.batch.work import Task, Worker, answers
-from parcost.diagnostics import Diagnostic, ParcostError
+from parcost.diagnostics import Diagnostic, ParcostError, raised, reraise_interrupt
 from parcost.garbage import rarely_collected
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ class Run:
                 done = group.future.result()
             except ParcostError:
                 raise
-            except Exception as error:  # noqa: BLE001  engines fail in their own ways
+            except BaseException as error:  # noqa: BLE001  engines fail in their own ways
+                reraise_interrupt(error)
                 done = self._one_by_one(group, error, waiting, pool)
         for position, answer in zip(group.todo, done, strict=True):
             group.known[position] = self._taken(answer)
@@ -162,11 +163,12 @@ class Run:
                 self._strikes = 0
             except ParcostError:
                 raise
-            except Exception as again:
+            except BaseException as again:
+                reraise_interrupt(again)
                 self._strikes += 1
                 if self._strikes == _STRIKES:
-                    said = f"{type(again).__name__}: {again}"
-                    raise ExecutorError(f"workers keep dying, the last by {said}") from again
+                    said = f"workers keep dying, the last by {raised(again)}"
+                    raise ExecutorError(said) from again
                 found.append(self._died(spec, again))
                 if isinstance(again, BrokenExecutor):
                     pool.renew()

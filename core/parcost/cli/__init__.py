@@ -24,6 +24,7 @@ import click
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
 from parcost.cli.output import ClosedPipeError, forget_stdout, tell
+from parcost.threads import tell_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
@@ -45,6 +46,8 @@ def parcost() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     gc.set_threshold(_BETWEEN_COLLECTIONS)
+    if arguments is None:  # the process is ours, and all of its threads
+        tell_failures()
     if sys.stderr is None:  # the shell closed it
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
     if sys.stdout is None:
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, ClosedPipeError):
         forget_stdout()
         return _PIPE_CLOSED
-    except (Exception, SystemExit) as error:  # noqa: BLE001  the user never sees a traceback
+    except BaseException as error:  # noqa: BLE001  the user never sees a traceback
         return _failed(error)
     return status if isinstance(status, int) else 0
 
@@ -88,12 +91,12 @@ def _usage(error: click.ClickException) -> int:
 def _failed(error: BaseException) -> int:
     from parcost.batch import FAULT, internal
     from parcost.cli.output import Reporter
-    from parcost.diagnostics import PluginError, SpecError
+    from parcost.diagnostics import ParcostError, SpecError
 
     if isinstance(error, SpecError):
         Reporter()(error.diagnostics)
         return 2
-    if isinstance(error, PluginError):
+    if isinstance(error, ParcostError):
         tell(f"error: {error}")
         return FAULT
     diagnostic = internal(error)

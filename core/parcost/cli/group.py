@@ -38,8 +38,12 @@ class Commands(click.Group):
             return None
         try:
             command = point.load()
-        except Exception as error:
-            message = f"`parcost {cmd_name}` of {_distribution(point)} cannot be imported: {error}"
+        except BaseException as error:
+            from parcost.diagnostics import raised, reraise_interrupt
+
+            reraise_interrupt(error)
+            came = _distribution(point)
+            message = f"`parcost {cmd_name}` of {came} cannot be imported: {raised(error)}"
             raise UnusableCommandError(message) from error
         if not isinstance(command, click.Command):
             message = f"`{point.value}` of {_distribution(point)} is no command of click"

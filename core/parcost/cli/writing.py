@@ -58,7 +58,7 @@ class Format:
 
     def write(self, entries: Iterable[Entry], target: Target, shard: Shard | None = None) -> None:
         """Write *entries*; of a *shard*, the seal behind them."""
-        from parcost.diagnostics import ParcostError, PluginError
+        from parcost.diagnostics import ParcostError, PluginError, raised, reraise_interrupt
         from parcost.terms import Joined, Saved
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
@@ -78,10 +78,11 @@ class Format:
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
-        except Exception as error:
+        except BaseException as error:
+            reraise_interrupt(error)
             if type(error).__module__ == "parcost.cli.output":
                 raise
-            raise PluginError(f"{said}: {type(error).__name__}: {error}") from error
+            raise PluginError(f"{said}: {raised(error)}") from error
 
 
 def format_named(name: str, plugins: Plugins) -> Format:

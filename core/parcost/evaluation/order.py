@@ -13,13 +13,15 @@ one, and otherwise each stage's first copy comes first.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
+from parcost.diagnostics import raised, reraise_interrupt
 from parcost.evaluation.program import (
     KINDS,
     Entry,
@@ -113,15 +115,11 @@ def order_of(
     if key in _cache:
         _cache.move_to_end(key)
         return _cache[key][1]
-    try:
-        lists = ask(schedule, stages, micro_batches, chunks)
-        home = _check(schedule, lists, stages, micro_batches, chunks)
+    lists, home = checked(schedule, stages, micro_batches, chunks)
+    with _placed(schedule, stages, micro_batches, chunks):
         turns = turns_of(lists, stages * chunks, len(home))
-        again = partial(_listed, key, schedule)
-        order = _read(lists, home, turns, stages * chunks, again, blocking=blocking)
-    except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
-        where = f"p = {stages}, m = {micro_batches}, v = {chunks}"
-        raise OrderError(f"schedule `{schedule.name}` at {where}: {error}") from error
+    again = partial(_listed, key, schedule)
+    order = _read(lists, home, turns, stages * chunks, again, blocking=blocking)
     _cache[key] = (schedule, order)  # the schedule is kept, so that its id stays its own
     while len(_cache) > 1 and sum(o.size for _, o in _cache.values()) > _CACHED:
         _cache.popitem(last=False)
@@ -158,8 +156,32 @@ def ask(
             entries if _plain(entries) else [_entry(entry) for entry in entries]
             for entries in map(list, lists)
         ]
-    except (Exception, SystemExit) as error:
-        raise OrderError(f"`order` raised {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        reraise_interrupt(error)
+        raise OrderError(f"`order` raised {raised(error)}") from error
+
+
+def checked(
+    schedule: Schedule, stages: int, micro_batches: int, chunks: int
+) -> tuple[Sequence[Sequence[Entry]], Sequence[int]]:
+    """Return the lists of *schedule*, and the device of every micro-batch and virtual stage.
+
+    Raises:
+        OrderError: The schedule raises, or what it returns is not an order.
+    """
+    with _placed(schedule, stages, micro_batches, chunks):
+        lists = ask(schedule, stages, micro_batches, chunks)
+        return lists, _check(schedule, lists, stages, micro_batches, chunks)
+
+
+@contextmanager
+def _placed(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Iterator[None]:
+    """Say of what is wrong with an order where it is."""
+    try:
+        yield
+    except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
+        where = f"p = {stages}, m = {micro_batches}, v = {chunks}"
+        raise OrderError(f"schedule `{schedule.name}` at {where}: {error}") from error
 
 
 def _plain(entries: Sequence[Any]) -> bool:

@@ -13,6 +13,7 @@ from parcost.diagnostics import Diagnostic, Label, Severity
 from parcost.evaluation.shapes import settle
 from parcost.numeric import all_of
 from parcost.records import record
+from parcost.ruling import first_failure, said
 from parcost.terms import Check, Figure
 
 if TYPE_CHECKING:
@@ -94,36 +95,14 @@ def _mask(holds: Any, points: int) -> Any:
 
 def diagnose(check: Check, study: Study) -> Diagnostic:
     """Return the diagnostic of a check that fails, at its first failing point."""
-    first = _first_failure(check)
-    inputs = {name: _at(value, first) for name, value in check.inputs.items()}
-    message = check.message.format(**inputs)
-    hint = check.help.format(**inputs) if check.help else None
-    notes = tuple(note.format(**inputs) for note in check.notes)
+    words = said(check, first_failure(check))
     severity = Severity.ERROR if check.severity == "error" else Severity.WARNING
     span = study.where(check.subject)
     labels = (Label(span),) if span is not None else ()
-    return Diagnostic(check.id, message, labels, notes, hint, severity, study.path or study.name)
+    place = study.path or study.name
+    return Diagnostic(check.id, words.message, labels, words.notes, words.help, severity, place)
 
 
 def message_at(check: Check, point: int) -> str:
     """Return what *check* says of one point of a sweep."""
-    return check.message.format(**{n: _at(v, point) for n, v in check.inputs.items()})
-
-
-def _first_failure(check: Check) -> int:
-    if isinstance(check.holds, bool):
-        return 0
-    import numpy as np
-
-    return int(np.argmin(np.asarray(check.holds)))
-
-
-def _at(value: Any, point: int) -> Any:
-    if isinstance(value, (str, bool, int)) or value is None:
-        return value
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e15 else value
-    if hasattr(value, "ndim"):
-        flat = value.reshape(-1)
-        return _at(float(flat[min(point, len(flat) - 1)]), 0)
-    return value
+    return said(check, point).message

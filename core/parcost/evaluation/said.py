@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from parcost.diagnostics import PluginError
+from parcost.diagnostics import PluginError, raised, reraise_interrupt
 from parcost.evaluation.program import OrderError
 from parcost.numeric import Mask, Real, is_array
 from parcost.terms import Schedule, Times
@@ -40,9 +40,9 @@ def said(schedule: Schedule, method: str, *asked: Any) -> Any:
     """
     try:
         return getattr(schedule, method)(*asked)
-    except (Exception, SystemExit) as error:
-        message = f"raised {type(error).__name__}: {error}"
-        raise _wrong(schedule, method, message) from error
+    except BaseException as error:
+        reraise_interrupt(error)
+        raise _wrong(schedule, method, f"raised {raised(error)}") from error
 
 
 def lower_bound(schedule: Schedule, asked: Asked) -> Real:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from parcost.evaluation.order import Alive, ask, copies_of, pairs_of, parts
+from parcost.evaluation.order import Alive, checked, copies_of, pairs_of, parts
 from parcost.evaluation.said import said
 from parcost.terms import Op, Schedule
 
@@ -64,7 +64,7 @@ def sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> 
     """Return the sketch of the order of *schedule*, from a cache that knows it by identity.
 
     Raises:
-        OrderError: The schedule raises, or lists something else than ops.
+        OrderError: The schedule raises, or what it returns is not an order.
     """
     key = (id(schedule), stages, micro_batches, chunks)
     if key not in _cache:
@@ -83,14 +83,9 @@ _cache: dict[tuple[int, int, int, int], tuple[Schedule, Sketch]] = {}
 
 
 def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Sketch:
-    lists = ask(schedule, stages, micro_batches, chunks)
+    lists, home = checked(schedule, stages, micro_batches, chunks)
     ops = [list(parts(entries)) for entries in lists]
     virtual = stages * chunks
-    home = [0] * (micro_batches * virtual)
-    for d, own in enumerate(ops):
-        for kind, j, x in own:
-            if kind == "F":
-                home[j * virtual + x] = d
     copies = copies_of(home, virtual)
     places = {copy: k for k, copy in enumerate(copies)}
     held = tuple(

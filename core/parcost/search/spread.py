@@ -24,7 +24,7 @@ from attrs import define, evolve, field, frozen
 
 from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.work import at_work
-from parcost.diagnostics import ParcostError
+from parcost.diagnostics import ParcostError, raised, reraise_interrupt
 from parcost.search.failing import objective_of
 from parcost.search.found import Best, Found
 from parcost.search.piece import Piece, RefusedError, joined
@@ -157,15 +157,15 @@ class _Spread:
             found = future.result()
         except ParcostError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            reraise_interrupt(error)
             broken = isinstance(error, BrokenExecutor)
             if broken and executor is not self._pool.executor:
                 return None  # all that it was doing breaks with a pool, and it is replaced
             self._strikes[part] += 1
             if self._strikes[part] == _STRIKES:
-                said = f"{type(error).__name__}: {error}"
-                message = f"a part of the space failed {_STRIKES} times, the last by {said}"
-                raise ExecutorError(message) from error
+                said = f"a part of the space failed {_STRIKES} times, the last by {raised(error)}"
+                raise ExecutorError(said) from error
             if broken:
                 self._pool.renew()
             return None

@@ -1,0 +1,91 @@
+"""What a rule must be, whoever contributes it: an answer, and words that can be said.
+
+An answer that is neither yes nor no would let everything through, and a message that lacks
+an input would fail where it is said, far from whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from parcost.diagnostics import PluginError, raised, reraise_interrupt
+from parcost.numeric import all_of
+from parcost.terms import Check
+
+_SEVERITIES = ("error", "warning")
+
+
+@frozen
+class Said:
+    """What a rule says of one point."""
+
+    message: str
+    help: str | None
+    notes: tuple[str, ...]
+
+
+def unsaid(check: Check) -> str:
+    """Return what is wrong with *check*, if anything; one that fails must say so."""
+    holds = check.holds
+    words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
+    for word in words:
+        if not isinstance(word, str):
+            return f"gave the rule `{check.id}` {word!r} where text is asked for"
+    if holds.__class__ is not bool and getattr(getattr(holds, "dtype", 0), "kind", "") != "b":
+        return f"gave the rule `{check.id}` holds = {holds!r}, which is neither true nor false"
+    if check.severity not in _SEVERITIES:
+        known = " or ".join(_SEVERITIES)
+        return f"gave the rule `{check.id}` severity = {check.severity!r}, which is not {known}"
+    if all_of(holds):
+        return ""
+    try:
+        _said(check, first_failure(check))
+    except BaseException as error:  # noqa: BLE001  inputs are foreign code
+        reraise_interrupt(error)
+        return f"gave the rule `{check.id}` words that cannot be said: {raised(error)}"
+    return ""
+
+
+def said(check: Check, point: int) -> Said:
+    """Return what *check* says of one point of a sweep.
+
+    Raises:
+        PluginError: Its words cannot be said of this point.
+    """
+    try:
+        return _said(check, point)
+    except BaseException as error:
+        reraise_interrupt(error)
+        message = f"the words of the rule `{check.id}` cannot be said: {raised(error)}"
+        raise PluginError(message) from error
+
+
+def first_failure(check: Check) -> int:
+    """Return the first point at which *check* fails."""
+    if isinstance(check.holds, bool):
+        return 0
+    import numpy as np
+
+    return int(np.argmin(np.asarray(check.holds)))
+
+
+def _said(check: Check, point: int) -> Said:
+    inputs = {name: _at(value, point) for name, value in check.inputs.items()}
+    return Said(
+        message=check.message.format(**inputs),
+        help=check.help.format(**inputs) if check.help else None,
+        notes=tuple(note.format(**inputs) for note in check.notes),
+    )
+
+
+def _at(value: Any, point: int) -> Any:
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    if hasattr(value, "ndim"):
+        flat = value.reshape(-1)
+        return _at(float(flat[min(point, len(flat) - 1)]), 0)
+    return value

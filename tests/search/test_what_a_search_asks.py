@@ -1,0 +1,148 @@
+"""Rooms, axes, objectives and goals that are none: their plugin is named, wherever it fails."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parcost
+from parcost import Axis, Diagnostic, Goal, Limit, Objective, PluginError, SpecError, hookimpl
+from parcost.plugins import load
+from parcost.search.found import Found
+from parcost.search.run import Wish, search
+from parcost.search.space import space
+
+TEXT = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 16 }
+layout { tp = 4, zero = 1 }
+training { sequence = 4096, global_batch = 32 sequences, recompute = full }
+"""
+NAN, INF = float("nan"), float("inf")
+
+
+def found(objective: str = "step_time", names: tuple[str, ...] = ("tp",), **hooks: Any) -> Found:
+    plugins = load(("odd", SimpleNamespace(**{k: hookimpl(v) for k, v in hooks.items()})))
+    (scenario,) = parcost.load_text(TEXT, plugins=plugins)
+    return search(space(scenario, {"layout.tp": [2, 4, 8]}, names), Wish(objective=objective))
+
+
+def raises(*_: Any) -> Any:
+    raise GeneratorExit("warp")
+
+
+def limit(holds: Any, says: Any = "odd") -> Goal:
+    return Goal(limits=[Limit(name="odd", says=says, holds=holds)])
+
+
+def objective(cost: Any = lambda s: s, value: Any = lambda c: c, name: Any = "own") -> Objective:
+    return Objective(name=name, title="own", unit="", cost=cost, value=value)
+
+
+ROOMS: dict[str, tuple[Any, str]] = {
+    "a word": ("80", "gave the room '80', which no size is"),
+    "nan": (NAN, "gave the room nan"),
+    "nothing": (None, "gave the room None"),
+    "complex": (80j, "gave the room 80j"),
+}
+
+
+@pytest.mark.parametrize("case", ROOMS)
+def test_a_room_that_is_none_leaves_the_others(case: str) -> None:
+    room, said = ROOMS[case]
+    result = found(rooms=lambda: [room])
+    assert any(f"plugin `odd` failed in `rooms`: {said}" in one for one in result.faults)
+    assert not result.proven
+    assert [x.values for x in result.best] == [x.values for x in found().best]
+
+
+FAULTY: dict[str, tuple[str, Any, str]] = {
+    "limit raises": ("goals", limit(raises), "the limit `odd` raised GeneratorExit: warp"),
+    "limit of nan": ("goals", limit(lambda s, _: s * NAN), "the limit `odd` is nan where true and"),
+    "limit in words": ("goals", limit(lambda *_: "no"), "the limit `odd` is 'no' where true"),
+    "limit of no shape": (
+        "goals",
+        limit(lambda s, _: np.ones((7, 5), dtype=bool) if np.ndim(s) else True),
+        "the limit `odd` is array(",
+    ),
+    "no function": ("goals", limit(True), "the limit `odd` raised TypeError: "),
+    "limit says nothing": ("goals", limit(lambda *_: True, says=7), "which is none or says"),
+    "no limit": ("goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
+    "no limits": ("goals", Goal(limits=7), "gave a goal limits = 7"),  # type: ignore[arg-type]
+    "cost raises": ("objectives", objective(raises), "the cost of `own` raised GeneratorExit"),
+    "cost of nan": ("objectives", objective(lambda s: s * NAN), "the cost of `own` is "),
+    "cost in words": ("objectives", objective(lambda _: "7"), "the cost of `own` is '7' where"),
+    "costs of nothing": ("objectives", objective(lambda _: None), "the cost of `own` is None"),
+    "value raises": ("objectives", objective(value=raises), "the value of `own` raised"),
+    "value in words": ("objectives", objective(value=str), "the value of `own` is '1.0' where"),
+}
+
+
+@pytest.mark.parametrize("wanted", ["step_time", "own"])
+@pytest.mark.parametrize("case", FAULTY)
+def test_a_search_that_cannot_go_on_names_who_is_to_blame(case: str, wanted: str) -> None:
+    hook, answer, said = FAULTY[case]
+    if hook == "goals" and wanted == "own":
+        wanted = "mfu"
+    if "which" in said or "gave" in said:
+        assert any(said in fault for fault in found(wanted, **{hook: lambda: [answer]}).faults)
+        return
+    with pytest.raises(PluginError) as error:
+        found(wanted, **{hook: lambda: [answer]})
+    assert f"{error.value}".startswith(f"plugin `odd` failed in `{hook}`: {said}")
+
+
+AXES: dict[str, tuple[Any, str]] = {
+    "nothing": (Axis(attribute="overlap.bucket", values=[None]), "`overlap.bucket` None, which is"),
+    "nan": (Axis(attribute="overlap.bucket", values=[1.0, NAN]), "`overlap.bucket` nan, which is"),
+    "lists": (Axis(attribute="layout.tp", values=[[1, 2]]), "`layout.tp` [1, 2], which is no"),
+    "a word": (Axis(attribute="layout.zero", values="123"), "values = '123', which are no list"),
+    "a number": (Axis(attribute="layout.zero", values=1), "values = 1, which are"),  # type: ignore[arg-type]
+    "no name": (Axis(attribute=7, values=[1]), "an axis of 7, which is no"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("case", AXES)
+def test_an_axis_that_is_none_names_its_plugin(case: str) -> None:
+    axis, said = AXES[case]
+    with pytest.raises(PluginError) as error:
+        found(axes=lambda: [axis])
+    assert f"{error.value}".startswith("plugin `odd` failed in `axes`: gave ")
+    assert said in f"{error.value}"
+
+
+def test_numbers_of_any_kind_are_answers() -> None:
+    axes = [Axis(attribute="layout.zero", values=np.array([0, 1, 2]))]  # type: ignore[arg-type]
+    result = found(
+        "own",
+        ("tp", "zero"),
+        axes=lambda: axes,
+        rooms=lambda: [np.float32(7e10), 2**40, INF],
+        goals=lambda: [limit(lambda *_: np.True_)],
+        objectives=lambda: [objective(lambda s: np.where(s > 1e9, INF, s), np.float32)],
+    )
+    assert result.proven
+    assert result.best[0].values == found(names=("tp", "zero")).best[0].values
+
+
+def test_a_spec_error_of_a_plugin_says_whose_it_is() -> None:
+    def terms() -> Any:
+        raise SpecError([Diagnostic("mine", "own error", notes=("own note",))])
+
+    with pytest.raises(SpecError) as error:
+        found(terms=terms)
+    (said,) = error.value.diagnostics
+    assert (said.id, said.notes) == ("mine", ("own note", "plugin `odd` was asked for `terms`"))
+
+
+def test_a_spec_error_of_ours_is_about_the_spec_alone() -> None:
+    with pytest.raises(SpecError) as error:
+        parcost.load_text(TEXT.replace("use catalog.devices.h100_sxm", ""))[0].evaluate()
+    for said in error.value.diagnostics:
+        assert not [note for note in said.notes if "plugin" in note]
