@@ -235,16 +235,6 @@ def test_what_never_ends_is_counted_as_an_evaluation_calls_it(where: str) -> Non
     assert result.refused == {"cannot-run": 2}
 
 
-def test_an_objective_that_is_no_number_is_a_fault_of_whoever_offers_it() -> None:
-    def objectives() -> list[Objective]:
-        own = {"title": "own", "unit": "", "cost": lambda s: s * inf * 0, "value": lambda c: c}
-        return [Objective(name="own", **own)]
-
-    chosen = space(scenario(objectives=hookimpl(objectives)), {"layout.tp": [2, 4]}, ["layout.tp"])
-    with pytest.raises(SpecError, match=r"plugin `odd` .*`own` is no number for some layouts"):
-        search(chosen, Wish(objective="own"))
-
-
 def test_a_cost_below_zero_is_proven_like_any_other() -> None:
     def objectives() -> list[Objective]:
         own = {"title": "own", "unit": "", "cost": lambda s: s - 100.0, "value": lambda c: c}

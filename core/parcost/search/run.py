@@ -24,7 +24,6 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.garbage import rarely_collected
-from parcost.outcome import Fault
 from parcost.render.words import failed
 from parcost.search.alone import alone
 from parcost.search.bounded import Bounded
@@ -241,19 +240,7 @@ class _Search:
             left = here
         if self.points is not None:
             left = legal
-        return Bounded(bound, self._cost(objective, bound.seconds, left), left)
-
-    def _cost(self, objective: Objective, seconds: Any, left: NDArray[np.bool_]) -> Any:
-        """Return the cost of layouts; note where it is no number for some that are *left*."""
-        cost = objective.cost(seconds)
-        if np.any(np.isnan(cost) & left):
-            offered = self.space.scenario.first.contributions("objectives")
-            plugin = next(plugin for plugin, one in offered if one.name == objective.name)
-            message = f"`{objective.name}` is no number for some layouts"
-            if all((f.plugin, f.message) != (plugin, message) for f in self.space.faults):
-                fault = Fault(plugin=plugin, hook="objectives", message=message)
-                self.space.faults.append(fault)
-        return cost
+        return Bounded(bound, objective.cost(bound.seconds), left)
 
     def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
         """Return which layouts take a time at all; count the others as an evaluation does."""
@@ -275,7 +262,7 @@ class _Search:
             self.counts.broken[limit.says] += int(bounded.sum()) - int(here.sum())
             left = here
         left = self._that_end(left, scored.seconds)
-        cost = np.where(left, self._cost(objective, scored.seconds, left), inf)
+        cost = np.where(left, objective.cost(scored.seconds), inf)
         self.front.offer(scored, left)
         entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
         if entry.left and entry.lowest <= self.worst:
