@@ -2,24 +2,33 @@
 
 All that is asked of an engine is the interface of :class:`concurrent.futures.Executor`. An
 engine is an entry point of the group ``parcost.executors``: a function from what follows
-``NAME://`` on the command line to an executor, which is closed when the work is done.
+``NAME://`` on the command line to an executor, which is closed when the work is done. One
+that can tell that nobody will ever answer offers to be asked: see :class:`Watched`.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from multiprocessing import active_children, get_context
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
 
 from parcost.diagnostics import ParcostError, did_you_mean
 
 GROUP = "parcost.executors"
+_MOMENT_SECONDS = 0.5  # between two questions whether anybody is there
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,17 +42,26 @@ class ExecutorError(ParcostError):
     """An engine cannot be used, or is gone."""
 
 
+@runtime_checkable
+class Watched(Protocol):
+    """What an executor may offer beside: whether it can still answer."""
+
+    def gone(self) -> str:
+        """Return why no answer will come any more; nothing as long as one may come."""
+
+
 @frozen(eq=False)
 class Engine:
     """How to get executors: *start* gives one, and a fresh one where that broke.
 
     *workers* is how many tasks it does at once, as far as that is known; *stop* ends those
-    that are running, where that can be done.
+    that are running, where that can be done. *name* is what messages call it.
     """
 
     start: Callable[[], Executor]
     workers: int = field(default=16)
     stop: Callable[[], None] = field(default=lambda: None)
+    name: str = "the executor"
 
 
 @define(eq=False)
@@ -68,22 +86,72 @@ class Pool:
             failed.set_exception(error)
             return failed
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise ExecutorError(f"the executor takes no more work: {said}") from error
+            raise self._failed("takes no more work", error) from error
+
+    def ready(self, futures: Iterable[Future[T]]) -> set[Future[T]]:
+        """Return which of *futures* are done, after a moment at most.
+
+        Raises:
+            ExecutorError: None is, and the executor is gone.
+        """
+        done = wait(futures, _MOMENT_SECONDS, FIRST_COMPLETED).done
+        if not done:
+            self._check()
+        return done
+
+    def result(self, future: Future[T]) -> T:
+        """Wait for a result.
+
+        Raises:
+            ExecutorError: The executor is gone.
+        """
+        while not self.ready([future]):
+            pass
+        try:
+            return future.result()
+        except ParcostError:
+            raise
+        except Exception:
+            self._check()  # then it is no fault of what was done
+            raise
+
+    def _check(self) -> None:
+        """Raise an error where the executor says that it is gone."""
+        executor: object = self.executor
+        if not isinstance(executor, Watched):
+            return
+        try:
+            why = executor.gone()
+        except Exception as error:
+            raise self._failed("cannot say whether it is there", error) from error
+        if why:
+            raise ExecutorError(f"{self.engine.name} is gone: {why}")
+
+    def _failed(self, what: str, error: Exception) -> ExecutorError:
+        return ExecutorError(f"{self.engine.name} {what}: {type(error).__name__}: {error}")
 
     def renew(self) -> None:
         """Leave a broken executor behind."""
         if self.executor is not None:
-            self.executor.shutdown(wait=False, cancel_futures=True)
+            self._shut_down(whole=False)
         self.executor = None
 
     def close(self, *, whole: bool) -> None:
         """End the workers; where the work is not *whole*, in the middle of what they do."""
         if self.executor is None:
             return
-        self.executor.shutdown(wait=whole, cancel_futures=True)
+        self._shut_down(whole=whole)
         if not whole:
             self.engine.stop()
+
+    def _shut_down(self, *, whole: bool) -> None:
+        assert self.executor is not None
+        try:
+            self.executor.shutdown(wait=whole, cancel_futures=True)
+        except Exception as error:
+            if whole:
+                raise self._failed("cannot be shut down", error) from error
+            # else what cut the work short is on its way, and says more
 
 
 class Processes(ProcessPoolExecutor):
@@ -136,6 +204,8 @@ def named(address: str) -> Engine:
         hint = did_you_mean(name, points) or "there are: " + (", ".join(sorted(points)) or "none")
         raise UnknownExecutorError(f"there is no executor `{name}`; {hint}")
 
+    called = f"the executor `{address}`"
+
     def start() -> Executor:
         try:
             found = points[name].load()(rest)
@@ -143,13 +213,13 @@ def named(address: str) -> Engine:
             raise
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
-            raise ExecutorError(f"the executor `{address}` cannot be used: {said}") from error
+            raise ExecutorError(f"{called} cannot be used: {said}") from error
         if not isinstance(found, Executor):
             kind = type(found).__name__
             raise ExecutorError(f"`{points[name].value}` returned {kind}, which is no executor")
         return found
 
-    return Engine(start)
+    return Engine(start, name=called)
 
 
 @contextmanager

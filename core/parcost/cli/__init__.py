@@ -88,12 +88,12 @@ def _usage(error: click.ClickException) -> int:
 def _failed(error: BaseException) -> int:
     from parcost.batch import FAULT, internal
     from parcost.cli.output import Reporter
-    from parcost.diagnostics import PluginError, SpecError
+    from parcost.diagnostics import ParcostError, SpecError
 
     if isinstance(error, SpecError):
         Reporter()(error.diagnostics)
         return 2
-    if isinstance(error, PluginError):
+    if isinstance(error, ParcostError):
         tell(f"error: {error}")
         return FAULT
     diagnostic = internal(error)
