@@ -139,6 +139,28 @@ def test_a_pattern_stands_for_the_specs_that_match_it(run: Run) -> None:
     assert "no `.par` file matches `specs/*.spec`" in missed.err
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_a_pattern_finds_a_file_once_however_links_lead_to_it(run: Run) -> None:
+    def found(*named: str) -> list[str]:
+        lines = run("eval", *named, "--format", "jsonl").out.splitlines()
+        return [json.loads(line)["path"] for line in lines]
+
+    files({"x/s1.par": GOOD, "y/s2.par": BIGGER})
+    for link, to in {"x/l1": ".", "x/l2": ".", "x/l3": "..", "a": "y", "c": "c"}.items():
+        Path("specs", link).symlink_to(to)
+    Path("specs/s3.par").symlink_to("x/s1.par")
+    plain = ["specs/s3.par", "specs/x/s1.par", "specs/y/s2.par"]
+    assert found("specs") == plain
+    for pattern in ("specs/**/s*.par", "specs/**", "**/**/s*.par", "./specs/*/**/../**/s*.par"):
+        assert [os.path.normpath(path) for path in found(pattern)] == plain, pattern
+    assert found("specs/*/s*.par") == plain[1:]
+    assert found("specs", "specs/**/s*.par") == plain
+    Path("link").symlink_to("specs")
+    assert found("li*/**/s2.par") == ["link/y/s2.par"]
+    assert found("specs/a/**/*.par") == ["specs/a/s2.par"]
+    assert found("specs/**/l1/*.par") == ["specs/x/l1/s1.par"]
+
+
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(run: Run) -> None:
     files({"a[1].par": GOOD})
     assert run("eval", "specs/a[1].par").code == 0
