@@ -231,6 +231,20 @@ def test_parquet_has_the_rows_of_the_table_with_their_types(run: Run) -> None:
         assert row["step_time_seconds"] == (float(seconds) if seconds else None)
 
 
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names there are Unicode")
+def test_parquet_spells_a_name_that_is_no_unicode_as_csv_does(run: Run) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    files({"a.par": GOOD, "b.par": MISTAKEN})
+    Path("specs/a.par").rename(os.fsdecode(b"specs/n\xe9.par"))
+    table = run("eval", "specs", "--format", "csv", "--out", "r.csv")
+    found = run("eval", "specs", "--format", "parquet", "--out", "r.parquet")
+    assert (found.code, table.code) == (2, 2)
+    names = duckdb.sql("SELECT path FROM 'r.parquet'").fetchall()
+    rows = csv.DictReader(io.StringIO(Path("r.csv").read_text(encoding="utf-8")))
+    assert [name for (name,) in names] == [row["path"] for row in rows]
+    assert names == [("specs/b.par",), (r"specs/n\udce9.par",)]
+
+
 def test_parquet_without_its_library_says_what_to_install(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
