@@ -110,7 +110,12 @@ def cached(tmp_path: Path) -> list[Path]:
 
 
 def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    code = """import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from parcost.cli import main
+sys.exit(main())"""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen([sys.executable, "-c", code, *arguments], **streams)
 
@@ -121,6 +126,11 @@ def alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def members(group: int) -> int:
+    told = subprocess.run(["ps", "-eo", "pgid="], stdout=subprocess.PIPE, check=True).stdout
+    return told.split().count(str(group).encode())
 
 
 # --- which files --------------------------------------------------------------------------
@@ -528,6 +538,64 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
     resumed = run(*arguments[:-2])
     assert "of them unchanged, from the cache" in resumed.err
     assert len(resumed.out.splitlines()) == 200
+
+
+def wait_for(what: Callable[[], Any]) -> None:
+    until = time.monotonic() + 90
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.usefixtures("run")
+def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str, name: str) -> None:
+    files(many(200))
+    arguments = ["eval", "specs", "--format", "json", "--jobs", jobs, "--out", "all.json"]
+    child = process(*arguments, start_new_session=True)
+    wait_for(lambda: cached(tmp_path))
+    for _ in range(2):  # as `timeout` does
+        child.send_signal(getattr(signal, name))
+    _, said = child.communicate(timeout=60)
+    if child.returncode == 0:
+        pytest.skip("it was faster than the signal")
+    assert child.returncode == 128 + getattr(signal, name)
+    assert b"the same command goes on from there" in said
+    assert b"Traceback" not in said
+    assert listed() == ["specs"]
+    wait_for(lambda: not alive(child.pid))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+@pytest.mark.usefixtures("run")
+def test_a_search_that_others_end_leaves_nobody_behind(name: str) -> None:
+    files({"a.par": GOOD.replace("16 }", "2048 }").replace("32 seq", "4096 seq")})
+    arguments = ["search", "specs/a.par", "--budget", "600", "--jobs", "2"]
+    child = process(*arguments, start_new_session=True)
+    wait_for(lambda: members(child.pid) > 2)
+    assert child.poll() is None
+    child.send_signal(getattr(signal, name))
+    _, said = child.communicate(timeout=60)
+    assert b"Traceback" not in said
+    assert child.returncode == (143 if name == "SIGTERM" else -signal.SIGKILL)
+    wait_for(lambda: not alive(child.pid))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("run")
+def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
+    files(many(400))
+    child = process("eval", "specs", "--jobs", "2", "--out", "all", start_new_session=True)
+    wait_for(lambda: cached(tmp_path))
+    child.kill()
+    child.wait(60)
+    wait_for(lambda: not alive(child.pid))
+    for stream in (child.stdout, child.stderr):
+        assert stream is not None
+        stream.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -8,6 +8,7 @@ that can tell that nobody will ever answer offers to be asked: see :class:`Watch
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
@@ -20,7 +21,8 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
@@ -180,7 +182,7 @@ def processes(jobs: int) -> Engine:
 
     def start() -> Executor:
         # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
-        return Processes(jobs, mp_context=get_context("spawn"))
+        return Processes(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent)
 
     def stop() -> None:
         for process in set(active_children()) - others:
@@ -220,6 +222,18 @@ def named(address: str) -> Engine:
         return found
 
     return Engine(start, name=called)
+
+
+def _end_with_parent() -> None:
+    """End this process once nobody is left to work for, however that one ended."""
+    parent = parent_process()
+
+    def watch() -> None:
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

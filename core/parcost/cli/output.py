@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EISDIR
+from math import inf
 from pathlib import Path
 from tempfile import mkstemp
 from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 import click
 
@@ -29,6 +30,7 @@ _MOMENT_SECONDS = 2.0
 _MOST_REMEMBERED = 10_000
 _SPELLED = "backslashreplace"
 _PATIENCE_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0
 _AT_ONCE = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes without blocking
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -165,25 +167,46 @@ class Progress:
             self._shown = False
 
 
+#: What ends a run as Ctrl-C does: timeouts, schedulers and terminals that close send it.
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
 class Interrupts:
     """Ctrl-C, which Python forgets where it comes while an object is being removed.
 
-    It waits while it is :meth:`held`.
+    It waits while it is :meth:`held`. So do other *signals*, where nobody ignores them, as
+    ``nohup`` does.
     """
 
-    def __init__(self) -> None:
+    number: ClassVar[int] = signal.SIGINT  # the last that came, and when
+    when: ClassVar[float] = -inf
+
+    def __init__(self, *signals: int) -> None:
+        self._signals = signals or (signal.SIGINT, *ENDINGS)
         self._noted = False
         self._held = False
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self._main = current_thread() is main_thread()
-        if self._main:
-            self._before = signal.signal(signal.SIGINT, self._note)
+        if current_thread() is main_thread():
+            for number in self._signals:
+                if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    @classmethod
+    def exit_code(cls) -> int:
+        """Return what a run that was interrupted ends with, as a shell says it."""
+        return 128 + cls.number
+
+    @classmethod
+    def forget(cls) -> None:
+        """Begin anew: nothing has come yet."""
+        cls.number, cls.when = signal.SIGINT, -inf
 
     def check(self) -> None:
         """Raise what was forgotten."""
@@ -200,9 +223,11 @@ class Interrupts:
             self._held = False
         self.check()
 
-    def _note(self, *_: object) -> None:
+    def _note(self, number: int, _: object) -> None:
+        again = number == Interrupts.number and monotonic() - Interrupts.when < _AGAIN_SECONDS
+        Interrupts.number, Interrupts.when = number, monotonic()
         self._noted = True
-        if not self._held:
+        if not (self._held or again):  # `timeout` tells a process, and then the group it is in
             raise KeyboardInterrupt
 
 

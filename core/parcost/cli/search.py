@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Progress, Reporter, Target, put, show, tell
+from parcost.cli.output import Interrupts, Progress, Reporter, Target, put, show, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parcost.search.space import Space
     from parcost.terms import Goal
 
-_INTERRUPTED, _FAULT = 130, 3
+_FAULT = 3
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
@@ -160,7 +160,7 @@ def command(
     for fault in faults:
         tell(f"error: {fault.removeprefix('incomplete: ')}\n")
     if found.interrupted:
-        return _INTERRUPTED
+        return Interrupts.exit_code()
     return _FAULT if faults else 0
 
 
