@@ -691,6 +691,37 @@ def test_a_full_disk_is_said_and_loses_nothing(
     assert len(evaluated) <= 2
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("where", ["full", "pipe"])
+@pytest.mark.parametrize("extra", [[], ["--jobs", "2"]])
+def test_messages_that_cannot_be_written_cost_no_results(
+    run: Run, where: str, extra: list[str]
+) -> None:
+    files({**ALL, **many(20)})
+    arguments = ["eval", "specs", "--format", "jsonl", "--no-cache"]
+    expected = run(*arguments)
+    if where == "full":
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        inwards, stderr = os.pipe()
+        os.close(inwards)
+    child = process(*arguments, *extra, "--out", "all.jsonl", stderr=stderr)
+    os.close(stderr)
+    out, _ = child.communicate(timeout=120)
+    assert (child.returncode, out) == (expected.code, b"")
+    assert Path("all.jsonl").read_text(encoding="utf-8") == expected.out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.usefixtures("run")
+def test_what_went_wrong_is_in_the_exit_code_where_stderr_is_full() -> None:
+    for arguments, code in ((["eval", "nowhere.par"], 2), (["--oops"], 2), (["plugins"], 0)):
+        with Path("/dev/full").open("w") as full:
+            child = process(*arguments, stderr=full)
+            child.communicate(timeout=60)
+        assert child.returncode == code
+
+
 def test_a_file_that_cannot_be_written_is_said(run: Run) -> None:
     files({"a.par": GOOD})
     done = run("eval", "specs", "--out", "no/such/folder.txt")

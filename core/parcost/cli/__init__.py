@@ -23,7 +23,7 @@ import click
 
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.output import ENDINGS, ClosedPipeError, Interrupts, forget_stdout, tell
+from parcost.cli.output import ENDINGS, ClosedPipeError, Interrupts, Messages, forget, tell
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
@@ -52,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # never fail to print a name
+    with Messages():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     Interrupts.forget()
     try:
         with Interrupts(*ENDINGS):
@@ -68,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell("interrupted")
         return Interrupts.exit_code()
     except (BrokenPipeError, ClosedPipeError):
-        forget_stdout()
+        forget(sys.stdout)
         return _PIPE_CLOSED
     except (Exception, SystemExit) as error:  # noqa: BLE001  the user never sees a traceback
         return _failed(error)

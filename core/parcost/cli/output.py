@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import mkstemp
 from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO, cast
 
 import click
 
@@ -75,7 +75,7 @@ def put(text: str, interrupts: Interrupts | None = None) -> None:
     except BrokenPipeError as error:
         raise ClosedPipeError from error
     except OSError as error:
-        forget_stdout()
+        forget(sys.stdout)
         raise click.ClickException(f"stdout cannot be written: {error.strerror}") from error
 
 
@@ -99,12 +99,49 @@ def _put_whole(text: str, interrupts: Interrupts) -> None:
             interrupts.check()
 
 
-def forget_stdout() -> None:
-    """Point stdout elsewhere, so that Python does not complain about it at exit."""
+def forget(stream: TextIO) -> None:
+    """Point a stream elsewhere, so that Python does not complain about it at exit."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):
         return
+
+
+class Messages:
+    """What stands for stderr meanwhile, and drops what cannot be written there.
+
+    A result is worth more than what is told beside it, and the exit code says how it came out.
+    """
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+
+    def __enter__(self) -> None:
+        sys.stderr = cast("TextIO", self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.stderr = self._stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a message."""
+        with self._dropping():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Let it be seen."""
+        with self._dropping():
+            self._stream.flush()
+
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:  # its reader is gone, or the disk is full
+            forget(self._stream)
 
 
 def show(items: Iterable[Item]) -> None:
