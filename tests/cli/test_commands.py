@@ -204,6 +204,23 @@ def test_a_directory_passes_over_files_that_only_define(run: Run) -> None:
     assert "missing-block" in alone.err
 
 
+def test_a_directory_passes_over_files_that_only_name_values(run: Run) -> None:
+    using = 'use "lib/sizes.par"\n' + GOOD.replace("devices = 16", "devices = nodes * 8")
+    done = run("eval", ".", a=using, lib__sizes="let nodes = 2\n")
+    assert (done.code, done.err) == (0, "1 good\n")
+    assert run("check", ".").code == 0
+    assert run("eval", "lib/sizes.par").code == 2
+    study = run("eval", ".", b='use "a.par"\nlet spare = 1\n', a=using)
+    assert (study.code, study.err) == (0, "2 good\n")
+
+
+def test_an_empty_name_stands_for_nothing(run: Run) -> None:
+    for command in ("eval", "check"):
+        done = run(command, "", a=GOOD)
+        assert done.code == 2
+        assert "an empty name stands for no file and no directory" in done.out + done.err
+
+
 def test_a_mistake_in_a_file_that_only_defines_is_found(run: Run) -> None:
     done = run("check", ".", lib__site=DEFINITIONS.replace("96 GB", "96 Gb"))
     assert done.code == 2

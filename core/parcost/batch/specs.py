@@ -50,6 +50,9 @@ def several(named: Iterable[str]) -> bool:
 
 
 def _meant(name: str) -> Iterator[Spec | Rejected]:
+    if not name:  # a path would take it for the directory where we are
+        yield reject("''", "no-match", "an empty name stands for no file and no directory")
+        return
     path = Path(name)
     try:
         exists = path.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,8 @@ def command(
     from parcost.search.spread import Quest, spread
     from parcost.search.wanted import goal_of
 
+    if budget is not None and isnan(budget):
+        raise click.UsageError("`--budget nan` says no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     engine = options.engine(jobs, executor)
