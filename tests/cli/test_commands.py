@@ -578,9 +578,10 @@ def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [["eval", "a.par", "--format", "json"], ["--help"]])
+def test_a_closed_pipe_ends_quietly(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
-    with process("eval", "a.par", "--format", "json", cwd=tmp_path) as child:
+    with process(*arguments, cwd=tmp_path) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
@@ -589,12 +590,15 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_a_full_disk_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [["eval", "a.par"], ["--help"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_said(tmp_path: Path, arguments: list[str], unbuffered: str) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
     code = "import sys; from parcost.cli import main; sys.exit(main())"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", code, "eval", "a.par"],
+            [sys.executable, "-c", code, *arguments],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=tmp_path,

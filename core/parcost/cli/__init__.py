@@ -23,7 +23,7 @@ import click
 
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.output import ENDINGS, ClosedPipeError, Interrupts, Messages, forget, tell
+from parcost.cli.output import ENDINGS, ClosedPipeError, Interrupts, Messages, Results, forget, tell
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # never fail to print a name
-    with Messages():
+    with Messages(), Results():
         return _run(arguments)
 
 
@@ -72,7 +72,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
         return Interrupts.exit_code()
-    except (BrokenPipeError, ClosedPipeError):
+    except ClosedPipeError:
         forget(sys.stdout)
         return _PIPE_CLOSED
     except (Exception, SystemExit) as error:  # noqa: BLE001  the user never sees a traceback

@@ -9,14 +9,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import EISDIR
 from math import inf
 from pathlib import Path
 from tempfile import mkstemp
 from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 import click
 
@@ -65,13 +65,19 @@ def paper(stream: TextIO | None = None) -> Paper:
 
 def put(text: str, interrupts: Interrupts | None = None) -> None:
     """Write a result to stdout, at once, and whole also where *interrupts* come."""
-    try:
+    with _writing_to_stdout():
         if interrupts is None or os.name == "nt":  # where pipes cannot be asked for room
             sys.stdout.write(text)
             sys.stdout.flush()
         else:
             with interrupts.held():
                 _put_whole(text, interrupts)
+
+
+@contextmanager
+def _writing_to_stdout() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError as error:
         raise ClosedPipeError from error
     except OSError as error:
@@ -107,37 +113,58 @@ def forget(stream: TextIO) -> None:
         return
 
 
-class Messages:
-    """What stands for stderr meanwhile, and drops what cannot be written there.
+class _StandIn:
+    """What stands for a stream of this process meanwhile, whoever writes to it."""
 
-    A result is worth more than what is told beside it, and the exit code says how it came out.
-    """
+    name = ""
 
     def __init__(self) -> None:
-        self._stream = sys.stderr
+        self._stream: TextIO = getattr(sys, self.name)
 
     def __enter__(self) -> None:
-        sys.stderr = cast("TextIO", self)
+        setattr(sys, self.name, self)
 
     def __exit__(self, *_: object) -> None:
-        sys.stderr = self._stream
+        setattr(sys, self.name, self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a message."""
-        with self._dropping():
-            self._stream.write(text)
+        """Write a text."""
+        if text != "":  # which is no reason to fail, and click asks whether it can be written
+            with self._writing():
+                self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Let it be seen."""
-        with self._dropping():
+        with self._writing():
             self._stream.flush()
 
+    def _writing(self) -> AbstractContextManager[None]:
+        raise NotImplementedError
+
+
+class Results(_StandIn):
+    """Stdout: that it cannot be written is never mistaken for anything else."""
+
+    name = "stdout"
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return _writing_to_stdout()
+
+
+class Messages(_StandIn):
+    """Stderr: what cannot be written is dropped.
+
+    A result is worth more than what is told beside it, and the exit code says how it came out.
+    """
+
+    name = "stderr"
+
     @contextmanager
-    def _dropping(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[None]:
         try:
             yield
         except OSError:  # its reader is gone, or the disk is full
