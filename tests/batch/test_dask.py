@@ -86,3 +86,29 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(PluginError, match=r"pip install 'parcost\[dask\]'"):
         named("dask://127.0.0.1:1").start()
+
+
+def test_a_scheduler_that_dies_ends_the_batch_and_is_named(
+    cluster: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    from parcost_plugins.executors import dask
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 2)
+    done = Run._finished
+
+    def finished(run: Run, *arguments: Any) -> Any:
+        cluster.processes[0].kill()
+        return done(run, *arguments)
+
+    monkeypatch.setattr(Run, "_finished", finished)
+    address, out = f"dask://{cluster.address}", tmp_path / "out.json"
+    out.write_text("of before")
+    assert main(["eval", ".", "--format", "json", "--executor", address, "--out", str(out)]) == 3
+    assert f"error: the executor `{address}` is gone: its scheduler" in capsys.readouterr().err
+    assert out.read_text() == "of before"
+    assert not list(tmp_path.glob(".*.part"))

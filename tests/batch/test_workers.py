@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,6 +23,7 @@ from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
 from parcost.batch.keys import Environment, Question
 from parcost.batch.run import Run
 from parcost.batch.work import StrangerError, Task, Worker, answers
+from parcost.cli import main
 from parcost.picked import Picked
 
 SPEC = """\
@@ -230,6 +232,90 @@ def test_a_plugin_offers_an_engine_by_name(
     found = run(specs, executors.named("mine://here:1"))
     assert [entry.text for entry in found] == expected
     assert addresses == ["here:1"]
+
+
+class Lost(ThreadPoolExecutor):
+    """Nobody answers, and it cannot even be shut down."""
+
+    why = "they moved"
+
+    def submit(self, *_: Any, **__: Any) -> Any:
+        return Future()
+
+    def shutdown(self, *_: Any, **__: Any) -> None:
+        raise ConnectionError("nobody there")
+
+    def gone(self) -> str:
+        return self.why
+
+
+def test_an_engine_that_is_gone_is_named_and_no_exporter_is(
+    specs: list[Spec], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offered(monkeypatch, lambda _: Lost())
+    for format_ in ("json", "csv"):
+        assert main(["eval", ".", "--format", format_, "--executor", "mine://here"]) == 3
+        error = "error: the executor `mine://here` is gone: they moved\n"
+        assert capsys.readouterr().err == error
+    search = ["search", specs[0].path, "--executor", "mine://here"]
+    assert main(search) == 3
+    assert capsys.readouterr().err == error
+
+
+def test_what_is_raised_as_entries_are_made_is_no_failure_of_the_exporter(
+    specs: list[Spec], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Wrong(Lost):
+        def gone(self) -> str:
+            raise OSError("no such question")
+
+    offered(monkeypatch, lambda _: Wrong())
+    arguments = ["eval", *[spec.path for spec in specs], "--format", "json"]
+    assert main([*arguments, "--executor", "mine://here"]) == 3
+    said = "cannot say whether it is there: OSError: no such question"
+    assert capsys.readouterr().err == f"error: the executor `mine://here` {said}\n"
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("a defect")
+        yield
+
+    monkeypatch.setattr(Run, "entries", broken)
+    assert main(arguments) == 3
+    said = capsys.readouterr().err
+    assert "internal error: ValueError: a defect" in said
+    assert "exporter" not in said
+
+
+@posix
+@pytest.mark.parametrize("command", ["eval", "search"])
+def test_ctrl_c_ends_the_wait_for_an_engine_that_says_nothing(
+    specs: list[Spec], command: str
+) -> None:
+    program = """import signal, sys, threading, time
+from concurrent.futures import Executor, Future
+from importlib.metadata import EntryPoint
+from parcost.batch import executors
+from parcost.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+class Silent(Executor):
+    def submit(self, *_, **__):
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.5, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+        self.submit = lambda *_, **__: Future()
+        return Future()
+    def shutdown(self, *_, **__):
+        raise ConnectionError("nobody there")
+class Point(EntryPoint):
+    def load(self):
+        return lambda _: Silent()
+executors.entry_points = lambda **_: [Point("mine", "some.module:make", executors.GROUP)]
+sys.exit(main(sys.argv[1:]))"""
+    arguments = [command, specs[0].path, "--executor", "mine://here"]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        _, said = child.communicate(timeout=120)
+    assert (child.returncode, said.strip()) == (130, b"interrupted")
 
 
 def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,12 @@ def cached(tmp_path: Path) -> list[Path]:
 
 
 def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    code = """import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from parcost.cli import main
+sys.exit(main())"""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen([sys.executable, "-c", code, *arguments], **streams)
 
@@ -121,6 +126,11 @@ def alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def members(group: int) -> int:
+    told = subprocess.run(["ps", "-eo", "pgid="], stdout=subprocess.PIPE, check=True).stdout
+    return told.split().count(str(group).encode())
 
 
 # --- which files --------------------------------------------------------------------------
@@ -137,6 +147,28 @@ def test_a_pattern_stands_for_the_specs_that_match_it(run: Run) -> None:
     missed = run("eval", "specs/*.spec")
     assert missed.code == 2
     assert "no `.par` file matches `specs/*.spec`" in missed.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_a_pattern_finds_a_file_once_however_links_lead_to_it(run: Run) -> None:
+    def found(*named: str) -> list[str]:
+        lines = run("eval", *named, "--format", "jsonl").out.splitlines()
+        return [json.loads(line)["path"] for line in lines]
+
+    files({"x/s1.par": GOOD, "y/s2.par": BIGGER})
+    for link, to in {"x/l1": ".", "x/l2": ".", "x/l3": "..", "a": "y", "c": "c"}.items():
+        Path("specs", link).symlink_to(to)
+    Path("specs/s3.par").symlink_to("x/s1.par")
+    plain = ["specs/s3.par", "specs/x/s1.par", "specs/y/s2.par"]
+    assert found("specs") == plain
+    for pattern in ("specs/**/s*.par", "specs/**", "**/**/s*.par", "./specs/*/**/../**/s*.par"):
+        assert [os.path.normpath(path) for path in found(pattern)] == plain, pattern
+    assert found("specs/*/s*.par") == plain[1:]
+    assert found("specs", "specs/**/s*.par") == plain
+    Path("link").symlink_to("specs")
+    assert found("li*/**/s2.par") == ["link/y/s2.par"]
+    assert found("specs/a/**/*.par") == ["specs/a/s2.par"]
+    assert found("specs/**/l1/*.par") == ["specs/x/l1/s1.par"]
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(run: Run) -> None:
@@ -207,6 +239,20 @@ def test_parquet_has_the_rows_of_the_table_with_their_types(run: Run) -> None:
         assert row["feasible"] is (line["feasible"] == "yes")
         seconds = line["step_time_seconds"]
         assert row["step_time_seconds"] == (float(seconds) if seconds else None)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names there are Unicode")
+def test_parquet_spells_a_name_that_is_no_unicode_as_csv_does(run: Run) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    files({"a.par": GOOD, "b.par": MISTAKEN})
+    Path("specs/a.par").rename(os.fsdecode(b"specs/n\xe9.par"))
+    table = run("eval", "specs", "--format", "csv", "--out", "r.csv")
+    found = run("eval", "specs", "--format", "parquet", "--out", "r.parquet")
+    assert (found.code, table.code) == (2, 2)
+    names = duckdb.sql("SELECT path FROM 'r.parquet'").fetchall()
+    rows = csv.DictReader(io.StringIO(Path("r.csv").read_text(encoding="utf-8")))
+    assert [name for (name,) in names] == [row["path"] for row in rows]
+    assert names == [("specs/b.par",), (r"specs/n\udce9.par",)]
 
 
 def test_parquet_without_its_library_says_what_to_install(
@@ -494,6 +540,64 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
     assert len(resumed.out.splitlines()) == 200
 
 
+def wait_for(what: Callable[[], Any]) -> None:
+    until = time.monotonic() + 90
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.usefixtures("run")
+def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str, name: str) -> None:
+    files(many(200))
+    arguments = ["eval", "specs", "--format", "json", "--jobs", jobs, "--out", "all.json"]
+    child = process(*arguments, start_new_session=True)
+    wait_for(lambda: cached(tmp_path))
+    for _ in range(2):  # as `timeout` does
+        child.send_signal(getattr(signal, name))
+    _, said = child.communicate(timeout=60)
+    if child.returncode == 0:
+        pytest.skip("it was faster than the signal")
+    assert child.returncode == 128 + getattr(signal, name)
+    assert b"the same command goes on from there" in said
+    assert b"Traceback" not in said
+    assert listed() == ["specs"]
+    wait_for(lambda: not alive(child.pid))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+@pytest.mark.usefixtures("run")
+def test_a_search_that_others_end_leaves_nobody_behind(name: str) -> None:
+    files({"a.par": GOOD.replace("16 }", "2048 }").replace("32 seq", "4096 seq")})
+    arguments = ["search", "specs/a.par", "--budget", "600", "--jobs", "2"]
+    child = process(*arguments, start_new_session=True)
+    wait_for(lambda: members(child.pid) > 2)
+    assert child.poll() is None
+    child.send_signal(getattr(signal, name))
+    _, said = child.communicate(timeout=60)
+    assert b"Traceback" not in said
+    assert child.returncode == (143 if name == "SIGTERM" else -signal.SIGKILL)
+    wait_for(lambda: not alive(child.pid))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("run")
+def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
+    files(many(400))
+    child = process("eval", "specs", "--jobs", "2", "--out", "all", start_new_session=True)
+    wait_for(lambda: cached(tmp_path))
+    child.kill()
+    child.wait(60)
+    wait_for(lambda: not alive(child.pid))
+    for stream in (child.stdout, child.stderr):
+        assert stream is not None
+        stream.close()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.usefixtures("run")
 def test_ctrl_c_does_not_cut_a_line_in_two() -> None:
@@ -585,6 +689,37 @@ def test_a_full_disk_is_said_and_loses_nothing(
     evaluated.clear()
     assert run("eval", "specs", "--format", format_).code == 0
     assert len(evaluated) <= 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("where", ["full", "pipe"])
+@pytest.mark.parametrize("extra", [[], ["--jobs", "2"]])
+def test_messages_that_cannot_be_written_cost_no_results(
+    run: Run, where: str, extra: list[str]
+) -> None:
+    files({**ALL, **many(20)})
+    arguments = ["eval", "specs", "--format", "jsonl", "--no-cache"]
+    expected = run(*arguments)
+    if where == "full":
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        inwards, stderr = os.pipe()
+        os.close(inwards)
+    child = process(*arguments, *extra, "--out", "all.jsonl", stderr=stderr)
+    os.close(stderr)
+    out, _ = child.communicate(timeout=120)
+    assert (child.returncode, out) == (expected.code, b"")
+    assert Path("all.jsonl").read_text(encoding="utf-8") == expected.out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.usefixtures("run")
+def test_what_went_wrong_is_in_the_exit_code_where_stderr_is_full() -> None:
+    for arguments, code in ((["eval", "nowhere.par"], 2), (["--oops"], 2), (["plugins"], 0)):
+        with Path("/dev/full").open("w") as full:
+            child = process(*arguments, stderr=full)
+            child.communicate(timeout=60)
+        assert child.returncode == code
 
 
 def test_a_file_that_cannot_be_written_is_said(run: Run) -> None:

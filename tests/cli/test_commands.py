@@ -204,6 +204,23 @@ def test_a_directory_passes_over_files_that_only_define(run: Run) -> None:
     assert "missing-block" in alone.err
 
 
+def test_a_directory_passes_over_files_that_only_name_values(run: Run) -> None:
+    using = 'use "lib/sizes.par"\n' + GOOD.replace("devices = 16", "devices = nodes * 8")
+    done = run("eval", ".", a=using, lib__sizes="let nodes = 2\n")
+    assert (done.code, done.err) == (0, "1 good\n")
+    assert run("check", ".").code == 0
+    assert run("eval", "lib/sizes.par").code == 2
+    study = run("eval", ".", b='use "a.par"\nlet spare = 1\n', a=using)
+    assert (study.code, study.err) == (0, "2 good\n")
+
+
+def test_an_empty_name_stands_for_nothing(run: Run) -> None:
+    for command in ("eval", "check"):
+        done = run(command, "", a=GOOD)
+        assert done.code == 2
+        assert "an empty name stands for no file and no directory" in done.out + done.err
+
+
 def test_a_mistake_in_a_file_that_only_defines_is_found(run: Run) -> None:
     done = run("check", ".", lib__site=DEFINITIONS.replace("96 GB", "96 Gb"))
     assert done.code == 2
@@ -561,9 +578,10 @@ def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [["eval", "a.par", "--format", "json"], ["--help"]])
+def test_a_closed_pipe_ends_quietly(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
-    with process("eval", "a.par", "--format", "json", cwd=tmp_path) as child:
+    with process(*arguments, cwd=tmp_path) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
@@ -572,12 +590,15 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_a_full_disk_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [["eval", "a.par"], ["--help"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_said(tmp_path: Path, arguments: list[str], unbuffered: str) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
     code = "import sys; from parcost.cli import main; sys.exit(main())"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", code, "eval", "a.par"],
+            [sys.executable, "-c", code, *arguments],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=tmp_path,

@@ -383,6 +383,12 @@ def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
     assert said in " ".join(out.split())
 
 
+def test_a_budget_that_is_no_number_is_a_usage_error(run: Run) -> None:
+    code, out, err = run(SPEC, "--budget", "nan")
+    assert (code, out) == (2, "")
+    assert "`--budget nan` says no time" in err
+
+
 def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
     flags = ("--axes", "tp,zero", "--over", "tp=3", "--sample", "5", "--budget", "0.3")
     code, _, err = run(SPEC, *flags)

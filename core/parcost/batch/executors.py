@@ -2,18 +2,28 @@
 
 All that is asked of an engine is the interface of :class:`concurrent.futures.Executor`. An
 engine is an entry point of the group ``parcost.executors``: a function from what follows
-``NAME://`` on the command line to an executor, which is closed when the work is done.
+``NAME://`` on the command line to an executor, which is closed when the work is done. One
+that can tell that nobody will ever answer offers to be asked: see :class:`Watched`.
 """
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from multiprocessing import active_children, get_context
-from typing import ParamSpec, TypeVar
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
 
@@ -21,6 +31,7 @@ from parcost.diagnostics import ParcostError, did_you_mean, raised, reraise_inte
 from parcost.threads import tell_failures
 
 GROUP = "parcost.executors"
+_MOMENT_SECONDS = 0.5  # between two questions whether anybody is there
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,17 +45,26 @@ class ExecutorError(ParcostError):
     """An engine cannot be used, or is gone."""
 
 
+@runtime_checkable
+class Watched(Protocol):
+    """What an executor may offer beside: whether it can still answer."""
+
+    def gone(self) -> str:
+        """Return why no answer will come any more; nothing as long as one may come."""
+
+
 @frozen(eq=False)
 class Engine:
     """How to get executors: *start* gives one, and a fresh one where that broke.
 
     *workers* is how many tasks it does at once, as far as that is known; *stop* ends those
-    that are running, where that can be done.
+    that are running, where that can be done. *name* is what messages call it.
     """
 
     start: Callable[[], Executor]
     workers: int = field(default=16)
     stop: Callable[[], None] = field(default=lambda: None)
+    name: str = "the executor"
 
 
 @define(eq=False)
@@ -70,22 +90,75 @@ class Pool:
             return failed
         except BaseException as error:
             reraise_interrupt(error)
-            said = f"the executor takes no more work: {raised(error)}"
-            raise ExecutorError(said) from error
+            raise self._failed("takes no more work", error) from error
+
+    def ready(self, futures: Iterable[Future[T]]) -> set[Future[T]]:
+        """Return which of *futures* are done, after a moment at most.
+
+        Raises:
+            ExecutorError: None is, and the executor is gone.
+        """
+        done = wait(futures, _MOMENT_SECONDS, FIRST_COMPLETED).done
+        if not done:
+            self._check()
+        return done
+
+    def result(self, future: Future[T]) -> T:
+        """Wait for a result.
+
+        Raises:
+            ExecutorError: The executor is gone.
+        """
+        while not self.ready([future]):
+            pass
+        try:
+            return future.result()
+        except ParcostError:
+            raise
+        except BaseException as error:
+            reraise_interrupt(error)
+            self._check()  # then it is no fault of what was done
+            raise
+
+    def _check(self) -> None:
+        """Raise an error where the executor says that it is gone."""
+        executor: object = self.executor
+        if not isinstance(executor, Watched):
+            return
+        try:
+            why = executor.gone()
+        except BaseException as error:
+            reraise_interrupt(error)
+            raise self._failed("cannot say whether it is there", error) from error
+        if why:
+            raise ExecutorError(f"{self.engine.name} is gone: {why}")
+
+    def _failed(self, what: str, error: BaseException) -> ExecutorError:
+        return ExecutorError(f"{self.engine.name} {what}: {raised(error)}")
 
     def renew(self) -> None:
         """Leave a broken executor behind."""
         if self.executor is not None:
-            self.executor.shutdown(wait=False, cancel_futures=True)
+            self._shut_down(whole=False)
         self.executor = None
 
     def close(self, *, whole: bool) -> None:
         """End the workers; where the work is not *whole*, in the middle of what they do."""
         if self.executor is None:
             return
-        self.executor.shutdown(wait=whole, cancel_futures=True)
+        self._shut_down(whole=whole)
         if not whole:
             self.engine.stop()
+
+    def _shut_down(self, *, whole: bool) -> None:
+        assert self.executor is not None
+        try:
+            self.executor.shutdown(wait=whole, cancel_futures=True)
+        except BaseException as error:
+            reraise_interrupt(error)
+            if whole:
+                raise self._failed("cannot be shut down", error) from error
+            # else what cut the work short is on its way, and says more
 
 
 class Processes(ProcessPoolExecutor):
@@ -114,7 +187,7 @@ def processes(jobs: int) -> Engine:
 
     def start() -> Executor:
         # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
-        return Processes(jobs, get_context("spawn"), tell_failures)
+        return Processes(jobs, get_context("spawn"), _begin)
 
     def stop() -> None:
         for process in set(active_children()) - others:
@@ -138,6 +211,8 @@ def named(address: str) -> Engine:
         hint = did_you_mean(name, points) or "there are: " + (", ".join(sorted(points)) or "none")
         raise UnknownExecutorError(f"there is no executor `{name}`; {hint}")
 
+    called = f"the executor `{address}`"
+
     def start() -> Executor:
         try:
             found = points[name].load()(rest)
@@ -145,14 +220,31 @@ def named(address: str) -> Engine:
             raise
         except BaseException as error:
             reraise_interrupt(error)
-            said = f"the executor `{address}` cannot be used: {raised(error)}"
-            raise ExecutorError(said) from error
+            raise ExecutorError(f"{called} cannot be used: {raised(error)}") from error
         if not isinstance(found, Executor):
             kind = type(found).__name__
             raise ExecutorError(f"`{points[name].value}` returned {kind}, which is no executor")
         return found
 
-    return Engine(start)
+    return Engine(start, name=called)
+
+
+def _begin() -> None:
+    """Do what a process does first that works for another one."""
+    tell_failures()
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """End this process once nobody is left to work for, however that one ended."""
+    parent = parent_process()
+
+    def watch() -> None:
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

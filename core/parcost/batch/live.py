@@ -83,10 +83,12 @@ def only_defines(scenario: Scenario) -> bool:
     """Say whether a file holds definitions and no study.
 
     Definitions are blocks that need a label and calculate nothing, and those that a prelude
-    gives every study.
+    gives every study; and values with a name, where no block stands beside them or is merged.
     """
     module, types = scenario.module, scenario.plugins.blocks
-    if module.studies or module.expects or not module.blocks:
+    if module.studies or module.expects:
+        return False
+    if not module.blocks and (module.merged or not module.lets):
         return False
     given = {block.kind.text for prelude in scenario.loader.preludes() for block in prelude.blocks}
     kinds = {block.kind.text for block in module.blocks}

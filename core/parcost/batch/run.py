@@ -135,10 +135,10 @@ class Run:
         yield group
 
     def _finished(self, group: _Group, waiting: Sequence[_Group], pool: Pool) -> Iterator[Entry]:
-        done: Sequence[Answer] = ()
+        done: list[Answer] = []
         if group.future is not None:
             try:
-                done = group.future.result()
+                done = pool.result(group.future)
             except ParcostError:
                 raise
             except BaseException as error:  # noqa: BLE001  engines fail in their own ways
@@ -156,10 +156,11 @@ class Run:
         """Do the files of a group again, each alone; one that fails again is rejected."""
         if isinstance(error, BrokenExecutor):
             pool.renew()
-        found = []
+        found: list[Answer] = []
         for spec in group.todo.values():
             try:
-                found += self._submit([spec], pool).result()
+                answered = pool.result(self._submit([spec], pool))
+                found += answered
                 self._strikes = 0
             except ParcostError:
                 raise

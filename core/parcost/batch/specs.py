@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from attrs import frozen
 
 from parcost.batch.rejected import Rejected, reject
+
+_SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
+_ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
+_ANY_FOLDERS = re.compile(rf"(?:^|(?<={_SEPARATOR}))(?:{_ANY})+")
 
 
 @frozen
@@ -24,7 +31,8 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
     """Yield the spec files that *named* files, directories and patterns stand for, each once.
 
     A directory stands for the ``.par`` files in it and below, in sorted order; hidden
-    directories are left out. In a pattern ``**`` stands for any directories.
+    directories are left out. In a pattern ``**`` stands for any directories. However many names
+    links give a directory, what is in it is found once.
     """
     seen: set[str] = set()
     for name in named:
@@ -42,6 +50,9 @@ def several(named: Iterable[str]) -> bool:
 
 
 def _meant(name: str) -> Iterator[Spec | Rejected]:
+    if not name:  # a path would take it for the directory where we are
+        yield reject("''", "no-match", "an empty name stands for no file and no directory")
+        return
     path = Path(name)
     try:
         exists = path.exists()
@@ -57,7 +68,7 @@ def _meant(name: str) -> Iterator[Spec | Rejected]:
         message = f"`{name}` is no spec: its name does not end in `.par`"
         yield reject(name, "not-a-spec", message)
     elif _is_pattern(name):
-        found = sorted(p for p in glob.iglob(name, recursive=True) if p.endswith(".par"))  # noqa: PTH207  as named
+        found = _once(path for path in _matching(name) if path.endswith(".par"))
         yield from (_regular(Spec(inner, in_directory=True)) for inner in found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
@@ -67,6 +78,58 @@ def _meant(name: str) -> Iterator[Spec | Rejected]:
 
 def _is_pattern(name: str) -> bool:
     return glob.has_magic(name) and not os.path.lexists(name)
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """Yield what matches, as it is named by the pattern."""
+    deep = _ANY_FOLDERS.search(pattern)
+    if deep is None:
+        yield from glob.iglob(pattern)  # noqa: PTH207  as named
+        return
+    head, tail = pattern[: deep.start()], pattern[deep.end() :]
+    if not tail and pattern.endswith("**"):  # anything, and not a directory
+        tail = "*"
+    for top in glob.iglob(head) if head else [""]:  # noqa: PTH207  as named
+        for folder in _folders(top):
+            yield from _matching(os.path.join(glob.escape(folder), tail))  # noqa: PTH118  as named
+
+
+def _folders(top: str) -> Iterator[str]:
+    """Yield *top* and the directories below, each once, by a link only if need be."""
+    seen: set[tuple[int, int]] = set()
+    inside, linked = deque([top]), deque[str]()
+    while inside or linked:
+        folder = (inside or linked).popleft()
+        try:
+            status = Path(folder).stat()
+            found = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
+        except OSError:  # it is gone, or nobody may look into it: nothing in it matches
+            continue
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield folder
+        for entry in found:
+            path = os.path.join(folder, entry.name)  # noqa: PTH118  as named
+            if not entry.name.startswith(".") and os.path.isdir(path):  # noqa: PTH112  not where links run in circles
+                (linked if entry.is_symlink() else inside).append(path)
+
+
+def _once(paths: Iterable[str]) -> list[str]:
+    """Return *paths* in order, less those into a directory that has another name."""
+    real = cache(os.path.realpath)
+    named: dict[tuple[str, str], str] = {}
+
+    def place(path: str) -> tuple[str, str]:
+        folder, name = os.path.split(path)
+        return real(folder), name
+
+    def by_link(path: str) -> bool:
+        return place(path)[0] != os.path.normpath(Path(path).parent.absolute())
+
+    for path in sorted(paths, key=lambda path: (by_link(path), path)):
+        named.setdefault(place(path), path)
+    return sorted(named.values())
 
 
 def _regular(spec: Spec) -> Spec | Rejected:

@@ -23,12 +23,11 @@ import click
 
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.output import ClosedPipeError, forget_stdout, tell
+from parcost.cli.output import ENDINGS, ClosedPipeError, Interrupts, Messages, Results, forget, tell
 from parcost.threads import tell_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
-_INTERRUPTED = 130  # as a shell says it: 128 and the number of the signal
 _PIPE_CLOSED = 141
 
 
@@ -56,9 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # never fail to print a name
+    with Messages(), Results():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    Interrupts.forget()
     try:
-        status = parcost.main(arguments, prog_name="parcost", standalone_mode=False)
-        sys.stdout.flush()
+        with Interrupts(*ENDINGS):
+            status = parcost.main(arguments, prog_name="parcost", standalone_mode=False)
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -68,9 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
-        return _INTERRUPTED
-    except (BrokenPipeError, ClosedPipeError):
-        forget_stdout()
+        return Interrupts.exit_code()
+    except ClosedPipeError:
+        forget(sys.stdout)
         return _PIPE_CLOSED
     except BaseException as error:  # noqa: BLE001  the user never sees a traceback
         return _failed(error)

@@ -9,13 +9,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import EISDIR
+from math import inf
 from pathlib import Path
 from tempfile import mkstemp
 from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 import click
 
@@ -29,6 +30,7 @@ _MOMENT_SECONDS = 2.0
 _MOST_REMEMBERED = 10_000
 _SPELLED = "backslashreplace"
 _PATIENCE_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0
 _AT_ONCE = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes without blocking
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -63,17 +65,23 @@ def paper(stream: TextIO | None = None) -> Paper:
 
 def put(text: str, interrupts: Interrupts | None = None) -> None:
     """Write a result to stdout, at once, and whole also where *interrupts* come."""
-    try:
+    with _writing_to_stdout():
         if interrupts is None or os.name == "nt":  # where pipes cannot be asked for room
             sys.stdout.write(text)
             sys.stdout.flush()
         else:
             with interrupts.held():
                 _put_whole(text, interrupts)
+
+
+@contextmanager
+def _writing_to_stdout() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError as error:
         raise ClosedPipeError from error
     except OSError as error:
-        forget_stdout()
+        forget(sys.stdout)
         raise click.ClickException(f"stdout cannot be written: {error.strerror}") from error
 
 
@@ -97,12 +105,70 @@ def _put_whole(text: str, interrupts: Interrupts) -> None:
             interrupts.check()
 
 
-def forget_stdout() -> None:
-    """Point stdout elsewhere, so that Python does not complain about it at exit."""
+def forget(stream: TextIO) -> None:
+    """Point a stream elsewhere, so that Python does not complain about it at exit."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):
         return
+
+
+class _StandIn:
+    """What stands for a stream of this process meanwhile, whoever writes to it."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self._stream: TextIO = getattr(sys, self.name)
+
+    def __enter__(self) -> None:
+        setattr(sys, self.name, self)
+
+    def __exit__(self, *_: object) -> None:
+        setattr(sys, self.name, self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        if text != "":  # which is no reason to fail, and click asks whether it can be written
+            with self._writing():
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Let it be seen."""
+        with self._writing():
+            self._stream.flush()
+
+    def _writing(self) -> AbstractContextManager[None]:
+        raise NotImplementedError
+
+
+class Results(_StandIn):
+    """Stdout: that it cannot be written is never mistaken for anything else."""
+
+    name = "stdout"
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return _writing_to_stdout()
+
+
+class Messages(_StandIn):
+    """Stderr: what cannot be written is dropped.
+
+    A result is worth more than what is told beside it, and the exit code says how it came out.
+    """
+
+    name = "stderr"
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:  # its reader is gone, or the disk is full
+            forget(self._stream)
 
 
 def show(items: Iterable[Item]) -> None:
@@ -165,25 +231,46 @@ class Progress:
             self._shown = False
 
 
+#: What ends a run as Ctrl-C does: timeouts, schedulers and terminals that close send it.
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
 class Interrupts:
     """Ctrl-C, which Python forgets where it comes while an object is being removed.
 
-    It waits while it is :meth:`held`.
+    It waits while it is :meth:`held`. So do other *signals*, where nobody ignores them, as
+    ``nohup`` does.
     """
 
-    def __init__(self) -> None:
+    number: ClassVar[int] = signal.SIGINT  # the last that came, and when
+    when: ClassVar[float] = -inf
+
+    def __init__(self, *signals: int) -> None:
+        self._signals = signals or (signal.SIGINT, *ENDINGS)
         self._noted = False
         self._held = False
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self._main = current_thread() is main_thread()
-        if self._main:
-            self._before = signal.signal(signal.SIGINT, self._note)
+        if current_thread() is main_thread():
+            for number in self._signals:
+                if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    @classmethod
+    def exit_code(cls) -> int:
+        """Return what a run that was interrupted ends with, as a shell says it."""
+        return 128 + cls.number
+
+    @classmethod
+    def forget(cls) -> None:
+        """Begin anew: nothing has come yet."""
+        cls.number, cls.when = signal.SIGINT, -inf
 
     def check(self) -> None:
         """Raise what was forgotten."""
@@ -200,9 +287,11 @@ class Interrupts:
             self._held = False
         self.check()
 
-    def _note(self, *_: object) -> None:
+    def _note(self, number: int, _: object) -> None:
+        again = number == Interrupts.number and monotonic() - Interrupts.when < _AGAIN_SECONDS
+        Interrupts.number, Interrupts.when = number, monotonic()
         self._noted = True
-        if not self._held:
+        if not (self._held or again):  # `timeout` tells a process, and then the group it is in
             raise KeyboardInterrupt
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Progress, Reporter, Target, put, show, tell
+from parcost.cli.output import Interrupts, Progress, Reporter, Target, put, show, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from parcost.search.space import Space
     from parcost.terms import Goal
 
-_INTERRUPTED, _FAULT = 130, 3
+_FAULT = 3
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
@@ -109,6 +110,8 @@ def command(
     from parcost.search.spread import Quest, spread
     from parcost.search.wanted import goal_of
 
+    if budget is not None and isnan(budget):
+        raise click.UsageError("`--budget nan` says no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     engine = options.engine(jobs, executor)
@@ -160,7 +163,7 @@ def command(
     for fault in faults:
         tell(f"error: {fault.removeprefix('incomplete: ')}\n")
     if found.interrupted:
-        return _INTERRUPTED
+        return Interrupts.exit_code()
     return _FAULT if faults else 0
 
 

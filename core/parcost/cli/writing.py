@@ -58,6 +58,15 @@ class Format:
 
     def write(self, entries: Iterable[Entry], target: Target, shard: Shard | None = None) -> None:
         """Write *entries*; of a *shard*, the seal behind them."""
+        fed = _Fed(entries)
+        try:
+            self._write(fed, target, shard)
+        except BaseException:
+            if fed.failure is not None:  # whatever the exporter has made of it
+                raise fed.failure from None
+            raise
+
+    def _write(self, entries: Iterable[Entry], target: Target, shard: Shard | None) -> None:
         from parcost.diagnostics import ParcostError, PluginError, raised, reraise_interrupt
         from parcost.terms import Joined, Saved
 
@@ -83,6 +92,23 @@ class Format:
             if type(error).__module__ == "parcost.cli.output":
                 raise
             raise PluginError(f"{said}: {raised(error)}") from error
+
+
+class _Fed:
+    """Entries for an exporter, which is not to blame for how they are made."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.failure: BaseException | None = None  # to make them
+        self._entries = entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        try:
+            yield from self._entries
+        except GeneratorExit:  # the exporter wants no more
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
 
 
 def format_named(name: str, plugins: Plugins) -> Format:

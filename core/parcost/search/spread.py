@@ -10,13 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    wait,
-)
+from concurrent.futures import BrokenExecutor, Executor, Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
 
 _PIECES_OF_A_WORKER = 3
 _STRIKES = 3
-_PATIENCE_SECONDS = 0.5  # between two looks at the clock
 
 
 @frozen(kw_only=True, eq=False)
@@ -91,7 +84,7 @@ def spread(
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
             the limits.
-        ExecutorError: A part failed again and again.
+        ExecutorError: A part failed again and again, or nobody is left to do it.
     """
     start = time.monotonic()
     objective = objective_of(whole.scenario.first, quest.wish.objective)
@@ -136,8 +129,7 @@ class _Spread:
                     future = self._submit((i, count))
                     under_way[future] = (i, self._pool.executor)
                 self.told(f"{len(found)} of {count} parts of the space searched")
-                ready, _ = wait(under_way, _PATIENCE_SECONDS, FIRST_COMPLETED)
-                for future in ready:
+                for future in self._pool.ready(under_way):
                     i, executor = under_way.pop(future)
                     one = self._taken(future, executor, i)
                     if one is None:
@@ -154,7 +146,7 @@ class _Spread:
     def _taken(self, future: Future[Piece], executor: Executor | None, part: int) -> Piece | None:
         """Return what has been found, or None where it is to be done again."""
         try:
-            found = future.result()
+            found = self._pool.result(future)
         except ParcostError:
             raise
         except BaseException as error:

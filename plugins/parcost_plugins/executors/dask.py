@@ -2,11 +2,13 @@
 
 Installed with the extra ``dask``. The workers have to run the same parcost and plugins, and
 see the specs under the same names, as they do on a shared file system. A worker that dies
-is no matter: the scheduler gives its tasks to the others.
+is no matter: the scheduler gives its tasks to the others. A scheduler that dies is the end of
+the work, unless there is a new one at its address before the client gives up.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
@@ -32,10 +34,22 @@ class Cluster(Executor):
         future: Future[T] = self._executor.submit(fn, *args, **kwargs)
         return future
 
+    def gone(self) -> str:
+        """Say so once the client has given up its scheduler, which it does by itself."""
+        if self._client.status in ("running", "connecting"):
+            return ""
+        return "its scheduler does not answer any more"
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for what is under way, or cancel it; leave the cluster as it is."""
-        self._executor.shutdown(wait=wait and not cancel_futures)
-        self._client.close()
+        if not self.gone():
+            self._executor.shutdown(wait=wait and not cancel_futures)
+        log = logging.getLogger("distributed.client")  # prints what it was cut short in
+        before, log.disabled = log.disabled, True
+        try:
+            self._client.close()
+        finally:
+            log.disabled = before
 
 
 def executor(address: str) -> Executor:

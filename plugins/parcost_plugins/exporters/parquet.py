@@ -67,15 +67,23 @@ def _spooled(entries: Iterable[Entry], path: Path) -> tuple[dict[str, str], int]
     """Write the points as lines of JSON; return the types of their columns, and their number."""
     rows = 0
     kinds: dict[str, str] = {"path": "VARCHAR", "name": "VARCHAR"}
-    with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+    with path.open("w", encoding="utf-8") as file:
         for entry in entries:
-            for point in entry.data():
+            for told in entry.data():
+                point = {_spelled(name): _spelled(value) for name, value in told.items()}
                 file.write(json.dumps(point, ensure_ascii=False) + "\n")
                 rows += 1
                 for name, value in point.items():
                     kinds[name] = _wider(kinds.get(name, ""), value)
     last = {name: kinds.pop(name, "VARCHAR") for name in _LAST}
     return {name: kind or "DOUBLE" for name, kind in (kinds | last).items()}, rows
+
+
+def _spelled(value: Any) -> Any:
+    """Return a text without what no Unicode has, such as bytes of a file name, as csv shows it."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _wider(kind: str, value: Any) -> str:
