@@ -294,7 +294,7 @@ def space(
     given = {named(study, name, known, anything=True): values for name, values in given.items()}
     wanted = [n if n in given else named(study, n, known) for n in names] if names else list(known)
     axes = [
-        Axis(attribute=path, values=list(given[path] if path in given else known[path].values))
+        Axis(attribute=path, values=_listed(given[path] if path in given else known[path].values))
         for path in dict.fromkeys((*wanted, *given))
     ]
     empty = [axis.attribute for axis in axes if not axis.values]
@@ -348,6 +348,11 @@ def _spelled(scenario: Scenario, study: Study, axis: Axis) -> tuple[Axis, Mappin
         for text, number in zip(axis.values, values, strict=True):
             texts.setdefault(number, written(axis.attribute, field_, text, number))
     return Axis(attribute=axis.attribute, values=values), texts
+
+
+def _listed(values: Sequence[Any]) -> list[Any]:
+    """Return *values* as plain ones, such as an array has none of."""
+    return [value.item() if hasattr(value, "item") else value for value in values]
 
 
 def offered(study: Study) -> dict[str, Axis]:
