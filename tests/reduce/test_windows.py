@@ -107,6 +107,13 @@ def test_guests_of_several_resources_share_what_they_have_in_common(make: Any) -
     assert make.step(host, a, b).step_seconds == 12.0
 
 
+def test_what_sticks_out_waits_for_every_resource_that_it_keeps_busy(make: Any) -> None:
+    a = make.work("a", 4.0, window="", resource="network", also=("link",), also_busy=(0.25,))
+    b = make.work("b", 4.0, window="", resource="link")
+    # nothing to hide under: the link is busy for 1 and 4 s
+    assert make.step(a, b).step_seconds == make.step(b, a).step_seconds == 5.0
+
+
 def test_a_hidden_second_slows_its_hosts_down(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     guest = make.work("gather", 12.0, window="w", resource="link", slowdown=0.14)

@@ -276,11 +276,15 @@ def _stage(terms: Sequence[Once], k: int, run: Pipelined) -> _Stage:
         seconds = term.seconds * times
         room = _room(term, term.resource, k, run) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
-        for other, share in also(term):  # what it needs of that beyond the room sticks out
+        over: dict[str, tuple[Real, Real]] = {}  # what it needs of others beyond the room there
+        for other, share in also(term):
             room = maximum(_room(term, other, k, run) - used.get(other, 0.0), 0.0)
-            hides = minimum(hides, seconds - maximum(share * seconds - room, 0.0))
-        for name, share in _on(term):
-            used[name] = used.get(name, 0.0) + share * hides
+            over[other] = share, maximum(share * seconds - room, 0.0)
+            hides = minimum(hides, seconds - over[other][1])
+        used[term.resource] = used.get(term.resource, 0.0) + hides
+        for other, (share, beyond) in over.items():
+            beyond = maximum(beyond, share * (seconds - hides))  # noqa: PLW2901  it is busy then
+            used[other] = used.get(other, 0.0) + (share * seconds - beyond)
         took[i], covered[i] = seconds, hides
         slowed = slowed + term.slowdown * hides
     exposed = total(took) - total(covered) + slowed

@@ -9,7 +9,7 @@ after the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from parcost.evaluation.replay import Plan
 from parcost.evaluation.select import total
@@ -64,11 +64,17 @@ def together(forward: Load, backward: Load, share: Real) -> Together:
     if not exposed:
         return Together(seconds=apart, exposed={}, gain=0.0, works=len(forward.works))
     least = maximum(maximum(first, second), kernels)
-    for resource in {forward.works[i].resource for i in exposed}:  # hidden or not, it is busy
+    for resource in _resources(forward, exposed):  # hidden or not, it is busy
         busy = forward.busy(("F",), resource) + backward.busy(("R", "B", "W"), resource)
         least = maximum(least, busy)
     gain = share * maximum(apart - least, 0.0)
     return Together(seconds=apart - gain, exposed=exposed, gain=gain, works=len(forward.works))
+
+
+def _resources(load: Load, which: Iterable[int]) -> set[str]:
+    """Return the resources that some of the works of a load keep busy, and all that others do."""
+    found = {load.works[i].resource for i in which}
+    return found.union(*(work.also for work in load.works))
 
 
 class Paired:

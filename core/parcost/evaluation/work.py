@@ -211,11 +211,17 @@ def _hide(
     """Settle the guests of one window: what its hosts cover, and what sticks out."""
     outs: dict[str, Real] = {}  # what sticks out so far, by resource
     longest: Real = 0.0
-    for i, cover in zip(guests, _covered(load, guests, under, less), strict=True):
-        work, time = load.works[i], load.took[i]
+    covered, beyond = _covered(load, guests, under, less)
+    for i in guests:
+        work, time, cover = load.works[i], load.took[i], covered[i]
         before, out = outs.get(work.resource, 0.0), time - cover
         exposed = maximum(out - (longest - before), 0.0)
-        outs[work.resource], longest = before + out, longest + exposed
+        outs[work.resource] = before + out
+        for other, over in beyond.get(i, {}).items():
+            before = outs.get(other, 0.0)
+            exposed = maximum(exposed, over - (longest - before))
+            outs[other] = before + over
+        longest = longest + exposed
         load.exposed[i], load.hidden[i], load.covered[i] = exposed, time - exposed, cover
         longer = exposed + work.slowdown * cover
         load.seconds[work.pass_] = load.seconds[work.pass_] + longer
@@ -223,11 +229,12 @@ def _hide(
 
 def _covered(
     load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
-) -> Sequence[Real]:
+) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
     """Return how much of each guest the seconds of its hosts, by resource, cover.
 
     *less* is, for each resource, what hosts of other resources and other windows keep it busy
-    under the same hosts.
+    under the same hosts. The second is for how long a guest needs further resources beyond
+    its hosts.
     """
     works, took = load.works, load.took
     covered: dict[int, Real] = {}
@@ -252,30 +259,36 @@ def _covered(
                 own.sort(key=lambda i: -works[i].slowdown)
             found = _fill([took[i] for i in own], [works[i].share * cover for i in own])
         covered.update(zip(own, found, strict=True))
-    if any(works[i].also for i in guests):
-        _crowd(load, guests, covered, idle)
-    return [covered[i] for i in guests]
+    crowded = any(works[i].also for i in guests)
+    return covered, _crowd(load, guests, covered, idle) if crowded else {}
 
 
 def _crowd(
     load: Load, guests: Sequence[int], covered: dict[int, Real], idle: Callable[[str], Real]
-) -> None:
+) -> Mapping[int, Mapping[str, Real]]:
     """Cover less of guests for which a further resource that they need has no room.
 
     What a guest needs of it beyond what is *idle* sticks out, whatever room there is on its
-    own. Guests that have the resource for themselves go first.
+    own. Guests that have the resource for themselves go first. Returned is for how long each
+    guest needs each of them beyond its hosts.
     """
     works, took = load.works, load.took
     used: dict[str, Real] = {}
+    beyond: dict[int, Mapping[str, Real]] = {}
     for i in guests:
         used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
     for i in guests:
-        for other, part in also(works[i]):
+        over: dict[str, Real] = {}
+        needs = [(other, part, part * took[i]) for other, part in also(works[i])]
+        for other, _, time in needs:
             room = maximum(works[i].share * idle(other) - used.get(other, 0.0), 0.0)
-            sticks_out = maximum(part * took[i] - room, 0.0)
-            covered[i] = minimum(covered[i], took[i] - sticks_out)
-        for other, part in also(works[i]):
-            used[other] = used.get(other, 0.0) + part * covered[i]
+            over[other] = maximum(time - room, 0.0)
+            covered[i] = minimum(covered[i], took[i] - over[other])
+        for other, part, time in needs:
+            over[other] = maximum(over[other], part * (took[i] - covered[i]))
+            used[other] = used.get(other, 0.0) + (time - over[other])
+        beyond[i] = over
+    return beyond
 
 
 def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
