@@ -6,6 +6,9 @@ an input would fail where it is said, far from whoever wrote it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+from string import Formatter
 from typing import Any
 
 from attrs import frozen
@@ -15,6 +18,9 @@ from parcost.numeric import all_of
 from parcost.terms import Check
 
 _SEVERITIES = ("error", "warning")
+_KEPT = 1024  # messages
+_PLAIN = frozenset((str, bool, int, float))
+_NUMBERS = frozenset("fiub")  # letters by which NumPy knows them
 
 
 @frozen
@@ -41,11 +47,44 @@ def unsaid(check: Check) -> str:
     if all_of(holds):
         return ""
     try:
-        _said(check, first_failure(check))
+        if not _plainly(check):
+            _said(check, first_failure(check))
     except BaseException as error:  # noqa: BLE001  inputs are foreign code
         reraise_interrupt(error)
         return f"gave the rule `{check.id}` words that cannot be said: {raised(error)}"
     return ""
+
+
+def _plainly(check: Check) -> bool:
+    """Say whether the words of *check* only name inputs that are plain: they can be said."""
+    inputs: Any = check.inputs
+    spoken: tuple[Any, ...] = (check.message, check.help, *check.notes)
+    if not isinstance(inputs, Mapping):
+        return False
+    for words in spoken:
+        names = _named(words) if isinstance(words, str) else None
+        if names is None or not all(_is_plain(inputs.get(name)) for name in names):
+            return False
+    return True
+
+
+def _is_plain(value: Any) -> bool:
+    if value.__class__ in _PLAIN:
+        return True
+    return getattr(getattr(value, "dtype", None), "kind", "") in _NUMBERS and value.size > 0
+
+
+@lru_cache(_KEPT)
+def _named(words: str) -> tuple[str, ...] | None:
+    """Return the inputs that *words* name, None if they ask for more than their spelling."""
+    try:
+        fields = [(name, spec, how) for _, name, spec, how in Formatter().parse(words)]
+    except ValueError:
+        return None
+    named = [(name, spec, how) for name, spec, how in fields if name is not None]
+    if any(spec or how or not name.isidentifier() for name, spec, how in named):
+        return None
+    return tuple(name for name, _, _ in named)
 
 
 def said(check: Check, point: int) -> Said:

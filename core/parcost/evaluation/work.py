@@ -51,6 +51,7 @@ class Load:
     seconds: dict[Pass, Real]
     flops: Real
     _busy: dict[tuple[Pass, str], Real] = field(factory=dict, repr=False)  # once asked
+    _idle: dict[tuple[Sequence[Pass], str], Real] = field(factory=dict, repr=False)
 
     @property
     def total(self) -> Real:
@@ -69,12 +70,14 @@ class Load:
                     self._busy[key] = self._busy.get(key, 0.0) + share * time
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
 
-    def idle(self, passes: Iterable[Pass], resource: str) -> Real:
+    def idle(self, passes: tuple[Pass, ...], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has nothing to do."""
-        found = -self.busy(passes, resource)
-        for pass_ in passes:
-            found = found + self.seconds[pass_]
-        return maximum(found, 0.0)
+        if (passes, resource) not in self._idle:
+            found = -self.busy(passes, resource)
+            for pass_ in passes:
+                found = found + self.seconds[pass_]
+            self._idle[passes, resource] = maximum(found, 0.0)
+        return self._idle[passes, resource]
 
 
 def count(term: Work | Once | Memory, stage: int) -> float:
@@ -239,12 +242,16 @@ def _covered(
     works, took = load.works, load.took
     covered: dict[int, Real] = {}
 
+    known: dict[str, Real] = {}
+
     def idle(resource: str) -> Real:
-        cover: Real = 0.0
-        for other, time in under.items():
-            if other != resource:
-                cover = cover + time
-        return maximum(cover - less[resource], 0.0) if resource in less else cover
+        if resource not in known:
+            cover: Real = 0.0
+            for other, time in under.items():
+                if other != resource:
+                    cover = cover + time
+            known[resource] = maximum(cover - less[resource], 0.0) if resource in less else cover
+        return known[resource]
 
     for resource in dict.fromkeys(works[i].resource for i in guests):
         cover = idle(resource)
