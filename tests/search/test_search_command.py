@@ -320,6 +320,15 @@ def test_what_the_spec_says_against_every_layout_is_underlined(run: Run) -> None
     assert "`layout.pp` = 1 or 2 or 4 or 8 would do" in err
 
 
+def test_an_empty_space_with_sweeps_in_the_spec_is_told_like_any_other(run: Run) -> None:
+    text = SPEC.replace("training {", "training { recompute = [none, full],")
+    code, _, err = run(text + "layout { pp = 3, zero = [0, 1] }\n", "--axes", "tp")
+    assert code == 1
+    assert "error[layers-divide]: 32 layers do not divide by pp 3" in err
+    assert "spec.par:7:10" in err
+    assert "error[empty-space]" in err
+
+
 def test_what_a_rule_says_of_some_layouts_alone_is_told_of_one(run: Run) -> None:
     code, _, err = run(SPEC + "layout { cp = 128 }\n", "--axes", "tp")
     assert code == 1

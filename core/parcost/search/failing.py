@@ -57,11 +57,12 @@ def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
 
 
 def _whatever(space: Space) -> Sequence[Diagnostic]:
-    """Return what rules say of the spec that they say whatever is chosen, at all extremes."""
-    ends = [{a.attribute: a.values[i] for a in space.axes} for i in (0, -1)]
-    said = [_errors(space, values) for values in ({}, *ends)]
-    alike = set.intersection(*({(d.id, d.message) for d in found} for found in said))
-    return [d for d in said[0] if (d.id, d.message) in alike]
+    """Return what rules say of the spec that they say whatever is chosen, at both extremes."""
+    first, last = (
+        _errors(space, {axis.attribute: axis.values[i] for axis in space.axes}) for i in (0, -1)
+    )
+    alike = {(d.id, d.message) for d in last}
+    return [d for d in first if (d.id, d.message) in alike]
 
 
 def _errors(space: Space, values: Mapping[str, Any]) -> Sequence[Diagnostic]:

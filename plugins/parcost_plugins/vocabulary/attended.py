@@ -41,11 +41,11 @@ def _met(training: Training, tokens: Real, *, windowed: bool) -> Real:
     """Return to how many the first *tokens* of a sequence attend in all."""
     if training.documents:
         found: Real = 0.0
-        start = 0.0
+        start: Real = 0.0
         for length in _documents(training):
             inside = maximum(minimum(tokens - start, length), 0.0)
             found = found + _first(training, inside, windowed=windowed)
-            start = start + length  # type: ignore[assignment]
+            start = start + length
         return found
     (length,) = _documents(training)
     full = floor(tokens / length)
