@@ -13,14 +13,38 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import parcost
 from parcost import Op, Study, hookimpl
 from parcost.plugins import load
 
+# Laws try the same examples each time, so that a run can be repeated. `--hypothesis-profile
+# explore` tries others.
+settings.register_profile("fast", max_examples=20, deadline=None, derandomize=True)
+settings.register_profile("full", max_examples=300, deadline=None, derandomize=True)
+settings.register_profile("explore", max_examples=1000, deadline=None)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite golden files")
+    parser.addoption("--full", action="store_true", help="run slow tests and try all examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("full" if config.getoption("full") else "fast")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out slow tests, unless all are asked for or a file or test is named."""
+    if config.getoption("full"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    named = any(".py" in argument for argument in config.invocation_params.args)
+    if slow and not named:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -43,6 +43,7 @@ def test_nothing_is_needed_where_the_target_is_met() -> None:
     assert [r[0] for r in reached("bubble = 90 %")] == ["none is needed"]
 
 
+@pytest.mark.slow
 def test_out_of_reach_is_said_with_what_comes_closest() -> None:
     text = SPEC.format(targets="mfu = 99 %", batch=8, devices=4)
     (scenario,) = parcost.load_text(text)

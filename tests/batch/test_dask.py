@@ -15,6 +15,8 @@ from parcost.batch.run import Run
 from parcost.cli import main
 from parcost.diagnostics import PluginError
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("distributed")
 
 SPEC = """\

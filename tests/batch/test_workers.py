@@ -26,6 +26,8 @@ from parcost.batch.work import StrangerError, Task, Worker, answers
 from parcost.cli import main
 from parcost.picked import Picked
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

@@ -21,6 +21,8 @@ import pytest
 
 from parcost.cli import main
 
+pytestmark = pytest.mark.slow
+
 GOOD = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

@@ -20,6 +20,8 @@ from parcost.batch.keys import Environment
 from parcost.cli import main
 from parcost.picked import Picked
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

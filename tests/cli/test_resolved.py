@@ -9,6 +9,8 @@ import pytest
 import parcost
 from parcost.render.resolved import resolved
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SPECS = sorted(
     [*(ROOT / "specs" / "runs").glob("*.par"), *(ROOT / "specs" / "examples").glob("*.par")]

@@ -73,7 +73,9 @@ AT_ONCE = ("pairwise", "hierarchical_pipelined", "hierarchical_overlapped")
 ranks = st.integers(1, 300).map(float)
 TINY = 1e-300  # seconds: below, floats are too coarse to compare by ratio
 
-few = settings(max_examples=40)  # of each of the many pairs of algorithm and operation
+few = settings(
+    max_examples=min(40, settings().max_examples)
+)  # of each of the many pairs of algorithm and operation
 sizes = st.floats(0, 1e12)
 latencies = st.floats(0, 1e-2)
 bandwidths = st.floats(1e6, 1e13)

@@ -16,6 +16,8 @@ from parcost import SpecError, hookimpl, hookspecs
 from parcost.plugins import load
 from parcost.schema import BlockType
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 HOOKS = {n: spec for n, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")}

@@ -11,6 +11,8 @@ import pytest
 
 from parcost.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "capabilities.md").read_text(encoding="utf-8")
 COUNTS = {"000": 24, "001": 13, "002": 55, "003": 21, "004": 13}

@@ -184,6 +184,7 @@ def test_the_report_of_the_readme_is_what_its_command_prints(
     golden(path, shown.sub(lambda _: printed, text, count=1))
 
 
+@pytest.mark.slow
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "parcost.render.reference"],

@@ -47,6 +47,7 @@ def test_experts_on_one_rank_send_nothing(name: str) -> None:
     assert figure(name, "ep = 1, dp = 64") == 0.0
 
 
+@pytest.mark.slow
 def test_what_exceeds_the_places_is_dropped() -> None:
     routing = "distribution = measured, loads = [2, 1, 1, 1, 1, 1, 1, 1], capacity_factor = 1.25"
     # the busiest has 16/9 of the mean

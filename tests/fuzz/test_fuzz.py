@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 
 def _fuzzer() -> ModuleType:
     spec = spec_from_file_location("bytes_fuzzer", Path(__file__).with_name("bytes_fuzzer.py"))

@@ -17,6 +17,8 @@ from parcost.search.space import space
 from parcost.search.told import faults, ranked
 from parcost_plugins.vocabulary import Layout
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

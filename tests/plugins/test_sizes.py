@@ -93,6 +93,7 @@ def test_layers_by_the_million_show_how_their_timeline_begins() -> None:
     assert [few.notes, many.notes] == [["436 more follow"], ["4999936 more follow"]]
 
 
+@pytest.mark.slow
 def test_many_flows_share_many_resources() -> None:
     names = [f"r{i}" for i in range(300)]
     text = "sharing s {\n" + "".join(f"resource {name} {{ {RATE} }}\n" for name in names)

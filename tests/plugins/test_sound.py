@@ -19,6 +19,8 @@ from parcost.search.space import space
 from parcost.terms import Names
 from parcost_plugins.vocabulary import Layout
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

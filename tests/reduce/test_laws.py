@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost import Edge, Memory, Once, Pair, Work
@@ -148,7 +148,6 @@ def ops_of(entry: Any) -> list[Any]:
 
 
 @given(step=steps())
-@settings(max_examples=300, deadline=None)
 def test_the_ledger_adds_up_to_the_step(step: Any) -> None:
     found = add_up(step)
     assert found.step_seconds == total(x.exposed for x in found.ledger)
@@ -164,7 +163,6 @@ def test_the_ledger_adds_up_to_the_step(step: Any) -> None:
 
 
 @given(step=steps())
-@settings(max_examples=300, deadline=None)
 def test_memory_adds_up_to_the_fullest_moment_of_the_fullest_device(step: Any) -> None:
     found = add_up(step)
     assert found.memory_bytes == total(x.bytes_ for x in found.memory_lines)
@@ -212,7 +210,6 @@ def keeps_busy(term: Work | Once, resource: str) -> float:
 
 
 @given(step=steps())
-@settings(max_examples=200, deadline=None)
 def test_no_step_is_shorter_than_what_a_resource_has_to_do(step: Any) -> None:
     found = add_up(step)
     for ran in runs(step):
@@ -230,7 +227,6 @@ def test_no_step_is_shorter_than_what_a_resource_has_to_do(step: Any) -> None:
 
 
 @given(step=steps())
-@settings(max_examples=200, deadline=None)
 def test_no_step_is_longer_than_everything_one_after_another(step: Any) -> None:
     everything = 0.0
     for term in step.terms:
@@ -247,7 +243,6 @@ def test_no_step_is_longer_than_everything_one_after_another(step: Any) -> None:
 
 
 @given(step=steps(), data=st.data())
-@settings(max_examples=300, deadline=None)
 def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> None:
     if not step.terms:
         return
@@ -259,7 +254,6 @@ def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> Non
 
 
 @given(step=steps(), data=st.data())
-@settings(max_examples=300, deadline=None)
 def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
     n = step.p * step.v
     column = st.lists(st.integers(0, 9).map(float), min_size=n, max_size=n)
@@ -290,7 +284,6 @@ def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
 
 
 @given(step=steps(), seed=st.integers(0, 10**6))
-@settings(max_examples=100, deadline=None)
 def test_the_order_of_terms_does_not_change_a_bit(step: Any, seed: int) -> None:
     shuffled = [*step.terms]
     random.Random(seed).shuffle(shuffled)
@@ -300,7 +293,6 @@ def test_the_order_of_terms_does_not_change_a_bit(step: Any, seed: int) -> None:
 
 
 @given(step=steps(), data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any) -> None:
     k = 4
     column = st.lists(st.integers(0, 8).map(float), min_size=k, max_size=k).map(np.array)

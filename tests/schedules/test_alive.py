@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost.evaluation.order import order_of
@@ -36,7 +36,6 @@ def test_interleaving_keeps_a_few_chunks_more_than_1f1b(p: int, v: int, interlea
 
 
 @given(p=st.integers(1, 6), v=st.integers(2, 3), more=st.integers(0, 5), k=st.integers(1, 3))
-@settings(max_examples=100, deadline=None)
 def test_larger_groups_keep_more_chunks(p: int, v: int, more: int, k: int) -> None:
     group = p + more
     order = order_of(Interleaved(group), p, k * group, v)
@@ -68,7 +67,6 @@ def test_zb_v_keeps_one_model_of_layers_on_every_device(zb_v: Any) -> None:
 
 
 @given(p=st.integers(1, 4), m=st.integers(1, 5), v=st.integers(1, 3), seed=st.integers(0, 10**6))
-@settings(max_examples=150, deadline=None)
 def test_the_vectors_kept_are_those_that_no_other_beats(
     p: int, m: int, v: int, seed: int, any_order: Any
 ) -> None:

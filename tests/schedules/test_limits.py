@@ -49,6 +49,7 @@ def test_a_schedule_says_why_it_does_not_run_and_what_would(
     assert shipped[name].limits(p, m, v) == why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, v", [("dualpipe", 1), ("dualpipe_v", 2)])
 def test_what_the_limits_of_a_dual_pipe_let_through_has_an_order(
     name: str, v: int, shipped: Any

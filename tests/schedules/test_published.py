@@ -160,7 +160,6 @@ def test_four_stages_with_two_chunks_take_57_chunk_units(interleaved: Any) -> No
 
 @given(p=st.integers(2, 6), k=st.integers(2, 4), f=st.integers(1, 9), b=st.integers(1, 9),
        w=st.integers(0, 9))  # fmt: skip
-@settings(max_examples=200, deadline=None)
 def test_zero_bubble_idles_p_minus_1_times_what_its_rarest_resource_leaves(
     p: int, k: int, f: int, b: int, w: int, shipped: Any
 ) -> None:
@@ -174,7 +173,6 @@ def test_zero_bubble_idles_p_minus_1_times_what_its_rarest_resource_leaves(
 
 @given(p=st.integers(1, 5), k=st.integers(1, 4), v=st.integers(2, 3), f=st.integers(0, 9),
        b=st.integers(0, 9))  # fmt: skip
-@settings(max_examples=100, deadline=None)
 def test_interleaving_divides_the_bubble_by_the_chunks(
     p: int, k: int, v: int, f: int, b: int, interleaved: Any
 ) -> None:
@@ -246,7 +244,6 @@ rows = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 
 
 @given(f=rows, m=st.integers(1, 12), hop=st.integers(0, 20), data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_gpipe_is_two_trains_past_the_slowest_stage(
     f: list[int], m: int, hop: int, data: Any, gpipe: Any
 ) -> None:
@@ -257,7 +254,6 @@ def test_gpipe_is_two_trains_past_the_slowest_stage(
 
 
 @given(f=rows, m=st.integers(1, 12), data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_1f1b_is_never_faster_than_any_stage_lets_it_be(
     f: list[int], m: int, data: Any, one_f_one_b: Any
 ) -> None:
@@ -289,7 +285,6 @@ def test_interleaving_pays_once(interleaved: Any) -> None:
 
 @given(p=st.integers(2, 5), k=st.integers(2, 3), w=st.integers(1, 9), f=st.integers(0, 9),
        b=st.integers(0, 9), hop=st.integers(0, 4))  # fmt: skip
-@settings(max_examples=150, deadline=None)
 def test_zero_bubble_pays_two_round_trips_or_one(
     p: int, k: int, f: int, b: int, w: int, hop: int, shipped: Any
 ) -> None:
@@ -363,7 +358,8 @@ def pipelines(draw: st.DrawFn) -> tuple[int, Times, int]:
 
 
 @given(pipeline=pipelines(), name=st.sampled_from(["gpipe", "one_f_one_b"]))
-@settings(max_examples=1000, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=1000)
 def test_a_closed_form_is_the_replay_wherever_it_holds(
     pipeline: tuple[int, Times, int], name: str, shipped: Any
 ) -> None:
@@ -401,7 +397,8 @@ def cases(draw: st.DrawFn) -> Any:
 
 
 @given(case=cases())
-@settings(max_examples=1500, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=1500)
 def test_closed_forms_and_bounds_of_equal_stages_hold_for_every_schedule(
     case: Any, shipped: Any
 ) -> None:
@@ -417,7 +414,8 @@ def test_closed_forms_and_bounds_of_equal_stages_hold_for_every_schedule(
 
 
 @given(case=cases(), data=st.data())
-@settings(max_examples=500, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=500)
 def test_no_schedule_is_faster_than_its_bound_or_its_closed_form_on_any_stages(
     case: Any, data: Any, shipped: Any
 ) -> None:
@@ -434,7 +432,6 @@ def test_no_schedule_is_faster_than_its_bound_or_its_closed_form_on_any_stages(
 
 
 @given(m=st.integers(4, 40), slow=st.integers(0, 3), more=st.integers(0, 20))
-@settings(max_examples=100, deadline=None)
 def test_the_bound_of_1f1b_is_exact_for_one_slow_stage(
     m: int, slow: int, more: int, one_f_one_b: Any
 ) -> None:
@@ -449,7 +446,6 @@ def test_the_bound_of_1f1b_is_exact_for_one_slow_stage(
     p=st.integers(1, 6), m=st.integers(1, 14), f=st.integers(0, 9), b=st.integers(0, 9),
     hop=st.integers(0, 30),
 )  # fmt: skip
-@settings(max_examples=300, deadline=None)
 def test_the_closed_form_of_1f1b_holds_for_equal_stages_and_any_hop(
     p: int, m: int, f: int, b: int, hop: int, one_f_one_b: Any
 ) -> None:
@@ -475,7 +471,6 @@ def test_the_closed_form_of_1f1b_does_not_hold_for_a_slow_first_stage(one_f_one_
 
 @given(p=st.integers(1, 6), m=st.integers(1, 12), f=st.integers(0, 9), b=st.integers(0, 9),
        w=st.integers(0, 9))  # fmt: skip
-@settings(max_examples=100, deadline=None)
 def test_equal_stages_idle_one_pass_more_the_further_from_the_first(
     p: int, m: int, f: int, b: int, w: int, gpipe: Any, one_f_one_b: Any
 ) -> None:

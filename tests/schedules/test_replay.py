@@ -54,7 +54,6 @@ def by_copy(p: Plan, values: Any) -> dict[tuple[int, int], Any]:
 
 
 @given(case=cases(), held_back=st.booleans(), blocking=st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_a_replay_is_what_a_simulator_says(
     case: Any, held_back: bool, blocking: bool, any_order: Any, simulate: Any
 ) -> None:
@@ -74,7 +73,6 @@ def test_a_replay_is_what_a_simulator_says(
 
 
 @given(case=cases(), data=st.data(), held_back=st.booleans(), blocking=st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_pairs_and_copies_are_replayed_as_a_simulator_says(
     case: Any, data: Any, held_back: bool, blocking: bool, any_pairs: Any, simulate: Any
 ) -> None:
@@ -96,7 +94,6 @@ def test_pairs_and_copies_are_replayed_as_a_simulator_says(
 
 
 @given(case=cases(), data=st.data(), held_back=st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_boundaries_with_hops_of_their_own_are_replayed_as_a_simulator_says(
     case: Any, data: Any, held_back: bool, any_order: Any, gpipe: Any, one_f_one_b: Any,
     simulate: Any,
@@ -118,7 +115,6 @@ def test_boundaries_with_hops_of_their_own_are_replayed_as_a_simulator_says(
 
 
 @given(case=cases(), blocking=st.booleans())
-@settings(max_examples=100, deadline=None)
 def test_a_trace_has_every_op_when_a_simulator_has_it(
     case: Any, blocking: bool, any_pairs: Any, simulate: Any
 ) -> None:
@@ -199,7 +195,6 @@ def test_blocks_of_candidates_join_without_a_seam(zb_h1: Any) -> None:
 
 
 @given(case=cases(), both=st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_no_pipeline_is_faster_than_its_busiest_device_or_its_bound(
     case: Any, both: bool, any_order: Any, any_pairs: Any
 ) -> None:

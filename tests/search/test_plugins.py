@@ -16,6 +16,8 @@ from parcost.search.run import Wish, search
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout, Training
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

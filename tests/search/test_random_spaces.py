@@ -10,6 +10,8 @@ import pytest
 import parcost
 from parcost.search.space import space
 
+pytestmark = pytest.mark.slow
+
 #: Spaces in which some layout is legal.
 SEEDS = [
     1,

@@ -15,6 +15,8 @@ from parcost.search.found import Found
 from parcost.search.run import Wish, search
 from parcost.search.space import space
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

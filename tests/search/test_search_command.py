@@ -22,6 +22,8 @@ from parcost.diagnostics import SpecError
 from parcost.search.run import Wish, search
 from parcost.search.space import space
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

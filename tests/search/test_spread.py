@@ -21,6 +21,8 @@ from parcost.search.run import Wish, piece, search
 from parcost.search.space import space
 from parcost.search.spread import Quest, spread
 
+pytestmark = pytest.mark.slow
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.devices.h200_sxm

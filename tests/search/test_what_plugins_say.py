@@ -20,6 +20,8 @@ from parcost.search.space import space
 from parcost.search.told import ranked, tell
 from parcost_plugins.vocabulary import Layout
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
