@@ -7,7 +7,7 @@ lines, so that adding up is an identity and not a tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from attrs import field
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     )
 
 
+#: The cause of a term that names none, and of what a pipeline idles.
+OTHER = "other"
+BUBBLE = "pipeline bubble"
+
+
 @record(kw_only=True, eq=False)
 class Line:
     """One line of the ledger, for one step, on the reference device.
@@ -41,6 +46,7 @@ class Line:
     *times* is how often a term occurs in the step: ``exposed + hidden`` is its
     ``seconds`` times *times* for ``work`` and ``once``; for ``hop``, *times* are the
     messages that the device sends. *term* is None for what the reducer adds itself.
+    *cause* is the term's, or that of the term that slows compute down.
     """
 
     name: str
@@ -53,6 +59,7 @@ class Line:
     times: Real = 1.0
     plugin: Plugin | None = None
     term: Work | Edge | Once | None = None
+    cause: str = OTHER
 
 
 @record(kw_only=True, eq=False)
@@ -68,6 +75,11 @@ class MemoryLine:
     plugin: Plugin
     term: Memory
     left: Real = 1.0
+
+    @property
+    def cause(self) -> str:
+        """What the memory is held for."""
+        return self.term.cause or OTHER
 
 
 @record(kw_only=True, eq=False)
@@ -109,6 +121,16 @@ class Outcome:
     faults: Sequence[Fault] = ()
 
     @property
+    def seconds_by_cause(self) -> Mapping[str, Real]:
+        """The exposed seconds of the step by cause, which add up to it."""
+        return _by_cause((line.cause, line.exposed) for line in self.ledger)
+
+    @property
+    def memory_by_cause(self) -> Mapping[str, Real]:
+        """The bytes on the fullest device by cause, which add up to its memory."""
+        return _by_cause((line.cause, line.bytes_) for line in self.memory_lines)
+
+    @property
     def device_seconds(self) -> Sequence[Real]:
         """What each device is busy with passes; of the reference device, *ideal_seconds*."""
         from parcost.evaluation.bounds import busy
@@ -148,3 +170,10 @@ class Outcome:
     def complete(self) -> bool:
         """Whether every plugin answered; a report that is not complete says so."""
         return not self.faults
+
+
+def _by_cause(amounts: Iterable[tuple[str, Real]]) -> Mapping[str, Real]:
+    sums: dict[str, Real] = {}
+    for cause, amount in amounts:
+        sums[cause] = sums.get(cause, 0.0) + amount
+    return sums

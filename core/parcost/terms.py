@@ -8,6 +8,9 @@ inputs and a source; it is rendered only when somebody asks for it.
 Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's
 ``count`` says how often it occurs on each of them, per micro-batch: a tuple with one
 number per virtual stage, or one number for all.
+
+Causes. A report sums time and memory by ``cause``, a word or two such as ``tensor`` or
+``gradients``, which is printed as it is. A term without one counts as ``other``.
 """
 
 from __future__ import annotations
@@ -98,6 +101,7 @@ class Work:
     bytes_: Real = 0.0
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
+    cause: str = ""
 
 
 @record(kw_only=True, eq=False)
@@ -116,6 +120,7 @@ class Edge:
     resource: str = ""
     bytes_: Real = 0.0
     boundaries: Sequence[Real] = ()
+    cause: str = ""
 
 
 @record(kw_only=True, eq=False)
@@ -145,6 +150,7 @@ class Once:
     bytes_: Real = 0.0
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
+    cause: str = ""
 
 
 @record(kw_only=True, eq=False)
@@ -170,6 +176,7 @@ class Memory:
     of_activations: Real = 0.0
     freed_at_b: Real = 0.0
     moments: Sequence[Moment] = MOMENTS
+    cause: str = ""
 
 
 @record(kw_only=True, eq=False)

@@ -214,6 +214,16 @@ def test_a_directory_passes_over_files_that_only_name_values(run: Run) -> None:
     assert (study.code, study.err) == (0, "2 good\n")
 
 
+def test_a_directory_passes_over_files_that_only_name_a_system(run: Run) -> None:
+    system = "".join(GOOD.splitlines(keepends=True)[:2]) + "cluster pod { devices = 16 }\n"
+    done = run("eval", ".", a=GOOD, lib__pod=system)
+    assert (done.code, done.err) == (0, "1 good\n")
+    assert run("check", ".").code == 0
+    unnamed = run("eval", ".", b=system.replace(" pod", ""))
+    assert unnamed.code == 2  # which nothing can import: a study that lacks the rest
+    assert "missing-block" in unnamed.err
+
+
 def test_an_empty_name_stands_for_nothing(run: Run) -> None:
     for command in ("eval", "check"):
         done = run(command, "", a=GOOD)

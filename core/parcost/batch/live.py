@@ -14,6 +14,7 @@ from parcost.diagnostics import SpecError, did_you_mean
 
 if TYPE_CHECKING:
     from parcost.api import Session
+    from parcost.language.syntax import Block
     from parcost.report import Report
     from parcost.scenario import Scenario
 
@@ -82,7 +83,7 @@ def passed_over(scenario: Scenario, spec: Spec) -> bool:
 def only_defines(scenario: Scenario) -> bool:
     """Say whether a file holds definitions and no study.
 
-    Definitions are blocks that need a label and calculate nothing, and those that a prelude
+    Definitions are blocks with a label that calculate nothing, and those that a prelude
     gives every study; and values with a name, where no block stands beside them or is merged.
     """
     module, types = scenario.module, scenario.plugins.blocks
@@ -91,11 +92,18 @@ def only_defines(scenario: Scenario) -> bool:
     if not module.blocks and (module.merged or not module.lets):
         return False
     given = {block.kind.text for prelude in scenario.loader.preludes() for block in prelude.blocks}
-    kinds = {block.kind.text for block in module.blocks}
-    if not all(k in given or (k in types and types[k].label == "required") for k in kinds):
-        return False
+    for block in module.blocks:
+        kind = block.kind.text
+        label = types[kind].label if kind in types else "none"
+        if not (kind in given or label == "required" or (label == "optional" and _named(block))):
+            return False
     try:
         plain = evolve(scenario, overrides={})  # which are meant for studies
         return not any(study.contributions("calculations") for study in plain.studies())
     except SpecError:
         return False  # evaluating it says what is wrong
+
+
+def _named(block: Block) -> bool:
+    """Return whether *block* has a name that other files can import it by."""
+    return bool(block.words) and block.words[0].text != "extends"

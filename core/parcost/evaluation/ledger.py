@@ -16,7 +16,7 @@ from parcost.evaluation.replay import ALL, Plan
 from parcost.evaluation.select import Choice, columns, total
 from parcost.evaluation.work import Load
 from parcost.numeric import Real, any_of, maximum
-from parcost.outcome import Line
+from parcost.outcome import BUBBLE, OTHER, Line
 from parcost.terms import Edge, Formula, Once, Work
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def work_lines(
                 times=m * times[i],
                 plugin=plugin,
                 term=work,
+                cause=work.cause or OTHER,
             )
         )
         if work.window is not None and any_of(work.slowdown != 0):
@@ -88,6 +89,7 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
         ),
         times=m,
         plugin=plugin,
+        cause=work.cause or OTHER,
     )
 
 
@@ -112,6 +114,7 @@ def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
             },
             source=f"T from the op order of `{plan.schedule.name}`, t busy",
         ),
+        cause=BUBBLE,
     )
 
 
@@ -145,6 +148,7 @@ def hop_lines(
                 times=messages,
                 plugin=plugin,
                 term=edge,
+                cause=edge.cause or OTHER,
             )
         )
     return lines
@@ -194,6 +198,7 @@ def once_lines(onces: Sequence[tuple[Plugin, Once]], run: Pipelined) -> list[Lin
                     times=found.times[i],
                     plugin=plugin,
                     term=term,
+                    cause=term.cause or OTHER,
                 )
             )
             if any_of(term.slowdown != 0):
@@ -215,4 +220,5 @@ def _slowdown_once(term: Once, found: Added, i: int, plugin: Plugin) -> Line:
             source="t runs beside compute; each second of it takes kappa from it",
         ),
         plugin=plugin,
+        cause=term.cause or OTHER,
     )

@@ -215,6 +215,7 @@ def _line(line: Line) -> Json:
             "kind": text(line.kind),
             "pass": text(line.pass_),
             "resource": text(line.resource),
+            "cause": text(line.cause),
             "exposed_seconds": number(line.exposed),
             "hidden_seconds": number(line.hidden),
             "formula": formula(line.formula),
@@ -228,6 +229,7 @@ def _memory(line: MemoryLine) -> Json:
         {
             "name": text(line.name),
             "bytes": number(line.bytes_),
+            "cause": text(line.cause),
             "formula": formula(line.formula),
             "plugin": _by(line.plugin),
         }

@@ -42,6 +42,7 @@ def terms(study: Study) -> Iterator[Once]:
         bytes_ = stages.elements * each / replicas
         yield Once(
             name=stages.named("weights to rollouts"),
+            cause="rollouts",
             seconds=bytes_ / rollouts.bandwidth / rollouts.every,
             formula=Formula(
                 text="psi b / d / B / k",

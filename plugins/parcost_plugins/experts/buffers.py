@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Formula, Memory, Study, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.experts.exchange import exchange_of
+from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.partition import moe_layers
 
 
@@ -20,6 +21,7 @@ def memory(study: Study) -> Iterator[Memory]:
     each = exchange.there + exchange.back
     yield Memory(
         name="expert exchange buffers",
+        cause=BUFFERS,
         bytes_=where(exchange.group.ranks > 1, exchange.copies * room * each, 0.0),
         formula=Formula(
             text="T k f x, x bytes of a copy there and back",

@@ -31,6 +31,7 @@ from parcost_plugins.vocabulary import (
     Training,
     slowdown,
 )
+from parcost_plugins.vocabulary.causes import EXPERT
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
 from parcost_plugins.vocabulary.partition import Counts, having, kinds
 from parcost_plugins.vocabulary.routing import (
@@ -263,6 +264,7 @@ def _work(
     seconds, bytes_, formula = priced
     return Work(
         name=name,
+        cause=EXPERT,
         seconds=seconds,
         pass_=pass_,
         formula=formula,

@@ -21,6 +21,7 @@ from parcost_plugins.vocabulary import (
     Training,
     layers,
 )
+from parcost_plugins.vocabulary.causes import COMPUTE
 
 
 @hookimpl
@@ -44,6 +45,7 @@ def terms(study: Study) -> Iterator[Work]:
         seconds, formula = priced
         yield Work(
             name=operator.name,
+            cause=COMPUTE,
             seconds=seconds,
             pass_=operator.pass_,
             formula=formula,

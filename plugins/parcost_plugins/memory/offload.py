@@ -22,6 +22,7 @@ from parcost_plugins.vocabulary import (
     Training,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
 from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import stages_of_devices
 
@@ -35,6 +36,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if _some(offload.activations):
         yield Memory(
             name="activations on the host",
+            cause=ACTIVATIONS,
             bytes_=0.0,
             of_activations=-offload.activations,
             formula=Formula(
@@ -207,6 +209,7 @@ def _once(
 ) -> Once:
     return Once(
         name=name,
+        cause=OFFLOAD,
         seconds=bytes_ / bandwidth,
         formula=_formula(bytes_, bandwidth, source),
         when="end",
@@ -224,6 +227,7 @@ def _parameters(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Work]:
     for pass_ in ("F", "B") if study[Sharding].reshard else ("F",):
         yield Work(
             name=kind.named("parameters from the host"),
+            cause=OFFLOAD,
             seconds=bytes_ / bandwidth,
             pass_="F" if pass_ == "F" else "B",
             formula=_formula(bytes_, bandwidth, ""),
@@ -247,6 +251,7 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
         for name, forward in (("activations to the host", True), ("activations back", False)):
             yield Work(
                 name=name + where_,
+                cause=OFFLOAD,
                 seconds=moved / bandwidth,
                 pass_="F" if forward else "B",
                 formula=_formula(moved, bandwidth, "the saved activations of a micro-batch"),

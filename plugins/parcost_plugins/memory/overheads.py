@@ -5,6 +5,7 @@ from __future__ import annotations
 from parcost import Formula, Memory, Real, Study, hookimpl
 from parcost.numeric import where
 from parcost_plugins.vocabulary import MemoryBudget
+from parcost_plugins.vocabulary.causes import OVERHEADS
 from parcost_plugins.vocabulary.held import alike, spread
 
 #: Groups of ranks that a job always has a communicator for, where they are more than one.
@@ -21,12 +22,14 @@ def memory(study: Study) -> list[Memory]:
     return [
         Memory(
             name="driver context and libraries",
+            cause=OVERHEADS,
             bytes_=budget.context,
             formula=Formula(text="context", inputs={"context": (budget.context, "B")}),
             once_per_device=True,
         ),
         Memory(
             name="communicators",
+            cause=OVERHEADS,
             bytes_=budget.communicator * communicators,
             formula=Formula(
                 text="k e, k groups of more than one rank",
@@ -36,6 +39,7 @@ def memory(study: Study) -> list[Memory]:
         ),
         Memory(
             name="fragmentation",
+            cause=OVERHEADS,
             bytes_=0.0,
             of_activations=budget.fragmentation,
             formula=Formula(

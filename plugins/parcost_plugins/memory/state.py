@@ -20,6 +20,7 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
+from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
 from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import ends_together
 
@@ -47,10 +48,10 @@ def memory(study: Study) -> Iterator[Memory]:
 def _state(kind: Alike, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
     shares = study[Sharding].accumulate == "shard"
-    for name, bytes_, since, away in (
-        ("weights", precision.weights, 3, offload.parameters),
-        ("gradients", precision.gradients, 2 if shares else 4, 0.0),
-        ("optimizer state", precision.optimizer, 1, offload.optimizer),
+    for cause, bytes_, since, away in (
+        (WEIGHTS, precision.weights, 3, offload.parameters),
+        (GRADIENTS, precision.gradients, 2 if shares else 4, 0.0),
+        (OPTIMIZER_STATE, precision.optimizer, 1, offload.optimizer),
     ):
         shards = kind.shards(zero, since)
         inputs = {"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")}
@@ -58,7 +59,8 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
         if not isinstance(away, float) or away:
             text, inputs = f"{text} x (1 - o), o on the host", {**inputs, "o": (away, "")}
         yield Memory(
-            name=kind.named(name),
+            name=kind.named(cause),
+            cause=cause,
             bytes_=bytes_ * kind.elements / shards * (1.0 - away),
             count=kind.count,
             formula=Formula(
@@ -75,6 +77,7 @@ def _bucket(kind: Alike, study: Study) -> Memory:
     whole = kind.elements * precision.reduction
     return Memory(
         name=kind.named("gradient bucket"),
+        cause=BUFFERS,
         bytes_=where(kind.shard > 1, minimum(bucket, whole), 0.0),
         count=kind.count,
         once_per_device=True,
@@ -129,6 +132,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     ):
         yield Memory(
             name=kind.named(name),
+            cause=BUFFERS,
             bytes_=where(kind.shard > 1, elements * bytes_, 0.0),
             count=kind.count,
             once_per_device=sharding.reshard,
@@ -146,6 +150,7 @@ def _copies(kind: Alike, study: Study) -> Memory:
     size = study[Training].precision.reduction
     return Memory(
         name=kind.named("gradient buckets"),
+        cause=BUFFERS,
         bytes_=where(kind.replicas > 1, kind.elements * size, 0.0),
         count=kind.count,
         formula=Formula(
@@ -160,6 +165,7 @@ def _residual(kind: Alike, study: Study) -> Memory:
     size = study[Compression].residual
     return Memory(
         name=kind.named("compression residual"),
+        cause=BUFFERS,
         bytes_=where(kind.replicas > 1, kind.elements * size, 0.0),
         count=kind.count,
         formula=Formula(
@@ -176,6 +182,7 @@ def _outer(kind: Alike, study: Study) -> Memory:
     shards = kind.shards(study[Layout].zero, since=1)
     return Memory(
         name=kind.named("outer optimizer state"),
+        cause=OPTIMIZER_STATE,
         bytes_=where(local.workers > 1, kind.elements * local.outer_state / shards, 0.0),
         count=kind.count,
         formula=Formula(

@@ -13,6 +13,7 @@ from parcost import Memory, Moment, Real, Study, hookimpl
 from parcost_plugins.model.passes import SPLIT, at, linear, stream
 from parcost_plugins.model.rank import FP32, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
+from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_together
 
@@ -112,6 +113,7 @@ def memory(study: Study) -> Iterator[Memory]:
             formula = rank.formula(f"{text} / m", letters, {"m": (float(chunks), "")})
         yield Memory(
             name=name,
+            cause=ACTIVATIONS,
             bytes_=element * logits / chunks,
             formula=formula,
             count=on_last(study),

@@ -12,6 +12,7 @@ from parcost.numeric import is_array, maximum
 from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended
+from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 
 FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
@@ -180,6 +181,7 @@ class Rank:
                 layers = 2 if self._offload.overlap else 1
                 yield Memory(
                     name=f"{name}, to and from the host",
+                    cause=ACTIVATIONS,
                     bytes_=away * bytes_,
                     formula=evolve(
                         formula, text=f"o ({text})", inputs={**formula.inputs, "o": (away, "")}
@@ -191,6 +193,7 @@ class Rank:
         if any(span.again):
             yield Memory(
                 name=f"{name}, recomputed",
+                cause=ACTIVATIONS,
                 bytes_=bytes_,
                 formula=formula,
                 count=span.held,
@@ -215,6 +218,7 @@ class Rank:
         """
         return Memory(
             name=name,
+            cause=ACTIVATIONS,
             bytes_=bytes_,
             formula=formula,
             count=count,

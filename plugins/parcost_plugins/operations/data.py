@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from parcost import Check, Formula, Once, Outcome, Real, Study
 from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Data, Training, on_first
+from parcost_plugins.vocabulary.causes import LOADING
 
 
 def stall(study: Study) -> Iterator[Once]:
@@ -28,6 +29,7 @@ def stall(study: Study) -> Iterator[Once]:
         inputs |= {"tokens": (step_tokens(study), ""), "rate": (data.rate, "")}
     yield Once(
         name="data stall",
+        cause=LOADING,
         seconds=seconds,
         when="fill",
         count=on_first(study),

@@ -22,6 +22,7 @@ from parcost_plugins.vocabulary import (
     Offload,
     Training,
 )
+from parcost_plugins.vocabulary.causes import OPTIMIZER
 from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.sums import adding
 
@@ -38,6 +39,7 @@ def clipping(study: Study) -> Iterator[Once]:
         call = study.collective("all_reduce", NUMBER, "job", algorithm)
         yield Once(
             name="all-reduce of the gradient norm",
+            cause=OPTIMIZER,
             seconds=where(traffic > 0, call.seconds, 0.0),
             formula=call.formula,
             when="end",
@@ -65,6 +67,7 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
         bytes_ = traffic * kind.elements / shards
         yield Once(
             name=kind.named(name),
+            cause=OPTIMIZER,
             seconds=bytes_ / (device.memory_bandwidth * efficiency),
             formula=Formula(
                 text="u psi / (N B eta)",

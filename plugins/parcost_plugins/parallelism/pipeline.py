@@ -30,6 +30,7 @@ from parcost_plugins.vocabulary import (
     Training,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.causes import HOPS
 from parcost_plugins.vocabulary.nearest import all_divisors
 from parcost_plugins.vocabulary.partition import stages_of_devices
 
@@ -78,6 +79,7 @@ def terms(study: Study) -> list[Edge]:
     return [
         Edge(
             name="activation hop",
+            cause=HOPS,
             seconds=call.seconds,
             formula=formula,
             resource=group.hop.name,

@@ -17,6 +17,7 @@ from parcost_plugins.vocabulary import (
     layers,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
 from parcost_plugins.vocabulary.sums import adding
 
 FP32 = 4.0  # bytes of a greatest value
@@ -52,6 +53,7 @@ def operands(study: Study) -> Iterator[Work]:
         seconds, formula = _price(cast, study)
         yield Work(
             name=cast.name,
+            cause=COMPUTE,
             seconds=seconds,
             pass_=cast.pass_,
             formula=formula,
@@ -72,6 +74,7 @@ def weights(study: Study) -> Iterator[Once]:
         seconds, formula = _price(cast, study)
         yield Once(
             name=_named("weight cast", stages, study),
+            cause=OPTIMIZER,
             seconds=seconds,
             formula=formula,
             when="end",
@@ -96,6 +99,7 @@ def greatest(study: Study) -> Iterator[Once]:
     call = study.collective("all_reduce", FP32 * most, group, algorithm)
     yield Once(
         name="amax all-reduce",
+        cause=PRECISION,
         seconds=call.seconds,
         formula=Formula(
             text=f"{call.formula.text}, n = 4 k, k tensors of a stage",
@@ -116,6 +120,7 @@ def copies(study: Study) -> Iterator[Memory]:
     for stages, elements in _linear(study):
         yield Memory(
             name=_named("narrow weights", stages, study),
+            cause=WEIGHTS,
             bytes_=each * elements,
             count=_on(stages, study),
             formula=Formula(

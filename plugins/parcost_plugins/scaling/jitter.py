@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Formula, Once, Real, Study
 from parcost_plugins.vocabulary import Cluster, Jitter
+from parcost_plugins.vocabulary.causes import STRAGGLERS
 from parcost_plugins.vocabulary.routing import largest_of
 
 SOURCE = "Gumbel 1958, extremes of the normal distribution"
@@ -36,6 +37,7 @@ def wait(study: Study) -> Iterator[Once]:
     if ranks is not None:
         yield Once(
             name="wait for the slowest rank",
+            cause=STRAGGLERS,
             seconds=jitter.deviation * largest_of(ranks),
             when="end",
             resource="idle",

@@ -8,6 +8,7 @@ from parcost import Formula, Memory, Moment, Real
 from parcost.numeric import where
 from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
 from parcost_plugins.parallelism.context.ring import RING
+from parcost_plugins.vocabulary.causes import BUFFERS
 
 FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 
@@ -86,6 +87,7 @@ def _buffer(
 ) -> Memory:
     return Memory(
         name=name,
+        cause=BUFFERS,
         bytes_=where(found.rounds > 1, bytes_, 0.0),
         count=[min(n, 1.0) for n in found.counts.get("F", ())] or 1.0,
         once_per_device=True,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Pass, Work, busy
 from parcost_plugins.parallelism.context.exchange import Exchange
+from parcost_plugins.vocabulary.causes import CONTEXT
 
 
 def collected(found: Exchange) -> Iterator[Work]:
@@ -27,6 +28,7 @@ def collected(found: Exchange) -> Iterator[Work]:
             call = found.study.collective(operation, bytes_, group, found.algorithm)
             yield Work(
                 name=name,
+                cause=CONTEXT,
                 seconds=call.seconds,
                 pass_=pass_,
                 formula=found.formula(call.formula, text),

@@ -14,6 +14,7 @@ from parcost.numeric import maximum
 from parcost_plugins.parallelism.context.exchange import Exchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
 from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
+from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
 
 RING = "Liu et al. 2023 (ring attention)"
@@ -54,6 +55,7 @@ def passed_round(found: Exchange) -> Iterator[Work]:
         if any(count := found.cores.get((host, pass_), ())):
             yield Work(
                 name=name if host == ATTENTION_CORE else f"{name}, {host}",
+                cause=CONTEXT,
                 seconds=steps * seconds,
                 pass_=pass_,
                 formula=formula,
@@ -84,6 +86,7 @@ def imbalance(found: Exchange) -> Iterator[Work]:
             most = attended_by_the_busiest(training, found.rounds, windowed=operator.windowed)
             yield Work(
                 name=f"imbalance of {operator.name}",
+                cause=CONTEXT,
                 seconds=maximum(most / mean - 1.0, 0.0) * seconds,
                 pass_=operator.pass_,
                 count=operator.count,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Pass, Real, Work, busy
 from parcost_plugins.parallelism.context.exchange import Exchange
+from parcost_plugins.vocabulary.causes import CONTEXT
 
 ULYSSES = "Jacobs et al. 2023 (DeepSpeed-Ulysses)"
 
@@ -40,6 +41,7 @@ def traded(found: Exchange) -> Iterator[Work]:
         )
         yield Work(
             name="heads all-to-all",
+            cause=CONTEXT,
             seconds=sum((call.seconds for call in calls), 0.0),
             pass_=pass_,
             formula=formula,

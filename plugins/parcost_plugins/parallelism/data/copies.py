@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Group, Once, Study
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
+from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.sums import adding
 
@@ -34,6 +35,7 @@ def reduction(study: Study) -> Iterator[Once]:
         call = study.collective("all_reduce", n, ends, algorithm)
         yield Once(
             name=kind.named("all-reduce between copies of a stage"),
+            cause=DATA,
             seconds=call.seconds,
             formula=call.formula,
             when="end",

@@ -15,6 +15,7 @@ from parcost import Once, Study, busy
 from parcost.numeric import is_array
 from parcost_plugins.parallelism.data.wire import times
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
+from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import alike
 
 
@@ -33,6 +34,7 @@ def meeting(study: Study) -> Iterator[Once]:
         often = local.fragments / local.period
         yield Once(
             name=kind.named("meeting of the workers"),
+            cause=DATA,
             seconds=often * call.seconds,
             formula=times(call.formula, often),
             when="drain",

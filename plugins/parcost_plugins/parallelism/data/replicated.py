@@ -25,6 +25,7 @@ from parcost import Once, Real, Study, Work
 from parcost.numeric import ceil_div, is_array, maximum, minimum, where
 from parcost_plugins.parallelism.data.wire import Wire, times, wires
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
+from parcost_plugins.vocabulary.causes import DATA
 
 When = Literal["fill", "drain", "end"]
 
@@ -68,6 +69,7 @@ def gather(study: Study) -> Iterator[Once]:
         call = wire.call("all_gather", n / buckets)
         yield Once(
             name=wire.kind.named("parameter all-gather"),
+            cause=DATA,
             seconds=buckets * call.seconds,
             formula=times(call.formula, buckets) if overlap else call.formula,
             when=when,
@@ -97,6 +99,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
     some = where(n > first, 1.0, 0.0) if is_array(first) or first else 1.0
     yield Once(
         name=kind.named(name),
+        cause=DATA,
         seconds=some * buckets * each.seconds,
         formula=times(each.formula, buckets) if overlap else each.formula,
         when="drain",
@@ -111,6 +114,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         one = wire.reduce(operation, first / size)
         yield Once(
             name=kind.named("smaller gradient bucket"),  # by name behind the others
+            cause=DATA,
             seconds=where(first > 0, one.seconds, 0.0),
             formula=one.formula,
             when="drain",
@@ -130,6 +134,7 @@ def across_once(wire: Wire, overlap: bool) -> Once:
     each = wire.reduce_across(kind.elements / buckets)
     return Once(
         name=kind.named("all-reduce of gradient shards"),
+        cause=DATA,
         seconds=buckets * each.seconds,
         formula=times(each.formula, buckets) if overlap else each.formula,
         when="drain",

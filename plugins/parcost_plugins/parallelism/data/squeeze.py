@@ -18,6 +18,7 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
+from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import Alike, alike
 
 BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
@@ -63,6 +64,7 @@ def compressing(study: Study) -> Iterator[Work | Once]:
         if every:
             yield Work(
                 name=name,
+                cause=DATA,
                 seconds=seconds,
                 pass_=BESIDE,
                 formula=formula,
@@ -73,6 +75,7 @@ def compressing(study: Study) -> Iterator[Work | Once]:
         else:
             yield Once(
                 name=name,
+                cause=DATA,
                 seconds=seconds,
                 formula=formula,
                 when="drain",

@@ -20,6 +20,7 @@ from parcost_plugins.vocabulary import (
     on_first,
     on_last,
 )
+from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import ends_together
 from parcost_plugins.vocabulary.sums import adding
 
@@ -44,6 +45,7 @@ def reduction(study: Study) -> Iterator[Once]:
     call = study.collective("all_reduce", n, ends, algorithm)
     yield Once(
         name="shared embedding all-reduce",
+        cause=DATA,
         seconds=call.seconds,
         formula=call.formula,
         when="end",

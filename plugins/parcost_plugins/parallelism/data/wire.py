@@ -18,6 +18,7 @@ from parcost_plugins.vocabulary import (
     Training,
     slowdown,
 )
+from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import Alike, alike
 
 
@@ -75,6 +76,7 @@ class Wire:
         """Return *repeat* calls in each micro-batch; under compute where *share* is given."""
         return Work(
             name=name,
+            cause=DATA,
             seconds=repeat * call.seconds,
             pass_=pass_,
             formula=times(call.formula, repeat),

@@ -15,6 +15,7 @@ from parcost import Formula, Real, Study, Work
 from parcost.numeric import maximum, where
 from parcost_plugins.parallelism.tensor.rows import HOSTS
 from parcost_plugins.vocabulary import Gemm, KernelChoice, Layout, Overlap
+from parcost_plugins.vocabulary.causes import TENSOR
 
 _COLUMNS = frozenset(columns for columns, _ in HOSTS.values())
 _ROWS = frozenset(rows for _, rows in HOSTS.values())
@@ -68,6 +69,7 @@ def _loss(
     lost = maximum(parts * part - whole, 0.0) + parts * overhead
     return Work(
         name=name,
+        cause=TENSOR,
         seconds=where(study[Layout].tp > 1, lost, 0.0),  # one rank has nobody to wait for
         pass_=gemm.pass_,
         count=gemm.count,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from parcost import Formula, Once, Real, Study
 from parcost_plugins.parallelism.tensor.wire import Wire
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
+from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.sums import adding
 
 
@@ -34,6 +35,7 @@ def gradients(study: Study, on_wire: Wire) -> Iterator[Once]:
         call = study.collective("all_reduce", elements * e, "tp", algorithm)
         yield Once(
             name="norm gradient all-reduce" + (f" ({i + 1})" if i else ""),
+            cause=TENSOR,
             seconds=call.seconds,
             when="end",
             count=[float(s in stages) for s in range(virtual_stages(study))],

@@ -10,6 +10,7 @@ from attrs import evolve, field
 from parcost import Formula, Pass, Real, Study, Work, busy, record
 from parcost_plugins.parallelism.tensor.rows import Row
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
+from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.sums import adding
 
 FP32 = 4.0  # bytes: the loss is reduced in full precision
@@ -84,6 +85,7 @@ class Wire:
         """Return a collective that a pass waits for, or that may hide in a window of it."""
         return Work(
             name=name,
+            cause=TENSOR,
             seconds=priced.seconds,
             pass_=pass_,
             formula=priced.formula,
