@@ -11,6 +11,9 @@ number per virtual stage, or one number for all.
 
 Causes. A report sums time and memory by ``cause``, a word or two such as ``tensor`` or
 ``gradients``, which is printed as it is. A term without one counts as ``other``.
+
+Names and tags. A term's ``name`` is for people, and may be reworded. Figures find terms by
+their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradients``.
 """
 
 from __future__ import annotations
@@ -102,6 +105,7 @@ class Work:
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
+    tag: str = ""
 
 
 @record(kw_only=True, eq=False)
@@ -151,6 +155,7 @@ class Once:
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
+    tag: str = ""
 
 
 @record(kw_only=True, eq=False)
@@ -177,6 +182,7 @@ class Memory:
     freed_at_b: Real = 0.0
     moments: Sequence[Moment] = MOMENTS
     cause: str = ""
+    tag: str = ""
 
 
 @record(kw_only=True, eq=False)

@@ -48,10 +48,10 @@ def memory(study: Study) -> Iterator[Memory]:
 def _state(kind: Alike, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
     shares = study[Sharding].accumulate == "shard"
-    for cause, bytes_, since, away in (
-        (WEIGHTS, precision.weights, 3, offload.parameters),
-        (GRADIENTS, precision.gradients, 2 if shares else 4, 0.0),
-        (OPTIMIZER_STATE, precision.optimizer, 1, offload.optimizer),
+    for cause, tag, bytes_, since, away in (
+        (WEIGHTS, "weights", precision.weights, 3, offload.parameters),
+        (GRADIENTS, "gradients", precision.gradients, 2 if shares else 4, 0.0),
+        (OPTIMIZER_STATE, "optimizer", precision.optimizer, 1, offload.optimizer),
     ):
         shards = kind.shards(zero, since)
         inputs = {"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")}
@@ -68,6 +68,7 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
                 inputs=inputs,
                 source="Rajbhandari et al. 2019, ZeRO, section 5",
             ),
+            tag=tag,
         )
 
 
@@ -194,4 +195,5 @@ def _outer(kind: Alike, study: Study) -> Memory:
             },
             source="Douillard et al. 2023 (DiLoCo)",
         ),
+        tag="optimizer",
     )

@@ -23,7 +23,7 @@ from typing import Literal
 
 from parcost import Once, Real, Study, Work
 from parcost.numeric import ceil_div, is_array, maximum, minimum, where
-from parcost_plugins.parallelism.data.wire import Wire, times, wires
+from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, times, wires
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
 
@@ -108,6 +108,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         tail=some * each.seconds,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        tag=GRADIENTS,
         **wire.on,
     )
     if is_array(first) or first:
@@ -122,6 +123,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
             beside=left,
             slowdown=wire.slowdown,
             bytes_=one.bytes_,
+            tag=GRADIENTS,
             **wire.on,
         )
 
@@ -143,6 +145,7 @@ def across_once(wire: Wire, overlap: bool) -> Once:
         tail=each.seconds,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        tag=GRADIENTS,
         **wire.on_across,
     )
 
@@ -171,6 +174,7 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
                 count=kind.count,
                 bytes_=call.bytes_,
                 on=on,
+                tag=GRADIENTS,
             )
             yield wire.work(
                 kind.named(name),
@@ -181,4 +185,5 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
                 repeat=buckets - 1.0,
                 share=1.0 - 1.0 / buckets if overlap else None,
                 on=on,
+                tag=GRADIENTS,
             )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Formula, Once, Pass, Real, Study, Work
 from parcost.numeric import where
+from parcost_plugins.parallelism.data.wire import COMPRESSION
 from parcost_plugins.vocabulary import (
     Cluster,
     Compression,
@@ -71,6 +72,7 @@ def compressing(study: Study) -> Iterator[Work | Once]:
                 count=kind.count,
                 resource="hbm",
                 bytes_=bytes_,
+                tag=COMPRESSION,
             )
         else:
             yield Once(
@@ -82,6 +84,7 @@ def compressing(study: Study) -> Iterator[Work | Once]:
                 count=kind.count,
                 resource="hbm",
                 bytes_=bytes_,
+                tag=COMPRESSION,
             )
 
 
