@@ -29,7 +29,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
     "of_activations": (-1.0, inf),
     "freed_at_b": (0.0, 1.0),
 }
-_WORDS = ("pass_", "when", "host", "resource")
+_WORDS = ("pass_", "when", "host", "resource", "tag")
 _SEVERAL = (tuple, list)
 _KEPT = 4096  # counts
 _KINDS = "fiub"  # of arrays whose items are numbers

@@ -8,6 +8,9 @@ inputs and a source; it is rendered only when somebody asks for it.
 Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's
 ``count`` says how often it occurs on each of them, per micro-batch: a tuple with one
 number per virtual stage, or one number for all.
+
+Names and tags. A term's ``name`` is for people, and may be reworded. Figures find terms by
+their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradients``.
 """
 
 from __future__ import annotations
@@ -98,6 +101,7 @@ class Work:
     bytes_: Real = 0.0
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
+    tag: str = ""
 
 
 @record(kw_only=True, eq=False)
@@ -145,6 +149,7 @@ class Once:
     bytes_: Real = 0.0
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
+    tag: str = ""
 
 
 @record(kw_only=True, eq=False)
@@ -170,6 +175,7 @@ class Memory:
     of_activations: Real = 0.0
     freed_at_b: Real = 0.0
     moments: Sequence[Moment] = MOMENTS
+    tag: str = ""
 
 
 @record(kw_only=True, eq=False)

@@ -39,7 +39,7 @@ _NUMBERS: Mapping[str, float] = {
 }
 _RATES = ("share", "slowdown", "freed_at_b")  # of seconds or bytes: nothing where those are
 _AMOUNTS = ("seconds", "bytes_", "of_activations")
-_NAMES = ("name", "formula", "source", "flops")  # what a sum does not need
+_NAMES = ("name", "formula", "source", "flops", "tag")  # what a sum does not need
 
 
 def windows(asked: Iterable[Asked]) -> frozenset[str]:

@@ -111,26 +111,23 @@ def _largest(study: Study, each: Real, room: Real) -> Iterator[Figure]:
     )
 
 
-_STATE = {
-    "weights": ("weights", "of weights"),
-    "gradients": ("gradients", "of gradients"),
-    "optimizer state": ("optimizer", "of optimizer state"),
-}
+#: What the training state is made of, by the tags of memory terms.
+_STATE = {"weights": "weights", "gradients": "gradients", "optimizer": "optimizer state"}
 
 
 def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the memory of the fullest device at its fullest moment, by what it is for."""
     found: dict[str, Real] = dict.fromkeys((*_STATE, "activations", "rest"), 0.0)
     for line in outcome.memory_lines:
-        kind = next((name for name in _STATE if line.name.startswith(name)), "rest")
+        kind = line.term.tag if line.term.tag in _STATE else "rest"
         if line.term.per_micro_batch:
             kind = "activations"
         found[kind] = found[kind] + line.bytes_
     state: Real = 0.0
-    for name, (short, title) in _STATE.items():
-        state = state + found[name]
+    for tag, title in _STATE.items():
+        state = state + found[tag]
         yield _figure(
-            f"{short}_memory", f"memory {title}", found[name], "GiB", "on the fullest device"
+            f"{tag}_memory", f"memory of {title}", found[tag], "GiB", "on the fullest device"
         )
     yield _figure(
         "state_memory",

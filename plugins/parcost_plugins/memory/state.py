@@ -47,10 +47,10 @@ def memory(study: Study) -> Iterator[Memory]:
 def _state(kind: Alike, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
     shares = study[Sharding].accumulate == "shard"
-    for name, bytes_, since, away in (
-        ("weights", precision.weights, 3, offload.parameters),
-        ("gradients", precision.gradients, 2 if shares else 4, 0.0),
-        ("optimizer state", precision.optimizer, 1, offload.optimizer),
+    for name, tag, bytes_, since, away in (
+        ("weights", "weights", precision.weights, 3, offload.parameters),
+        ("gradients", "gradients", precision.gradients, 2 if shares else 4, 0.0),
+        ("optimizer state", "optimizer", precision.optimizer, 1, offload.optimizer),
     ):
         shards = kind.shards(zero, since)
         inputs = {"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")}
@@ -66,6 +66,7 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
                 inputs=inputs,
                 source="Rajbhandari et al. 2019, ZeRO, section 5",
             ),
+            tag=tag,
         )
 
 
@@ -187,4 +188,5 @@ def _outer(kind: Alike, study: Study) -> Memory:
             },
             source="Douillard et al. 2023 (DiLoCo)",
         ),
+        tag="optimizer",
     )

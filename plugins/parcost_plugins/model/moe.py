@@ -210,8 +210,16 @@ def memory(study: Study) -> Iterator[Memory]:
     span = span.forced(rank.recompute.moe)
     made = span.forced(rank.recompute.activation)
     counts = {"R": (found.received, ""), "T": (found.sent, "")}
+    yield from rank.saved(
+        "router logits and probabilities",
+        2 * FP32 * model.experts * found.sent,
+        "8 T E",
+        "E",
+        span,
+        {"T": counts["T"]},
+        freed=0.5,  # the gradient of the logits outlives them, the probabilities go with B
+    )
     rows = [
-        ("router logits and probabilities", 2 * FP32 * model.experts * found.sent, "8 T E", span),
         ("tokens at routed experts", kept * found.received * model.hidden, "R h q", span),
         (
             "gate and up of routed experts" if model.gated else "up of routed experts",
@@ -241,9 +249,7 @@ def memory(study: Study) -> Iterator[Memory]:
     for name, bytes_, text, where in rows:
         letters = [letter for letter in text.split() if letter.isalpha() and letter not in counts]
         more = {letter: value for letter, value in counts.items() if letter in text.split()}
-        # The gradient of the logits outlives them, the probabilities go with B.
-        freed = 0.5 if name.startswith("router") else 0.0
-        yield from rank.saved(name, bytes_, text, " ".join(letters), where, more, freed=freed)
+        yield from rank.saved(name, bytes_, text, " ".join(letters), where, more)
 
 
 def _matrices(rank: Rank) -> int:

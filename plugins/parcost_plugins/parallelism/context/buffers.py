@@ -39,18 +39,22 @@ def held(found: Exchange) -> Iterator[Memory]:
         return
     both = _FORWARD + _BACKWARD
     block, gradients = "(s / c) b w e", "(s / c) b w g"
-    yield _buffer(found, "KV block", found.block, block, both)
-    yield _buffer(found, "gradients of a KV block", found.block_gradients, gradients, _BACKWARD)
+    rows = [
+        ("KV block", found.block, block, both),
+        ("gradients of a KV block", found.block_gradients, gradients, _BACKWARD),
+    ]
     if found.context.double_buffer:
-        yield _buffer(found, "KV double buffer", found.block, block, both)
-        yield _buffer(
-            found, "KV gradient double buffer", found.block_gradients, gradients, _BACKWARD
-        )
-    rows = found.tokens * found.heads
+        rows += [
+            ("KV double buffer", found.block, block, both),
+            ("KV gradient double buffer", found.block_gradients, gradients, _BACKWARD),
+        ]
+    for name, bytes_, text, moments in rows:
+        yield _buffer(found, name, bytes_, text, moments, source=RING)
+    outputs = found.tokens * found.heads
     yield _buffer(
         found,
         "attention output in fp32",
-        FP32 * rows * (found.model.value_dim + 1.0),
+        FP32 * outputs * (found.model.value_dim + 1.0),
         "4 (s / c) b a (d + 1) / t",
         _FORWARD,
     )
@@ -83,6 +87,7 @@ def _buffer(
     text: str,
     moments: tuple[Moment, ...],
     letters: Mapping[str, tuple[Real, str]] | None = None,
+    source: str = SIZES,
 ) -> Memory:
     return Memory(
         name=name,
@@ -98,6 +103,6 @@ def _buffer(
                 "d": (found.model.value_dim, ""),
                 **(letters or {}),
             },
-            source=RING if "KV" in name else SIZES,
+            source=source,
         ),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Real, Section, Study, Work
+from parcost import Figure, Formula, Outcome, Real, Section, Study
 from parcost.numeric import ratio, sqrt, where
 from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
-from parcost_plugins.parallelism.context.ring import RING
+from parcost_plugins.parallelism.context.ring import RING, kernel_seconds
 from parcost_plugins.parallelism.context.trade import ULYSSES, shares
 from parcost_plugins.vocabulary import Cluster, FusedAttention, Layout, Training
 
@@ -217,14 +217,9 @@ def _send(found: Exchange) -> Real:
 
 def _core(found: Exchange) -> Real:
     """Return the seconds of attention on one layer, forward."""
-    names = {
-        operator.name
-        for operator in found.study.operators
-        if isinstance(operator, FusedAttention) and operator.pass_ == "F"
-    }
-    for _, term in found.study.contributions("terms"):
-        if isinstance(term, Work) and term.pass_ == "F" and term.name in names:
-            return term.seconds
+    for operator in found.study.operators:
+        if isinstance(operator, FusedAttention) and operator.pass_ == "F":
+            return kernel_seconds(operator, found.study)
     return 0.0
 
 

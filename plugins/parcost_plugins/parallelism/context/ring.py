@@ -79,7 +79,7 @@ def imbalance(found: Exchange) -> Iterator[Work]:
     training = found.study[Training]
     for operator in found.study.operators:
         if isinstance(operator, FusedAttention):
-            seconds = _seconds(operator, found.study)
+            seconds = kernel_seconds(operator, found.study)
             mean = attended(training, windowed=operator.windowed)
             most = attended_by_the_busiest(training, found.rounds, windowed=operator.windowed)
             yield Work(
@@ -101,7 +101,7 @@ def imbalance(found: Exchange) -> Iterator[Work]:
             )
 
 
-def _seconds(operator: FusedAttention, study: Study) -> Real:
+def kernel_seconds(operator: FusedAttention, study: Study) -> Real:
     chosen = study[KernelChoice].model
     _, model = study.plugins.named("kernels")[chosen]
     priced = model.price(operator, study)

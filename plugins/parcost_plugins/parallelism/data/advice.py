@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Outcome, Real, Section, SpecError, Study
+from parcost import Once, Outcome, Real, Section, SpecError, Study, Work
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.data.volumes import sent_by_stage
-from parcost_plugins.parallelism.data.wire import wires
+from parcost_plugins.parallelism.data.wire import GRADIENTS, wires
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
@@ -101,7 +101,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     least = group.ranks * group.flat.latency * group.flat.bandwidth
     exposed = hidden = 0.0
     for line in outcome.ledger:
-        if line.plugin is not None and line.name.startswith(("gradient all", "gradient reduce")):
+        if isinstance(line.term, (Work, Once)) and line.term.tag == GRADIENTS:
             exposed, hidden = exposed + float(line.exposed), hidden + float(line.hidden)
     wire_time = exposed + hidden
     share = exposed / wire_time if wire_time else 0.0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from parcost import Once, Study, busy
 from parcost.numeric import is_array
-from parcost_plugins.parallelism.data.wire import times
+from parcost_plugins.parallelism.data.wire import MEETING, times
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
 from parcost_plugins.vocabulary.held import alike
 
@@ -40,5 +40,6 @@ def meeting(study: Study) -> Iterator[Once]:
             # of tau steps for each part, the backward pass; forward is left to the rest
             beside=often * local.overlap_steps * study.pipeline.micro_batches,
             bytes_=often * n,
+            tag=MEETING,
             **on,
         )

@@ -23,7 +23,7 @@ from typing import Literal
 
 from parcost import Once, Real, Study, Work
 from parcost.numeric import ceil_div, is_array, maximum, minimum, where
-from parcost_plugins.parallelism.data.wire import Wire, times, wires
+from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, times, wires
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
 
 When = Literal["fill", "drain", "end"]
@@ -105,6 +105,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         tail=some * each.seconds,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        tag=GRADIENTS,
         **wire.on,
     )
     if is_array(first) or first:
@@ -118,6 +119,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
             beside=left,
             slowdown=wire.slowdown,
             bytes_=one.bytes_,
+            tag=GRADIENTS,
             **wire.on,
         )
 
@@ -138,6 +140,7 @@ def across_once(wire: Wire, overlap: bool) -> Once:
         tail=each.seconds,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        tag=GRADIENTS,
         **wire.on_across,
     )
 
@@ -166,6 +169,7 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
                 count=kind.count,
                 bytes_=call.bytes_,
                 on=on,
+                tag=GRADIENTS,
             )
             yield wire.work(
                 kind.named(name),
@@ -176,4 +180,5 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
                 repeat=buckets - 1.0,
                 share=1.0 - 1.0 / buckets if overlap else None,
                 on=on,
+                tag=GRADIENTS,
             )

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work
 from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
-from parcost_plugins.parallelism.data.wire import Wire, wires
+from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, wires
 from parcost_plugins.vocabulary import Overlap, Sharding, Training
 from parcost_plugins.vocabulary.partition import ends_together
 
@@ -123,6 +123,7 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
                     bytes_=call.bytes_,
                     share=share if row.hides and hides else None,
                     on=on,
+                    tag=GRADIENTS,
                 )
 
 

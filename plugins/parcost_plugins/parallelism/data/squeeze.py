@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Formula, Once, Pass, Real, Study, Work
 from parcost.numeric import where
+from parcost_plugins.parallelism.data.wire import COMPRESSION
 from parcost_plugins.vocabulary import (
     Cluster,
     Compression,
@@ -69,6 +70,7 @@ def compressing(study: Study) -> Iterator[Work | Once]:
                 count=kind.count,
                 resource="hbm",
                 bytes_=bytes_,
+                tag=COMPRESSION,
             )
         else:
             yield Once(
@@ -79,6 +81,7 @@ def compressing(study: Study) -> Iterator[Work | Once]:
                 count=kind.count,
                 resource="hbm",
                 bytes_=bytes_,
+                tag=COMPRESSION,
             )
 
 

@@ -20,7 +20,7 @@ from parcost_plugins.parallelism.data.compressed import (
     quantised,
 )
 from parcost_plugins.parallelism.data.sharded import held_once
-from parcost_plugins.parallelism.data.wire import Wire, wires
+from parcost_plugins.parallelism.data.wire import COMPRESSION, GRADIENTS, MEETING, Wire, wires
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -29,6 +29,9 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.partition import stages_of_devices
+
+#: The tags of what the end of backward waits for.
+_REDUCED = (GRADIENTS, COMPRESSION, MEETING)
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
@@ -190,7 +193,8 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
     shown: Real = 0.0
     hidden: Real = 0.0
     for line in outcome.ledger:
-        if line.kind == "once" and isinstance(line.term, Once) and line.term.when == "drain":
+        term = line.term
+        if isinstance(term, Once) and term.when == "drain" and term.tag in _REDUCED:
             shown, hidden = shown + line.exposed, hidden + line.hidden
     wire = shown + hidden
     backward: Real = 0.0

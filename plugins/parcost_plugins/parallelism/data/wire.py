@@ -20,6 +20,9 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.held import Alike, alike
 
+#: The tags of terms: what reduces gradients, what compresses them, what workers average.
+GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
+
 
 @record(kw_only=True, eq=False)
 class Wire:
@@ -71,6 +74,7 @@ class Wire:
         repeat: Real = 1.0,
         share: Real | None = None,
         on: Mapping[str, Any] | None = None,
+        tag: str = "",
     ) -> Work:
         """Return *repeat* calls in each micro-batch; under compute where *share* is given."""
         return Work(
@@ -83,6 +87,7 @@ class Wire:
             share=1.0 if share is None else share,
             slowdown=self.slowdown,
             bytes_=repeat * bytes_,
+            tag=tag,
             **(on or self.on),
         )
 
