@@ -206,6 +206,7 @@ class Rank:
         count: Sequence[float],
         *,
         freed: Real = 0.0,
+        tag: str = "",
     ) -> Memory:
         """Return memory that every micro-batch has from its forward to its backward pass.
 
@@ -221,6 +222,7 @@ class Rank:
             per_micro_batch=True,
             freed_at_b=freed,
             moments=_WHILE_ALIVE,
+            tag=tag,
         )
 
     def formula(

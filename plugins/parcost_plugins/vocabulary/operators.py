@@ -26,6 +26,8 @@ MLP_COLUMNS, MLP_ROWS = "MLP, by columns", "MLP, by rows"
 SHARED_EXPERTS, SHARED_ROWS = "shared experts", "shared experts, by rows"
 #: The product of the head, which is split by columns.
 HEAD_COLUMNS = "head, by columns"
+#: The tag of memory that stands before the first layer or behind the last, and in none.
+ENDS = "ends"
 #: Where keys and values are needed: layer by layer, and layers with a window have less to do.
 ATTENTION_CORE, WINDOWED_CORE = "attention core", "attention core in a window"
 #: Products of the fused core in each pass, as deep or as wide as a query head, and as a value head.
