@@ -181,9 +181,9 @@ def test_small_heads_and_short_sequences_are_slower(study_with: StudyWith) -> No
     loss = "small_head_efficiency = 78 %, short_sequence_efficiency = 75 %"
     plain = study_with(f"launch = 0 s, {loss}")
     assert seconds(core(), plain) == pytest.approx(1e12 / (989e12 * 0.65), rel=1e-12)
-    heads = study_with(f"launch = 0 s, small_head = 128, {loss}")
+    heads = study_with(f"launch = 0 s, small_head = 128, large_head = 192, {loss}")
     assert seconds(core(), heads) == pytest.approx(1e12 / (989e12 * 0.65 * 0.78), rel=1e-12)
-    short = study_with(f"launch = 0 s, short_sequence = 4097, {loss}")
+    short = study_with(f"launch = 0 s, short_sequence = 4096, long_sequence = 8192, {loss}")
     assert seconds(core("B"), short) == pytest.approx(1e12 / (989e12 * 0.55 * 0.75), rel=1e-12)
 
 

@@ -155,3 +155,49 @@ def test_layers_of_gpt_3_save_2_869_mb_each_and_275_4_gb_together() -> None:
     )
     assert found["activation_memory_per_layer"] == pytest.approx(2_868_903_936)
     assert found["activation_memory_of_layers"] == pytest.approx(275.4147779e9)
+
+
+# --- Of layers, and not of the ends --------------------------------------------------------------
+
+SMALL = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.precisions.bf16
+model small {{ hidden = 1024, heads = 8, ffn = 4096, vocabulary = 32000, {model} }}
+cluster {{ devices = 4 }}
+layout {{ pp = {pp} }}
+training {{ sequence = 2048, micro_batch = 1, global_batch = 8 sequences }}
+routing {{ distribution = balanced }}
+"""
+TOKENS, HIDDEN, HEADS, FFN, EXPERT = 2048, 1024, 8, 4096, 512
+#: Input, both norms' outputs, the sum behind attention, Q, K, V and the output of attention.
+ATTENTION = (2 * 8 * HIDDEN + 4 * HEADS) * TOKENS
+DENSE = ATTENTION + 2 * 3 * FFN * TOKENS
+#: Two of four experts: logits and probabilities, copies in and out, gate and up, activation.
+MIXTURE = ATTENTION + (8 * 4 + 2 * (2 * 2 * HIDDEN + 2 * 3 * EXPERT)) * TOKENS
+
+
+def of_layers(model: str, pp: int) -> float:
+    (scenario,) = parcost.load_text(SMALL.format(model=model, pp=pp))
+    return scenario.evaluate().result.figure("activation_memory_per_layer")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("pp", [1, 2, 4])
+def test_the_mean_layer_of_a_model_with_experts_in_every_second_one(pp: int) -> None:
+    model = f"layers = 4, experts = 4, top_k = 2, expert_ffn = {EXPERT}, moe_every = 2"
+    assert of_layers(model, pp) == pytest.approx((DENSE + MIXTURE) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(("layers", "pp"), [(1, 1), (2, 2), (4, 1), (4, 4)])
+def test_a_layer_keeps_the_same_however_many_there_are(layers: int, pp: int) -> None:
+    assert of_layers(f"layers = {layers}", pp) == pytest.approx(DENSE, rel=1e-12)
+
+
+def test_the_ends_count_once_beside_the_layers() -> None:
+    (scenario,) = parcost.load_text(SMALL.format(model="layers = 4", pp=2))
+    result = scenario.evaluate().result
+    ends = result.figure("activation_memory_of_model") - result.figure(  # type: ignore[operator]
+        "activation_memory_of_layers"
+    )
+    # token ids, inputs of the final norm and of the head, the softmax in fp32
+    assert ends == pytest.approx((8 + 2 * 2 * HIDDEN + 4 * 32000) * TOKENS, rel=1e-12)

@@ -116,9 +116,9 @@ def test_experts_cut_into_parts_see_the_tokens_of_every_rank_that_holds_one(
 def test_the_latent_projections_have_the_shapes_of_the_paper(study_of: StudyOf) -> None:
     found = shapes(study_of("deepseek_v3", layout="tp = 4, sequence_parallel = on"))
     M = 2048
-    assert found["MLA query down projection"] == (1, M, 1536, 7168)
+    assert found["MLA query down projection"] == (1, M / 4, 1536, 7168)  # its own tokens
     assert found["MLA query up projection"] == (1, M, 128 * 192 / 4, 1536)
-    assert found["MLA KV down projection"] == (1, M, 576, 7168)
+    assert found["MLA KV down projection"] == (1, M / 4, 576, 7168)
     assert found["MLA KV up projection"] == (1, M, 128 * 256 / 4, 512)
     assert found["attention output projection"] == (1, M, 7168, 128 * 128 / 4)
 

@@ -12,6 +12,7 @@ import parcost
 from parcost import Check, Op, Scenario, Study, Work, hookimpl
 from parcost.evaluation.judge import diagnose
 from parcost.plugins import load
+from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, HEAD_COLUMNS, MLP_COLUMNS
 
 # A wire of 1 B/s without latency: seconds are the bytes that a rank sends.
@@ -650,3 +651,87 @@ def test_shapes_are_listed_where_they_are_asked_for() -> None:
     assert rows["QKV projection"] == [4096, (32 + 2 * 8) * 128 / 8, S, 1]
     assert rows["MLP down projection"] == [14_336 / 8, 4096, S, 1]
     assert not [s for _, s in figures("tp = 8").sections if s.title == "Matrices of a rank"]
+
+
+# --- Latent attention -------------------------------------------------------------------
+
+
+V3_LAYOUT = "tp = 8, ep = 8, sequence_parallel = on"
+
+
+def test_latent_attention_gathers_what_is_compressed() -> None:
+    # Megatron-Core: a rank projects s / t tokens down; the projections up gather 1536 compressed
+    # queries and 512 compressed keys and values, and the 64 rotated elements of a key are gathered
+    # beside them. Only what is multiplied is gathered again for the gradient of weights.
+    found = layers_alone(V3_LAYOUT, model="deepseek_v3")
+    ring, tokens, attention, shared = 7 / 8, 2 * S, 61, 58 + 3
+    widths = {"compressed queries": 1536, "compressed keys and values": 512, "rotated keys": 64}
+    for (row, pass_), tensors in {
+        ("tensor all-gather", "F"): widths,
+        ("input gradient reduce-scatter", "B"): widths,
+    }.items():
+        for tensor, width in tensors.items():
+            term = found[f"{row} of {tensor}", pass_]
+            assert term.seconds == pytest.approx(ring * tokens * width, rel=1e-12)
+            assert tuple(term.count) == (attention,)
+    again = {name for name, _ in found if name.startswith("saved input")}
+    assert again == {
+        "saved input all-gather of compressed queries, attention",
+        "saved input all-gather of compressed keys and values, attention",
+        "saved input all-gather, MLP",
+    }
+    # behind the output projection, and around the MLP, it is the residual stream
+    assert found["tensor reduce-scatter", "F"].seconds == pytest.approx(ring * tokens * 7168)
+    assert tuple(found["tensor reduce-scatter", "F"].count) == (attention + shared,)
+    assert tuple(found["tensor all-gather", "F"].count) == (shared,)
+
+
+def test_latent_attention_reduces_compressed_gradients_without_sequence_parallelism() -> None:
+    found = layers_alone("tp = 8, etp = 8", model="deepseek_v3")
+    width = sum(
+        term.seconds
+        for (name, _), term in found.items()
+        if name.startswith("input gradient all-reduce of")
+    )
+    assert width == pytest.approx(2 * 7 / 8 * 2 * S * (1536 + 512 + 64), rel=1e-12)
+    assert tuple(found["tensor all-reduce", "F"].count) == (61 + 61,)
+
+
+def test_queries_that_are_not_compressed_are_projected_from_the_gathered_stream() -> None:
+    found = layers_alone("tp = 8, sequence_parallel = on", model="deepseek_v2_lite")
+    forward = {name: tuple(t.count) for (name, pass_), t in found.items() if pass_ == "F"}
+    assert forward == {
+        "tensor all-gather of compressed keys and values": (27,),
+        "tensor all-gather of rotated keys": (27,),
+        "tensor all-gather": (54,),
+        "tensor reduce-scatter": (54,),
+    }
+
+
+@pytest.mark.parametrize("sequence_parallel", ["on", "off"])
+def test_a_rank_projects_its_own_tokens_down(sequence_parallel: str) -> None:
+    own = S / 8 if sequence_parallel == "on" else S
+    made = study(f"tp = 8, etp = 8, sequence_parallel = {sequence_parallel}", model="deepseek_v3")
+    rows = {op.name: op.m for op in made.operators if isinstance(op, Gemm) and op.pass_ == "F"}
+    assert rows["MLA query down projection"] == rows["MLA KV down projection"] == own
+    assert rows["MLA query up projection"] == rows["MLA KV up projection"] == S
+    normed = {op.pass_: op.bytes_ for op in made.operators if op.name == "MLA norms"}
+    assert normed == {"F": 2 * 2 * (1536 + 512) * own, "B": 3 * 2 * (1536 + 512) * own}
+
+
+def test_latent_columns_are_those_of_its_own_heads() -> None:
+    figures = scenario("tp = 8, sequence_parallel = on", model="deepseek_v3").evaluate().result
+    assert figures.figure("tp_query_columns") == 128 * (128 + 64) / 8 == 3072
+    assert figures.figure("tp_kv_columns") == 128 * 128 / 8
+    assert figures.figure("kv_columns") == 128 * 128
+
+
+def test_figures_count_the_tensors_of_latent_attention() -> None:
+    result = scenario(V3_LAYOUT, model="deepseek_v3").evaluate().result
+    # forward: 3 gathers and a scatter of attention, one of each of the MLP. Backward: the
+    # gradient of the output, two saved inputs and three sums; and three of the MLP.
+    assert result.figure("tp_collectives_per_layer_forward") == pytest.approx(4 + 2)
+    assert result.figure("tp_collectives_per_layer") == pytest.approx(4 + 2 + 6 + 3)
+    latent = 1536 + 512
+    width = 2 * (latent + 64) + latent + 2 * 7168 + 5 * 7168
+    assert result.figure("tp_volume_per_layer") == pytest.approx(7 / 8 * 2 * S * width)

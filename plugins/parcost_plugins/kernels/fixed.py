@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Formula, Real, Study
-from parcost_plugins.kernels.rates import Machine, attention, memory
+from parcost_plugins.kernels.rates import Machine, attention, memory, padding
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
@@ -13,9 +13,11 @@ def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
     """Price the attention core."""
     launch = study[KernelChoice].launch
     peak, efficiency = attention(operator, study)
+    padded = padding(operator, study)
     formula = Formula(
-        text="FLOPs / (peak eta) + launch",
+        text="p FLOPs / (peak eta) + launch, p for heads that are padded to the size of a kernel",
         inputs={
+            "p": (padded, ""),
             "FLOPs": (operator.flops, "FLOP"),
             "peak": (peak, "FLOP/s"),
             "eta": (efficiency, ""),
@@ -23,7 +25,7 @@ def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
         },
         source=operator.source,
     )
-    return operator.flops / (peak * efficiency) + launch, formula
+    return padded * operator.flops / (peak * efficiency) + launch, formula
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:

@@ -96,7 +96,10 @@ def checks(study: Study) -> Iterator[Check]:
             inputs={"device": called(device), "type": type_},
             help=f"the types that it has: {', '.join(has)}",
         )
-    points = study[KernelChoice].streaming
+    choice = study[KernelChoice]
+    yield from _interpolated("head", "small", "large", choice)
+    yield from _interpolated("sequence", "short", "long", choice)
+    points = choice.streaming
     for below, above in pairwise(points):
         yield Check(
             id="streaming-ascends",
@@ -111,6 +114,33 @@ def checks(study: Study) -> Iterator[Check]:
             },
             help="write the sizes from the smallest upwards",
         )
+
+
+def _interpolated(what: str, less: str, more: str, choice: KernelChoice) -> Iterator[Check]:
+    """Yield the rules of an efficiency that is given up to one size and whole from another on.
+
+    What is smaller can be padded, and so never takes longer than what is larger.
+    """
+    low, high = getattr(choice, f"{less}_{what}"), getattr(choice, f"{more}_{what}")
+    share = getattr(choice, f"{less}_{what}_efficiency")
+    inputs = {"low": low, "high": high, "share": share, "least": low / high}
+    yield Check(
+        id=f"{what}-sizes-ascend",
+        holds=low < high,
+        subject=f"kernels.{less}_{what}",
+        message=f"a {less} {what} has {{low}}, and a {more} one {{high}}",
+        inputs=inputs,
+        help=f"`{less}_{what}` is to be below `{more}_{what}`",
+    )
+    yield Check(
+        id=f"{what}-efficiency",
+        holds=(share * high >= low) | (low >= high),
+        subject=f"kernels.{less}_{what}_efficiency",
+        message=f"at {{share:.4g}} of the rate a {what} of {{low}} takes longer than one of "
+        "{high}",
+        inputs=inputs,
+        help="at least {least:.4g}: it could be padded",
+    )
 
 
 @cache

@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.context import seen_at_once
+from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
 
 
 class Rate(NamedTuple):
@@ -98,16 +99,53 @@ def attention(operator: FusedAttention, study: Study) -> Rate:
     else:
         own, chosen = device.attention_backward_efficiency, choice.attention_backward_efficiency
     share = own if chosen is None else chosen
-    share = share * where(
-        study[Training].model.head_dim <= choice.small_head, choice.small_head_efficiency, 1.0
+    share = share * _between(
+        sum(_head_sizes(study)) / 2,
+        choice.small_head,
+        choice.large_head,
+        choice.small_head_efficiency,
     )
-    share = share * where(
-        seen_at_once(study) < choice.short_sequence, choice.short_sequence_efficiency, 1.0
+    share = share * _between(
+        seen_at_once(study),
+        choice.short_sequence,
+        choice.long_sequence,
+        choice.short_sequence_efficiency,
     )
     if not narrow(operator, precision):
         return Rate(getattr(device, precision.compute), share)
     less = _narrow_efficiency(device, precision) / device.matmul_efficiency
     return Rate(getattr(device, precision.narrow), share * less)
+
+
+def padding(operator: FusedAttention, study: Study) -> Real:
+    """Return the FLOPs of the fused core, its heads padded, over those without padding."""
+    model = study[Training].model
+    of_queries, of_values = CORE_PRODUCTS[operator.pass_]
+    padded_query, padded_value = _head_sizes(study)
+    needed = of_queries * model.qk_dim + of_values * model.value_dim
+    # A nominal model without a width has heads of no size, and then no FLOPs either.
+    return (of_queries * padded_query + of_values * padded_value) / maximum(needed, 1.0)
+
+
+def _head_sizes(study: Study) -> tuple[Real, Real]:
+    """Return the sizes of a query head and of a value head that the fused core works on."""
+    model, sizes = study[Training].model, study[KernelChoice].head_sizes
+    query, value = (_padded(size, sizes) for size in (model.qk_dim, model.value_dim))
+    return query, value
+
+
+def _padded(size: Real, sizes: Sequence[int]) -> Real:
+    """Return the smallest of *sizes* that holds *size*; beyond all of them nothing is padded."""
+    padded = size
+    for larger in sorted(sizes, reverse=True):
+        padded = where(size <= larger, float(larger), padded)
+    return padded
+
+
+def _between(at: Real, low: Real, high: Real, efficiency: Real) -> Real:
+    """Return *efficiency* up to *low*, 1 from *high* on, and what is linear between them."""
+    part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
+    return efficiency + part * (1.0 - efficiency)
 
 
 def memory(bytes_: Real, machine: Machine) -> Rate:

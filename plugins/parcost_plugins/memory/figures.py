@@ -9,6 +9,7 @@ from parcost import Figure, Formula, Outcome, Real, Section, Study, hookimpl
 from parcost.numeric import ceil, minimum
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Sharding, Training, layers
 from parcost_plugins.vocabulary.held import alike
+from parcost_plugins.vocabulary.operators import ENDS
 
 _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no further one
 
@@ -185,7 +186,7 @@ def _activations(study: Study) -> Iterator[Figure]:
         counts = [held.count] * len(dealt) if isinstance(held.count, (float, int)) else held.count
         saved = held.bytes_ * sum(counts)
         whole = whole + saved
-        if max(counts) > 1 or tuple(counts) == tuple(dealt):  # the ends stand once on a stage
+        if held.tag != ENDS:
             in_layers = in_layers + saved
     yield _figure(
         "activation_memory_per_layer",

@@ -12,7 +12,7 @@ from parcost import Memory, Pass, Real
 from parcost_plugins.model.passes import SPLIT, Span, stream
 from parcost_plugins.model.rank import FP32, MASK, Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
-from parcost_plugins.vocabulary.operators import ATTENTION_CORE, WINDOWED_CORE
+from parcost_plugins.vocabulary.operators import ATTENTION_CORE, CORE_PRODUCTS, WINDOWED_CORE
 from parcost_plugins.vocabulary.partition import Counts
 
 FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
@@ -64,24 +64,17 @@ def memory(rank: Rank) -> Iterator[Memory]:
 
 
 def _fused(rank: Rank) -> Iterator[FusedAttention]:
-    """Yield one kernel per pass.
-
-    Forward multiplies twice. Backward has two products for the gradient of each, and makes
-    the probabilities again, as it kept none.
-    """
-    qk, value = rank.model.qk_dim, rank.model.value_dim
+    """Yield one kernel per pass."""
     for windowed, span in rank.attending:
         each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
-        passes: list[tuple[Pass, Real, Counts]] = [
-            ("F", each * (qk + value), span.count),
-            ("B", each * (3 * qk + 2 * value), span.count),
-        ]
+        passes: list[tuple[Pass, Counts]] = [("F", span.count), ("B", span.count)]
         if any(span.again):
-            passes.append(("R", each * (qk + value), span.again))
-        for pass_, flops_, count in passes:
+            passes.append(("R", span.again))
+        for pass_, count in passes:
+            of_queries, of_values = CORE_PRODUCTS[pass_]
             yield FusedAttention(
                 name="attention core in a window" if windowed else "attention core",
-                flops=flops_,
+                flops=each * (of_queries * rank.model.qk_dim + of_values * rank.model.value_dim),
                 pass_=pass_,
                 count=count,
                 windowed=windowed,

@@ -12,6 +12,7 @@ from parcost import Memory, Pass, Real, Study, hookimpl
 from parcost_plugins.model.passes import COUNTED, SPLIT
 from parcost_plugins.model.rank import MASK, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
+from parcost_plugins.vocabulary.operators import ENDS
 
 TOKEN_ID = 8.0  # bytes: frameworks index with 64-bit integers
 
@@ -70,7 +71,9 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.model.nominal:
         return
     count, ids = on_first(study), rank.formula("8 s b", "s b")
-    yield rank.kept("token ids", TOKEN_ID * rank.tokens, ids, count)
+    yield rank.kept("token ids", TOKEN_ID * rank.tokens, ids, count, tag=ENDS)
     if rank.training.dropout:
         mask = rank.formula(rank.residual_text, "s b h t")
-        yield rank.kept("embedding dropout mask", MASK * rank.residual, mask, count, freed=1.0)
+        yield rank.kept(
+            "embedding dropout mask", MASK * rank.residual, mask, count, freed=1.0, tag=ENDS
+        )

@@ -14,7 +14,7 @@ from parcost_plugins.model.passes import SPLIT, at, linear, stream
 from parcost_plugins.model.rank import FP32, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
-from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
+from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_together
 
 
@@ -97,13 +97,13 @@ def memory(study: Study) -> Iterator[Memory]:
     e, logits, chunks = rank.element, rank.tokens * rank.vocabulary, rank.training.loss_chunks
     runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e", "s b h t e")
-    yield rank.kept("head input", e * rank.residual, residual, runs)
+    yield rank.kept("head input", e * rank.residual, residual, runs, tag=ENDS)
     narrow, wide = ("s b V e / t", "s b V t e", e), ("4 s b V / t", "s b V t", FP32)
     passing: list[tuple[str, Moment, tuple[str, str, Real]]] = [("logits", "forward", narrow)]
     if chunks == 1:
         # The logits' gradient, which the head's weight gradient needs, is narrower.
         freed, softmax = 1.0 - e / FP32, rank.formula(*wide[:2])
-        yield rank.kept("loss softmax", FP32 * logits, softmax, runs, freed=freed)
+        yield rank.kept("loss softmax", FP32 * logits, softmax, runs, freed=freed, tag=ENDS)
         passing.append(("logits gradient", "backward", narrow))
     else:
         passing.append(("loss softmax", "forward", wide))

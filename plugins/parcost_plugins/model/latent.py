@@ -1,8 +1,9 @@
 """Multi-head latent attention: queries, keys and values through a narrow waist.
 
-What is projected down is not split over the tensor-parallel ranks: each makes all of it,
-and multiplies its own heads out of it. Training makes whole keys and values; folding the
-projections into the queries pays when decoding only.
+The matrices that project down are not split over the tensor-parallel ranks. Under sequence
+parallelism each rank projects its own tokens down, and what the ranks gather is compressed;
+without, each projects all of them. Every rank multiplies its own heads out of it. Training
+makes whole keys and values; folding the projections into the queries pays when decoding only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from parcost_plugins.vocabulary.context import latent_blocks
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
 
 MLA = "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1"
+WAIST = "Megatron-Core, multi_latent_attention.py: every rank projects its own tokens down"
 
 
 @hookimpl
@@ -69,13 +71,14 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     if not model.latent or model.nominal:
         return
     h, e, up = model.hidden, rank.element, span.forced(rank.recompute.up_projection)
+    own = tokens / rank.residual_shards
     if model.q_lora:
-        yield from linear("MLA query down projection", tokens, model.q_lora, h, span, source=MLA)
+        yield from linear("MLA query down projection", own, model.q_lora, h, span, source=WAIST)
     yield from linear(
-        "MLA KV down projection", tokens, model.kv_lora + model.rope_dim, h, span, source=MLA
+        "MLA KV down projection", own, model.kv_lora + model.rope_dim, h, span, source=WAIST
     )
     # A norm reads one tensor and writes one; backward reads its input as well.
-    normed = e * (model.q_lora + model.kv_lora) * tokens
+    normed = e * (model.q_lora + model.kv_lora) * own
     yield from stream("MLA norms", 2 * normed, 3 * normed, span)
     yield from linear(
         "MLA query up projection",

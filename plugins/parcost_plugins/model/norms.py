@@ -12,6 +12,7 @@ from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.passes import at, stream
 from parcost_plugins.model.rank import MASK, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
+from parcost_plugins.vocabulary.operators import ENDS
 
 
 @hookimpl
@@ -99,8 +100,8 @@ def memory(study: Study) -> Iterator[Memory]:
             "residual dropout masks", masks, f"2 {text}", "s b h t", span, freed=1.0
         )
     if model.embedding_norm:
-        yield rank.kept("embedding norm input", tensor, formula, on_first(study))
-    yield rank.kept("final norm input", tensor, formula, on_last(study), freed=1.0)
+        yield rank.kept("embedding norm input", tensor, formula, on_first(study), tag=ENDS)
+    yield rank.kept("final norm input", tensor, formula, on_last(study), freed=1.0, tag=ENDS)
 
 
 def of_one(rank: Rank) -> Real:

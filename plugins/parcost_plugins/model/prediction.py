@@ -13,6 +13,7 @@ from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.passes import COUNTED, SPLIT, at, linear, stream
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
+from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import ends_together
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
@@ -107,6 +108,7 @@ def memory(study: Study) -> Iterator[Memory]:
         (NORMS + 2) * rank.element * rank.residual,
         rank.formula(f"{NORMS + 2} {rank.residual_text} e", "s b h t e"),
         _count(study, rank),
+        tag=ENDS,
     )
 
 

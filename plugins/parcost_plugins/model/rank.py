@@ -209,6 +209,7 @@ class Rank:
         count: Sequence[float],
         *,
         freed: Real = 0.0,
+        tag: str = "",
     ) -> Memory:
         """Return memory that every micro-batch has from its forward to its backward pass.
 
@@ -225,6 +226,7 @@ class Rank:
             per_micro_batch=True,
             freed_at_b=freed,
             moments=_WHILE_ALIVE,
+            tag=tag,
         )
 
     def formula(

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from parcost import BYTES, ONE, Real, block, integer, quantity, switch, word
 from parcost.numeric import ceil_div, where
 from parcost_plugins.vocabulary.layout import Layout
+
+
+class AttentionInput(NamedTuple):
+    """A tensor that every tensor-parallel rank needs whole for its heads.
+
+    *name* is empty for the residual stream. What is *multiplied* is needed again for the
+    gradient of the weights.
+    """
+
+    name: str
+    width: Real
+    multiplied: bool = True
 
 
 @block("model", label="required")
@@ -154,6 +168,23 @@ class Model:
     def value_dim(self) -> Real:
         """Size of a value head."""
         return self.v_dim if self.kv_lora else self.head_dim
+
+    @property
+    def attention_inputs(self) -> tuple[AttentionInput, ...]:
+        """What the products of attention that are split by columns read of a token."""
+        if not self.latent:
+            return (AttentionInput("", self.hidden),)
+        queries = (
+            AttentionInput("compressed queries", self.q_lora)
+            if self.q_lora
+            else AttentionInput("", self.hidden)
+        )
+        return (
+            queries,
+            AttentionInput("compressed keys and values", self.kv_lora),
+            # It is joined to the keys behind their projection, which does not read it.
+            AttentionInput("rotated keys", self.rope_dim, multiplied=False),
+        )
 
     @property
     def shared_width(self) -> Real:

@@ -10,7 +10,7 @@ pairs of products split by columns and by rows as it has hosts of those names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from parcost import Pass, Real, record
@@ -26,8 +26,13 @@ MLP_COLUMNS, MLP_ROWS = "MLP, by columns", "MLP, by rows"
 SHARED_EXPERTS, SHARED_ROWS = "shared experts", "shared experts, by rows"
 #: The product of the head, which is split by columns.
 HEAD_COLUMNS = "head, by columns"
+#: The tag of memory that stands before the first layer or behind the last, and in none.
+ENDS = "ends"
 #: Where keys and values are needed: layer by layer, and layers with a window have less to do.
 ATTENTION_CORE, WINDOWED_CORE = "attention core", "attention core in a window"
+#: Products of the fused core in each pass, as deep or as wide as a query head, and as a value head.
+#: Backward has two for the gradient of each, and makes the probabilities again, as it kept none.
+CORE_PRODUCTS: Mapping[Pass, tuple[int, int]] = {"F": (1, 1), "R": (1, 1), "B": (3, 2)}
 
 
 @record(kw_only=True, eq=False)

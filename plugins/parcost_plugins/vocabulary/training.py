@@ -240,11 +240,22 @@ class KernelChoice:
     misaligned_efficiency: Real = fraction(
         positive=True, default=1.0, doc="of a product's rate where they are not"
     )
-    small_head: Real = integer(default=64, doc="size of a head that counts as small")
+    head_sizes: tuple[int, ...] = integers(
+        default=(),
+        doc="sizes of heads that the fused core has kernels for, from the smallest upwards; a "
+        "head between two is padded to the larger",
+    )
+    small_head: Real = integer(default=64, doc="size up to which a head is small")
+    large_head: Real = integer(
+        default=128, doc="size from which a head is large; linear between the two"
+    )
     small_head_efficiency: Real = fraction(
         positive=True, default=1.0, doc="of the fused core's rate with small heads"
     )
-    short_sequence: Real = integer(default=2048, doc="tokens below which a sequence is short")
+    short_sequence: Real = integer(default=512, doc="tokens up to which a sequence is short")
+    long_sequence: Real = integer(
+        default=2048, doc="tokens from which a sequence is long; linear between the two"
+    )
     short_sequence_efficiency: Real = fraction(
         positive=True, default=1.0, doc="of the fused core's rate on short sequences"
     )

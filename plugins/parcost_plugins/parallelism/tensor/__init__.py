@@ -8,6 +8,9 @@ the ranks add up what they have; on the way back they do so in front of it.
   What was saved as a shard is gathered once more for the weight gradient, while the
   input gradient is computed.
 
+In front of latent attention they gather, and add up the gradients of, what is compressed: each
+rank projects its own tokens down before and all tokens up behind.
+
 ``overlap.tensor`` says what hides. ``weight_gradients``: a sum of backward, under the
 weight gradient of the product that made it; a schedule that puts weight gradients off
 leaves it nothing to hide under, for the stage before waits for it. ``pipelined``: what is
@@ -38,14 +41,14 @@ from parcost_plugins.parallelism.tensor import figures, norms, rules
 from parcost_plugins.parallelism.tensor.cut import chunked, halved
 from parcost_plugins.parallelism.tensor.rows import (
     SAVED_INPUT,
-    WITH_SEQUENCE_PARALLEL,
-    WITHOUT_SEQUENCE_PARALLEL,
     Row,
+    messages,
     pairs,
+    rows_of,
 )
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.parallelism.tensor.wire import Wire, wire
-from parcost_plugins.vocabulary import Layout, Overlap, on_first, on_last
+from parcost_plugins.vocabulary import Layout, Overlap, Training, on_first, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
@@ -97,29 +100,31 @@ def _layers(study: Study, on_wire: Wire, mode: str, *, saved_inputs: bool) -> It
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
     sums_hide = sums_hide and not study.fact(puts_off_weight_gradients)
     once, again = pairs(study, "F"), pairs(study, "R")
-    sharded = study[Layout].sequence_parallel
-    for row in WITH_SEQUENCE_PARALLEL if sharded else WITHOUT_SEQUENCE_PARALLEL:
+    model = study[Training].model
+    for row in rows_of(study[Layout]):
         if row is SAVED_INPUT and not saved_inputs:
             continue
         for pass_ in row.passes:
-            found = again if pass_ == "R" else once
-            both = [sum(counts) for counts in zip(*found.values(), strict=True)]
-            if not any(both):
-                continue
-            if mode == "split_batch":
-                half = on_wire.priced(row.operation, parts=2.0)
-                yield on_wire.work(row.name, "B" if pass_ == "W" else pass_, half, both, window="")
-            elif row.part == "sum" and not sums_hide:
-                yield on_wire.work(row.name, "B", on_wire.priced(row.operation), both)
-            elif mode == "pipelined" and row.pipelined:
-                for pair, count in found.items():
-                    yield from on_wire.pipelined(row, pass_, pair, count)
-            elif row.host:
-                for pair, count in found.items():
-                    name, host = f"{row.name}, {pair}", row.under(pair)
-                    yield on_wire.work(name, pass_, on_wire.priced(row.operation), count, host)
-            else:
-                yield on_wire.work(row.name, pass_, on_wire.priced(row.operation), both)
+            for message in messages(row, again if pass_ == "R" else once, model):
+                if not any(message.times):
+                    continue
+                if mode == "split_batch":
+                    half = on_wire.priced(row.operation, message, parts=2.0)
+                    at = "B" if pass_ == "W" else pass_
+                    yield on_wire.work(message.named(row), at, half, message.times, window="")
+                    continue
+                priced = on_wire.priced(row.operation, message)
+                if row.part == "sum" and not sums_hide:
+                    yield on_wire.work(message.named(row), "B", priced, message.times)
+                elif mode == "pipelined" and row.pipelined:
+                    for pair, count in message.pairs.items():
+                        yield from on_wire.pipelined(row, message, pass_, pair, count)
+                elif row.host:
+                    for pair, count in message.pairs.items():
+                        name, host = f"{message.named(row)}, {pair}", row.under(pair)
+                        yield on_wire.work(name, pass_, priced, count, host)
+                else:
+                    yield on_wire.work(message.named(row), pass_, priced, message.times)
 
 
 def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
@@ -141,14 +146,14 @@ def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
 
 _ENDS = (
     Row("embedding all-reduce", "all_reduce", "forward", place="first"),
-    Row("head input gradient all-reduce", "all_reduce", "sum", "head", place="last"),
+    Row("head input gradient all-reduce", "all_reduce", "sum", host="head", place="last"),
 )
 _ENDS_SHARDED = (
     Row("embedding reduce-scatter", "reduce_scatter", "forward", place="first"),
     Row("embedding gradient all-gather", "all_gather", "weights", place="first"),
     Row("head all-gather", "all_gather", "forward", place="last"),
-    Row("head saved input all-gather", "all_gather", "backward", "head", place="last"),
-    Row("head input gradient reduce-scatter", "reduce_scatter", "sum", "head", place="last"),
+    Row("head saved input all-gather", "all_gather", "backward", host="head", place="last"),
+    Row("head input gradient reduce-scatter", "reduce_scatter", "sum", host="head", place="last"),
 )
 
 

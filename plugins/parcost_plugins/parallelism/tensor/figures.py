@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from parcost import Figure, Formula, Outcome, Real, Section, Study
 from parcost.numeric import maximum, ratio
 from parcost_plugins.parallelism.tensor.rows import (
-    WITH_SEQUENCE_PARALLEL,
-    WITHOUT_SEQUENCE_PARALLEL,
+    messages,
     pairs,
+    rows_of,
 )
 from parcost_plugins.parallelism.tensor.wire import wire
 from parcost_plugins.vocabulary import Gemm, Layout, Training, layers
@@ -20,22 +20,29 @@ _RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
 
 def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the layers of one rank tell the others. The ends are left out of counts."""
-    layout, m = study[Layout], outcome.pipeline.micro_batches
-    rows = WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
+    layout, m, model = study[Layout], outcome.pipeline.micro_batches, study[Training].model
+    rows, found = rows_of(layout), pairs(study, "F")
+    on_wire = wire(study)
     held, repeated = (
         sum(sum(count) for count in pairs(study, pass_).values()) / layout.pp
         for pass_ in ("F", "R")
     )
     again = repeated / held if held else 0.0
-    forward = sum(1.0 for row in rows if row.part == "forward")
-    backward = sum(1.0 for row in rows if row.part != "forward") + again * forward
-    on_wire = wire(study)
+    forward, backward = 0.0, 0.0
     sent: Real = 0.0
     for row in rows:
         times = 1.0 + again if row.part == "forward" else 1.0
         factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
-        sent = sent + factor * on_wire.priced(row.operation).bytes_
-    message = on_wire.priced("all_reduce").bytes_
+        for message in messages(row, found, model):
+            # Not every pair sends the same: these are means over pairs.
+            share = sum(message.times) / (held * layout.pp) if held else 0.0
+            if row.part == "forward":
+                forward += share
+            else:
+                backward += share
+            sent = sent + share * factor * on_wire.priced(row.operation, message).bytes_
+    backward += again * forward
+    buffer = on_wire.priced("all_reduce").bytes_
     each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
     letters = {
         "f": (forward, ""),
@@ -87,12 +94,12 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         note="of all layers and micro-batches of a replica",
     )
     yield figure(
-        "tp_message", "tensor-parallel message", message, "s b h e", "MB", "the whole buffer"
+        "tp_message", "tensor-parallel message", buffer, "s b h e", "MB", "the whole buffer"
     )
     yield figure(
         "tp_sent_per_collective",
         "sent by a rank in a tensor-parallel collective",
-        _RING[rows[0].operation] * (layout.tp - 1) / layout.tp * message,
+        _RING[rows[0].operation] * (layout.tp - 1) / layout.tp * buffer,
         "2 (t - 1) / t n of an all-reduce, half of it of a gather",
         "MB",
         "by a ring",
@@ -145,18 +152,15 @@ def _times(outcome: Outcome) -> Iterator[Figure]:
 def shapes(study: Study) -> Iterator[Figure]:
     """Yield the widths of what one rank holds of a layer."""
     layout, model = study[Layout], study[Training].model
-    t, d = layout.tp, model.head_dim
-    copied = maximum(model.kv_heads, t)
+    t, q = layout.tp, model.qk_dim
+    # Latent attention makes a key of every head; its rotated part is not projected.
+    k, d = (model.heads, model.nope_dim) if model.latent else (model.kv_heads, model.head_dim)
+    keys = "key projection" + ("" if model.latent else ", and of the value projection")
     for name, title, value, text in (
-        ("tp_query_columns", "columns of the query projection", model.heads * d / t, "a d / t"),
-        (
-            "tp_kv_columns",
-            "columns of the key projection, and of the value projection",
-            copied * d / t,
-            "max(k, t) d / t",
-        ),
+        ("tp_query_columns", "columns of the query projection", model.heads * q / t, "a q / t"),
+        ("tp_kv_columns", f"columns of the {keys}", maximum(k, t) * d / t, "max(k, t) d / t"),
         ("tp_mlp_columns", "columns of a matrix into the MLP", model.ffn / t, "f / t"),
-        ("kv_columns", "columns of the key projection, all ranks", model.kv_heads * d, "k d"),
+        ("kv_columns", f"columns of the {keys}, all ranks", k * d, "k d"),
     ):
         yield Figure(
             name=name,
@@ -167,7 +171,8 @@ def shapes(study: Study) -> Iterator[Figure]:
                 text=text,
                 inputs={
                     "a": (model.heads, ""),
-                    "k": (model.kv_heads, ""),
+                    "q": (q, ""),
+                    "k": (k, ""),
                     "d": (d, ""),
                     "f": (model.ffn, ""),
                     "t": (t, ""),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from parcost import Pass, Study, record
-from parcost_plugins.vocabulary import Gemm, virtual_stages
+from parcost import Pass, Real, Study, record
+from parcost_plugins.vocabulary import Gemm, Layout, Model, virtual_stages
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,
     ATTENTION_ROWS,
@@ -28,16 +28,19 @@ HOSTS: Mapping[str, tuple[str, str]] = {
 
 @record
 class Row:
-    """A collective over the residual stream of a micro-batch.
+    """A collective over the tokens of a micro-batch.
 
-    *part*: ``forward``; ``backward``, on the way to the stage before; ``sum`` of input
-    gradients; ``weights``, which only a weight gradient waits for. *host* says which
-    product it may hide under, as a whole; *pipelined* which it may run beside in chunks.
+    *side* says whether it carries what products by columns read, or what those by rows
+    make, or the gradient of it. *part*: ``forward``; ``backward``, on the way to the stage
+    before; ``sum`` of input gradients; ``weights``, which only a weight gradient waits for.
+    *host* says which product it may hide under, as a whole; *pipelined* which it may run
+    beside in chunks.
     """
 
     name: str
     operation: Operation
     part: Literal["forward", "backward", "sum", "weights"]
+    side: Literal["columns", "rows"] = "columns"
     host: Literal["", "columns", "head"] = ""
     pipelined: Literal["", "columns", "rows"] = ""
     place: Literal["layer", "first", "last"] = "layer"
@@ -56,17 +59,60 @@ class Row:
 
 
 WITHOUT_SEQUENCE_PARALLEL = (
-    Row("tensor all-reduce", "all_reduce", "forward"),
-    Row("input gradient all-reduce", "all_reduce", "sum", "columns"),
+    Row("tensor all-reduce", "all_reduce", "forward", "rows"),
+    Row("input gradient all-reduce", "all_reduce", "sum", host="columns"),
 )
-SAVED_INPUT = Row("saved input all-gather", "all_gather", "backward", "columns")
+SAVED_INPUT = Row("saved input all-gather", "all_gather", "backward", host="columns")
 WITH_SEQUENCE_PARALLEL = (
     Row("tensor all-gather", "all_gather", "forward", pipelined="columns"),
-    Row("tensor reduce-scatter", "reduce_scatter", "forward", pipelined="rows"),
-    Row("output gradient all-gather", "all_gather", "backward", pipelined="rows"),
+    Row("tensor reduce-scatter", "reduce_scatter", "forward", "rows", pipelined="rows"),
+    Row("output gradient all-gather", "all_gather", "backward", "rows", pipelined="rows"),
     SAVED_INPUT,
-    Row("input gradient reduce-scatter", "reduce_scatter", "sum", "columns"),
+    Row("input gradient reduce-scatter", "reduce_scatter", "sum", host="columns"),
 )
+
+
+def rows_of(layout: Layout) -> Sequence[Row]:
+    """Return what a layer of *layout* sends."""
+    return WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
+
+
+class Message(NamedTuple):
+    """One tensor that a row sends: its *width* per token, and how many *pairs* of a stage do.
+
+    *tensor* is empty for the residual stream.
+    """
+
+    tensor: str
+    width: Real
+    pairs: Mapping[str, Sequence[float]]
+
+    @property
+    def times(self) -> Sequence[float]:
+        """How often every virtual stage sends it."""
+        return [sum(counts) for counts in zip(*self.pairs.values(), strict=True)]
+
+    def named(self, row: Row) -> str:
+        """Return the name of *row* for this tensor."""
+        return f"{row.name} of {self.tensor}" if self.tensor else row.name
+
+
+def messages(row: Row, found: Mapping[str, Sequence[float]], model: Model) -> Iterator[Message]:
+    """Yield what *row* sends for the pairs *found*: the residual stream, or what stands for it.
+
+    In front of latent attention that is the compressed queries, keys and values, which every
+    rank projects up for its own heads.
+    """
+    whole = dict(found)
+    if row.side == "columns" and model.latent and "attention" in whole:
+        latent = {"attention": whole.pop("attention")}
+        for read in model.attention_inputs:
+            if not read.name:
+                whole |= latent
+            elif read.multiplied or row is not SAVED_INPUT:
+                yield Message(read.name, read.width, latent)
+    if whole:
+        yield Message("", model.hidden, whole)
 
 
 def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from attrs import evolve, field
 
 from parcost import Formula, Pass, Real, Study, Work, busy, record
-from parcost_plugins.parallelism.tensor.rows import Row
+from parcost_plugins.parallelism.tensor.rows import Message, Row
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.sums import adding
@@ -34,13 +34,22 @@ class Wire:
     slowdown: Real
     sizes: dict[str, tuple[Real, str]]
     gathered: Real
-    _priced: dict[tuple[str, float], Priced] = field(factory=dict, init=False)
+    _priced: dict[tuple[str, str, float], Priced] = field(factory=dict, init=False)
 
-    def priced(self, operation: str, *, parts: float = 1.0) -> Priced:
-        """Price a collective over the residual stream, in *parts* equal messages, once."""
-        key = (operation, parts)
+    def priced(
+        self, operation: str, message: Message | None = None, *, parts: float = 1.0
+    ) -> Priced:
+        """Price a collective over *message*, in *parts* equal ones, once.
+
+        Without a message it is over the residual stream.
+        """
+        key = (operation, message.tensor if message else "", parts)
         if key not in self._priced:
             letters = {letter: self.sizes[letter] for letter in "sbhe"}
+            if message and message.tensor:
+                width = {"w": (message.width, "")}
+                letters = {letter: self.sizes[letter] for letter in "sb"} | width
+                letters["e"] = self.sizes["e"]
             if operation == "all_gather":
                 letters["e"] = (self.gathered, "B")
             self._priced[key] = self._price(operation, letters, parts)
@@ -97,7 +106,9 @@ class Wire:
             **self.on,
         )
 
-    def pipelined(self, row: Row, pass_: Pass, pair: str, count: Sequence[float]) -> Iterator[Work]:
+    def pipelined(
+        self, row: Row, message: Message, pass_: Pass, pair: str, count: Sequence[float]
+    ) -> Iterator[Work]:
         """Yield a collective in q chunks beside a product that takes T_g.
 
         One chunk has nothing to run beside, the first that is gathered or the last that is
@@ -105,7 +116,7 @@ class Wire:
         max(T_g, T) + min(T_g, T) / q in all.
         """
         chunks = self.study[Overlap].chunks
-        whole = self.priced(row.operation)
+        whole, named = self.priced(row.operation, message), message.named(row)
         for name, part in (("edge chunk", 1.0 / chunks), ("other chunks", 1.0 - 1.0 / chunks)):
             chunk = Priced(
                 whole.seconds * part,
@@ -118,7 +129,7 @@ class Wire:
             )
             window = None if name == "edge chunk" else row.under(pair, row.pipelined)
             yield self.work(
-                f"{row.name}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks
+                f"{named}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks
             )
 
 
