@@ -16,7 +16,7 @@ from parcost.outcome import Fault
 from parcost.search.apart import PROBES
 from parcost.search.found import spelled
 from parcost.search.space import Structure
-from parcost.search.stack import at, at_points, stacked, under, windows
+from parcost.search.stack import Windows, at, at_points, stacked, under, windows
 from parcost.search.timed import Timed
 from parcost.study import key_of
 from parcost.terms import Pipeline, Schedule, Work
@@ -81,7 +81,7 @@ class Scores:
         self._variants, self._legal = structure.variants, structure.legal
         self._occurs: NDArray[np.bool_] = np.any(self._legal, axis=-1)
         memory = self._variants.over("memory", self._occurs)
-        self._memory = stacked(memory, self._variants.shape, frozenset())
+        self._memory = stacked(memory, self._variants.shape, Windows())
         self._choice = _scheduling(self._variants, self._occurs)
         for hook, probe in PROBES.items():
             for reads, answers in self._variants.over(hook, self._occurs):
@@ -91,7 +91,7 @@ class Scores:
         self._few = self._common(few)
         self._bytes: dict[int, Any] = {}
         self._least: dict[int, Any] = {}
-        self._stacked: dict[frozenset[str], Sequence[tuple[Plugin, Any]]] = {}
+        self._stacked: dict[Windows, Sequence[tuple[Plugin, Any]]] = {}
 
     @property
     def few(self) -> Sequence[int]:
@@ -143,6 +143,7 @@ class Scores:
         asked = [variants.asked("terms", i, occurs) for i in rest]
         hosts = windows([*self._few.values(), *asked])
         terms = [*at(self._of_few(hosts), kept), *stacked(asked, variants.shape, hosts)]
+        terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms may share a name
         memory = at(self._memory, kept)
         known: dict[Any, Load] = {}
         for index, which in legal.items():
@@ -187,7 +188,7 @@ class Scores:
         wanted = {*found[few[0]][0], self._choice}
         return {i: asked for i, asked in found.items() if wanted.issuperset(asked[0])}
 
-    def _of_few(self, hosts: frozenset[str]) -> Sequence[tuple[Plugin, Any]]:
+    def _of_few(self, hosts: Windows) -> Sequence[tuple[Plugin, Any]]:
         """Return the terms of the first bound, where these windows have guests."""
         if hosts not in self._stacked:
             self._stacked[hosts] = stacked(self._few.values(), self._variants.shape, hosts)

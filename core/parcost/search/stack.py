@@ -1,9 +1,10 @@
 """Terms of many variants as terms over arrays with a dimension for each choice.
 
-The terms of one name, pass and place that differ between variants in their numbers alone
-become one term whose numbers have the shape of the choices that were read, followed by the
-flat axis of degrees. A variant that lacks the term has zeros there. What differs in words,
-such as the window in which a transfer may hide, makes terms of their own, zero elsewhere.
+The terms of one pass and place that differ between variants in their numbers alone become
+one term whose numbers have the shape of the choices that were read, followed by the flat
+axis of degrees. A variant that lacks the term has zeros there. What differs in words, such
+as the window in which a transfer may hide, makes terms of their own, zero elsewhere. So does
+a name where the result depends on the order of terms: an evaluation sorts them by name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from parcost.evaluation.shapes import SERIES, series_of
 from parcost.search.variants import Answer, Asked, Combination
-from parcost.terms import Edge, Memory, Work
+from parcost.terms import Edge, Memory, Once, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,19 +43,40 @@ _AMOUNTS = ("seconds", "bytes_", "of_activations")
 _NAMES = ("name", "cause", "formula", "source", "flops", "tag")  # what a sum does not need
 
 
-def windows(asked: Iterable[Asked]) -> frozenset[str]:
-    """Return the windows that have guests."""
-    return frozenset(
-        term.window
-        for _, by_part in asked
-        for answer in {id(a): a for a in by_part.values()}.values()
-        for _, term in answer.contributed
-        if isinstance(term, Work) and term.window is not None
-    )
+@attrs.frozen
+class Windows:
+    """The windows that have guests, and those in which the order of guests changes the result."""
+
+    guests: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()
+
+    def sorts(self, term: Any) -> bool:
+        """Return whether the place of *term* among others, which its name decides, matters."""
+        if isinstance(term, Work):
+            return term.window in self.ordered
+        return isinstance(term, Once) and term.when != "end"
+
+
+def windows(asked: Iterable[Asked]) -> Windows:
+    """Return the windows of all terms that were *asked* for.
+
+    The order of guests does not matter where they differ in seconds and slow-down alone: those
+    that slow their hosts most hide first, and only the sum of the others counts.
+    """
+    prices: dict[str, set[Any]] = {}
+    for _, by_part in asked:
+        for answer in {id(a): a for a in by_part.values()}.values():
+            for _, term in answer.contributed:
+                if isinstance(term, Work) and term.window is not None:
+                    price = (term.resource, _price(term.share), *term.also)
+                    rates = map(_price, term.also_busy)
+                    prices.setdefault(term.window, set()).add((*price, *rates))
+    ordered = (window for window, found in prices.items() if len(found) > 1)
+    return Windows(frozenset(prices), frozenset(ordered))
 
 
 def stacked(
-    asked: Iterable[Asked], shape: Sequence[int], hosts: frozenset[str]
+    asked: Iterable[Asked], shape: Sequence[int], hosts: Windows
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
@@ -71,7 +93,7 @@ def _of_one(
     read: Sequence[int],
     by_part: Mapping[Combination, Answer],
     shape: Sequence[int],
-    windows: frozenset[str],
+    windows: Windows,
 ) -> Iterator[tuple[Plugin, Any]]:
     distinct = list({id(answer): answer for answer in by_part.values()}.values())
     kinds: dict[Any, dict[int, tuple[Plugin, Any]]] = {}
@@ -182,16 +204,17 @@ def _fields(type_: Any) -> tuple[str, ...]:
 
 
 def merged(
-    stamped: Sequence[tuple[Plugin, Any]], windows: frozenset[str]
+    stamped: Sequence[tuple[Plugin, Any]], windows: Windows
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms with those added up that are one to whoever adds them up.
 
     Serial work of a pass is a sum whatever it is called, unless one of *windows* is under
-    it; so is what hides in one window at one price, and memory that is held alike.
+    it; so is what hides at one slow-down in a window where order does not matter, and memory
+    that is held alike.
     """
     sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
     for number, (plugin, term) in enumerate(stamped):
-        prices = _prices(term)
+        prices = None if windows.sorts(term) else _prices(term)
         key: Any = number if prices is None else (_kind(term, windows), prices)
         if key in sums:
             sums[key][2].append(term)
@@ -214,11 +237,20 @@ def _prices(term: Any) -> tuple[Any, ...] | None:
     """Return the numbers that must agree for two terms to be added up, or None."""
     if isinstance(term, Work):
         rates: tuple[Any, ...] = (term.slowdown, term.share, *term.also_busy)
-    elif isinstance(term, Memory):
-        rates = (term.of_activations, term.freed_at_b)
+    elif isinstance(term, Memory) and not _nonzero(term.of_activations):
+        rates = (term.freed_at_b,)
     else:
         return None
-    return tuple(rate if isinstance(rate, float) else id(rate) for rate in rates)
+    return tuple(map(_price, rates))
+
+
+def _price(rate: Any) -> Any:
+    """Return what tells a rate from others: arrays are known by identity."""
+    return float(rate) if isinstance(rate, (float, int)) else id(rate)
+
+
+def _nonzero(rate: Any) -> bool:
+    return not isinstance(rate, (float, int)) or rate != 0
 
 
 def mask(
@@ -299,13 +331,18 @@ def _lifted(term: Any, choices: int) -> Any:
     return attrs.evolve(term, **numbers) if numbers else term
 
 
-def _kind(term: Any, windows: frozenset[str]) -> Any:
-    """Return what must agree for two terms to differ in numbers alone; names may differ."""
+def _kind(term: Any, windows: Windows) -> Any:
+    """Return what must agree for two terms to differ in numbers alone.
+
+    Names may differ, unless they decide on the order of terms that matters.
+    """
     said = [tuple(v) if v.__class__ is list else v for v in _words_of(_type(term))(term)]
     if isinstance(term, Work):
-        said.append(term.host if term.host in windows else "")
+        said.append(term.host if term.host in windows.guests else "")
     elif isinstance(term, Edge):
         said.append(len(term.boundaries))
+    if windows.sorts(term):
+        said.append(term.name)
     return tuple(said)
 
 
