@@ -10,10 +10,13 @@ from attrs import field
 from parcost import Curve, Link, Mask, Real, record
 from parcost.numeric import maximum, minimum, where
 from parcost_plugins.vocabulary import Level
+from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+__all__ = ["AlphaBeta", "Measured", "Slowest", "longest"]
 
 _FAR = 100.0  # in natural logarithms: beyond any message size that there is
 
