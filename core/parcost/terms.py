@@ -522,6 +522,8 @@ class Group:
     *shape* holds, fastest level first, how many of the units of the level below take
     part within one unit of this level; their product is *ranks*. Where units hold
     different numbers of members, *shape* has the largest and *fewest* the smallest.
+    *strides* are the places of each level from one member to the next, in units of the level
+    below: 1 where members are neighbours, less where a unit holds several.
 
     Each link is what one rank has while every rank of the job is busy in its own group
     of this kind; they differ in who else crosses the same boundary:
@@ -561,6 +563,9 @@ class Group:
         default=Factory(lambda self: lambda _: self.hop, takes_self=True)
     )
     fewest: tuple[Real, ...] = field(default=Factory(lambda self: self.shape, takes_self=True))
+    strides: tuple[Real, ...] = field(
+        default=Factory(lambda self: (1.0,) * len(self.shape), takes_self=True)
+    )
     reduction: Real = 0.0
 
 

@@ -7,7 +7,8 @@ collective, or a whole step, at the limit. It is the largest of three limits.
   multicast.
 - Bytes: the ranks of a unit have to send what others need through the ports that leave the
   unit, at every level; so an all-reduce passes 2n (P - 1)/P through the port of a rank. Where
-  the switches reduce, each rank sends what it has once. A torus has two ports per dimension.
+  the switches reduce, each rank sends what it has once. A torus has two ports per dimension,
+  and the blocks of an all-to-all cross the middle of its longest.
 - Sums: n (P - 1)/P bytes on the busiest rank, if the work is spread evenly.
 
 The best link that there is decides: an algorithm may use every level at once.
@@ -20,6 +21,7 @@ from typing import TypeVar
 from parcost import Group, Link, Real, hookimpl
 from parcost.numeric import ceil_log2, maximum, minimum
 from parcost_plugins.vocabulary import OPERATIONS
+from parcost_plugins.vocabulary.exchange import exchanges
 
 T = TypeVar("T")
 
@@ -65,11 +67,15 @@ def _bytes(operation: str, n: Real, group: Group) -> Real:
     P = group.ranks
     members: Real = 1.0  # of the unit, at most
     longest: Real = 0.0
+    if operation == "all_to_all":
+        rates = [link.bandwidth for link in exchanges(group)]
+    else:
+        rates = [_rate(link) for link in group.links]
     for i, g in enumerate(group.shape):
         rate: Real = 0.0  # of one rank, through this boundary and all further out
         reduces = False
-        for link in group.links[i:]:
-            rate = rate + _rate(link)
+        for link, own in zip(group.links[i:], rates[i:], strict=True):
+            rate = rate + own
             reduces = reduces or _level(link, "in_network", default=False)
         bytes_ = _leaving(operation, n, members, P, reduces=reduces)
         longest = maximum(longest, bytes_ * minimum(P - members, 1.0) / (members * rate))

@@ -1,7 +1,8 @@
 """Bruck's algorithms: logarithmically many rounds for any number of ranks.
 
 Distances cycle through powers of two whatever the placement, so every round is priced at
-``group.pair``, the slowest boundary. The local shuffle of blocks is not charged.
+``group.pair``, the slowest boundary, for partners at any distance. The local shuffle of
+blocks is not charged.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from parcost import Group, Real, hookimpl
 from parcost.numeric import all_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.vocabulary import Phase
+from parcost_plugins.vocabulary.exchange import partner
 
 _FORMULAS = {
     "all_gather": "ceil(log2 P) alpha + n (P - 1) / P / B",
@@ -29,7 +31,7 @@ class Bruck(Phased):
         """Return the rounds."""
         P = group.ranks
         blocks = P - 1 if operation == "all_gather" else one_bits(P)
-        return only(group.pair, ceil_log2(P), n / P * blocks)
+        return only(partner(group), ceil_log2(P), n / P * blocks)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""

@@ -15,6 +15,7 @@ from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo
 from parcost_plugins.collectives.powers import by_levels, largest_power
 from parcost_plugins.vocabulary import Phase
+from parcost_plugins.vocabulary.exchange import partner, partners
 
 _SUM = "sum over levels of {}(log2(g) alpha + n / G (g - 1) / g / B)"
 _PASSES = {"all_reduce": 2, "broadcast": 2, "reduce": 2, "all_gather": 1, "reduce_scatter": 1}
@@ -65,14 +66,14 @@ def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
     halved = n * (q - 1) / q * odd
     back = {"all_reduce": 1.0, "reduce_scatter": 1 / P}.get(operation, 0.0)
     reduced = halved + n * merged if operation in _REDUCES else 0.0
-    return Phase(group.pair, rounds, passes * halved + n * (1.0 + back) * merged, reduced)
+    return Phase(partner(group), rounds, passes * halved + n * (1.0 + back) * merged, reduced)
 
 
 def _by_level(operation: str, left: Real, group: Group, even: Real = 1.0) -> list[Phase]:
     """Return the rounds of each level with what is *left*, where they are *even*: 1 or 0."""
     passes, adds = _PASSES[operation], operation in _REDUCES
     found = []
-    for g, link in zip(group.shape, group.pairs, strict=True):
+    for g, link in zip(group.shape, partners(group), strict=True):
         once = left * (g - 1) / g
         added = once if adds else 0.0
         found.append(Phase(link, passes * floor_log2(g) * even, passes * once, added))

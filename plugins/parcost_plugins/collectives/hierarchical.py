@@ -16,6 +16,7 @@ from parcost.numeric import where
 from parcost_plugins.collectives.phases import Phased
 from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary import Phase
+from parcost_plugins.vocabulary.exchange import exchanges
 
 _SUM = "sum over levels of {}(g - 1) (alpha + n / G / g / B)"
 _CHAIN = f"{_SUM.format('2 ')} to the last, a chain over it"
@@ -39,14 +40,17 @@ class Hierarchical(Phased):
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the levels, one after another."""
+        if operation == "all_to_all":  # with ranks of the same place in their units, per level
+            return [
+                Phase(link, g - 1, n * (g - 1) / g)
+                for g, link in zip(group.shape, exchanges(group), strict=True)
+            ]
         found = []
         for g, further, part, link in levels(n, group):
             rounds: Real = g - 1
             share = part * (g - 1) / g
             reduced: Real = 0.0
-            if operation == "all_to_all":
-                share = n * (g - 1) / g
-            elif operation == "all_reduce":
+            if operation == "all_reduce":
                 rounds, share, reduced = 2 * rounds, 2 * share, share
             elif operation == "reduce_scatter":
                 reduced = share

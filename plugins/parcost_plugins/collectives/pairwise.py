@@ -3,11 +3,14 @@
 The bytes of near and of far messages are under way at the same time, so the slowest
 level decides. The innermost level carries the blocks of the ranks that it joins: what
 leaves the unit has a port of its own. Beyond, levels follow one another on the way out,
-and each carries the blocks of all ranks outside the unit below.
+and each carries the blocks of all ranks outside the unit below. Messages go straight, so
+they share the links of a torus and may leave their rail; where they first move inside the
+node (PXN), the innermost level carries these bytes as well.
 
 A rank starts its messages one after another, so it pays the latency of every one,
 whichever level decides. A reduce-scatter of the same messages moves what a ring does,
-without a ring's neighbours, and is priced on ``group.pair``; ``auto`` leaves it out.
+without a ring's neighbours, and is priced by partners
+anywhere; ``auto`` leaves it out.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from parcost import Group, Real, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.vocabulary import Phase
+from parcost_plugins.vocabulary.exchange import direct, partner, relayed
 
 _FORMULAS = {
     "all_to_all": "sum of alpha over P - 1 messages + largest over levels of M n / P / B, "
-    "M = g - 1 on the innermost level, P - G further out",
+    "M = g - 1 on the innermost level, P - G further out; of messages that relay inside the "
+    "node, (P - g) (g - 1) / g more",
     "reduce_scatter": "(P - 1) alpha + n (P - 1) / P / B",
 }
 
@@ -37,30 +42,26 @@ class Pairwise(Phased):
         """Return the time: of an all-to-all, that of its slowest level."""
         if operation == "reduce_scatter":
             return super().seconds(operation, n, group)
-        P = group.ranks
-        inner, near = group.links[0], group.shape[0] - 1.0
-        inside: Real = group.fewest[0]
+        near, *outer = self.phases(operation, n, group)
         far: Real = 0.0  # seconds on the slowest of the levels further out
         waits: Real = 0.0  # for the messages that leave the innermost unit to start
-        levels = zip(group.shape[1:], group.fewest[1:], group.links[1:], strict=True)
-        for g, least, link in levels:
-            outside = P - inside
-            far = maximum(far, where(g > 1, link.seconds(outside, outside * n / P), 0.0))
-            waits = maximum(waits, where(g > 1, outside * link.latency, 0.0))
-            inside = inside * least
-        return maximum(inner.seconds(near, near * n / P) + waits, far + near * inner.latency)
+        for link, outside, bytes_, _ in outer:
+            far = maximum(far, where(outside > 0, link.seconds(outside, bytes_), 0.0))
+            waits = maximum(waits, outside * link.latency)
+        inside = near.link.seconds(near.rounds, near.bytes_)
+        return maximum(inside + waits, far + near.rounds * near.link.latency)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return what each level carries; of an all-to-all, all at the same time."""
         P = group.ranks
         if operation == "reduce_scatter":
             bytes_ = n * (P - 1) / P
-            return only(group.pair, P - 1, bytes_, bytes_)
+            return only(partner(group), P - 1, bytes_, bytes_)
+        inner, *links = direct(group)
         near = group.shape[0] - 1.0
-        found = [Phase(group.links[0], near, near * n / P)]
         inside: Real = group.fewest[0]
-        levels = zip(group.shape[1:], group.fewest[1:], group.links[1:], strict=True)
-        for g, least, link in levels:
+        found = [Phase(inner, near, (near + (P - inside) * relayed(group)) * n / P)]
+        for g, least, link in zip(group.shape[1:], group.fewest[1:], links, strict=True):
             outside = where(g > 1, P - inside, 0.0)
             found.append(Phase(link, outside, outside * n / P))
             inside = inside * least

@@ -13,6 +13,7 @@ from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo, only
 from parcost_plugins.collectives.powers import by_levels, largest_power
 from parcost_plugins.vocabulary import Phase
+from parcost_plugins.vocabulary.exchange import partner, partners
 
 _FORMULAS = {
     "all_reduce": "sum over levels of log2(g) (alpha + n / B)",
@@ -40,10 +41,10 @@ class RecursiveDoubling(PowersOfTwo):
         P = group.ranks
         rounds = floor_log2(P)
         if operation == "all_gather":
-            return only(group.pair, rounds, n * (P - 1) / P)
+            return only(partner(group), rounds, n * (P - 1) / P)
         if operation == "reduce_scatter":
             bytes_ = n * (rounds - (P - 1) / P)
-            return only(group.pair, rounds, bytes_, bytes_)
+            return only(partner(group), rounds, bytes_, bytes_)
         by_level = by_levels(group)
         if by_level is True:
             return _by_level(n, group)
@@ -51,7 +52,7 @@ class RecursiveDoubling(PowersOfTwo):
         merged = where(largest_power(P) == P, 0.0, 1.0)
         merging = (rounds + 2 * merged) * (1.0 - even)
         reduced = n * (rounds + merged) * (1.0 - even)
-        off_levels = Phase(group.pair, merging, merging * n, reduced)
+        off_levels = Phase(partner(group), merging, merging * n, reduced)
         return [off_levels] if by_level is False else [off_levels, *_by_level(n, group, even)]
 
     def formula(self, operation: str) -> str:
@@ -62,7 +63,7 @@ class RecursiveDoubling(PowersOfTwo):
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:
     """Return the rounds of each level, where they are *even*: 1 or 0."""
     found = []
-    for g, link in zip(group.shape, group.pairs, strict=True):
+    for g, link in zip(group.shape, partners(group), strict=True):
         rounds = floor_log2(g) * even
         found.append(Phase(link, rounds, rounds * n, rounds * n))
     return found

@@ -18,6 +18,7 @@ from parcost import Group, Link, Mask, Real, hookimpl
 from parcost.numeric import divides, floor, maximum, minimum, where
 from parcost_plugins.collectives.phases import Phased
 from parcost_plugins.vocabulary import Phase
+from parcost_plugins.vocabulary.exchange import exchanges
 
 _NEEDS = "levels that say `kind = torus` and `dimensions` that the ranks fill"
 
@@ -82,7 +83,10 @@ class Torus(_OnTorus):
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the turns in which each part of the buffer takes its next dimension."""
         if operation == "all_to_all":
-            return [_exchange(n, g, link) for g, link in zip(group.shape, group.links, strict=True)]
+            return [
+                Phase(link, _rounds(g, link), n * (g - 1) / g)
+                for g, link in zip(group.shape, exchanges(group), strict=True)
+            ]
         passes = 2 if operation == "all_reduce" else 1
         found = []
         for g, link in zip(group.shape, group.links, strict=True):
@@ -126,15 +130,12 @@ def _turns(n: Real, dimensions: list[tuple[Real, Mask]]) -> tuple[Real, Real]:
     return rounds, n * (ranks - 1) / ranks / (maximum(used, 1.0) * directions)
 
 
-def _exchange(n: Real, g: Real, link: Link) -> Phase:
-    """Return an all-to-all: the middle link of the longest dimension carries the most."""
+def _rounds(g: Real, link: Link) -> Real:
+    """Return the links on the longest way along a dimension."""
     rounds: Real = 0.0
-    bytes_: Real = 0.0
     for K, ring in _dimensions(g, link):
         rounds = maximum(rounds, where(ring, floor(K / 2), K - 1))
-        crossing = n * floor(K * K / 4) / K  # K/2 ranks send half of theirs across the middle
-        bytes_ = maximum(bytes_, crossing * where(ring, 0.5, 1.0))
-    return Phase(link, rounds, bytes_)
+    return rounds
 
 
 @hookimpl

@@ -32,6 +32,7 @@ from parcost_plugins.vocabulary import (
     slowdown,
 )
 from parcost_plugins.vocabulary.causes import EXPERT
+from parcost_plugins.vocabulary.exchange import exchanges
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
 from parcost_plugins.vocabulary.partition import Counts, having, kinds
 from parcost_plugins.vocabulary.routing import (
@@ -128,12 +129,12 @@ class Exchange:
         return call.seconds, n, formula
 
     def _deduplicated(self, bytes_: Real) -> tuple[Real, Real, Formula]:
-        group = self.group
+        group, links = self.group, exchanges(self.group)
         inside = self.lam * self.copies * bytes_ * (1.0 - 1.0 / group.shape[0])
-        seconds = group.links[0].seconds(group.shape[0] - 1.0, inside)
+        seconds = links[0].seconds(group.shape[0] - 1.0, inside)
         outside = self.outer_lam() * self.tokens * self.remote * bytes_
         reached: Real = 1.0
-        for link, most in zip(group.links[1:], group.shape[1:], strict=True):
+        for link, most in zip(links[1:], group.shape[1:], strict=True):
             # Of the other units, those that part from this one at the level of the link.
             share = reached * (most - 1.0) / maximum(self.units - 1.0, 1.0)
             reached = reached * most
@@ -149,8 +150,8 @@ class Exchange:
                 "D": (self.remote, ""),
                 "x": (bytes_, "B"),
                 "g": (group.shape[0], ""),
-                "B[inside]": (group.links[0].bandwidth, "B/s"),
-                "B[outside]": (group.links[-1].bandwidth, "B/s"),
+                "B[inside]": (links[0].bandwidth, "B/s"),
+                "B[outside]": (links[-1].bandwidth, "B/s"),
             },
             source=DEDUPLICATED,
         )

@@ -41,6 +41,6 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
         yield from outlined(found, *_HEADLINES)
     for exchange in study.all(RailExchange):
         headlines = ("direct_seconds", "two_level_seconds", "pipelined_seconds")
-        yield from outlined(rails.exchange(exchange), *headlines)
+        yield from outlined(rails.exchange(study, exchange), *headlines)
     for sharing in study.all(Sharing):
         yield from outlined(shared.flows(sharing), "bound", "seconds", "near", "far")

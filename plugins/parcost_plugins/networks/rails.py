@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure
+from parcost import Figure, Group, Study
 from parcost.numeric import maximum
 from parcost_plugins.networks.saying import Sayer
-from parcost_plugins.vocabulary import RailExchange
+from parcost_plugins.vocabulary import Level, RailExchange
+from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 _SOURCE = "NCCL 2.12 release notes: PXN; DeepEP: two-level dispatch"
 
 
-def exchange(given: RailExchange) -> Iterator[Figure]:
+def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
     """Yield times, messages and bytes of the direct exchange and of that in two levels.
 
     Straight, all but the blocks for one's own node leave the port, most of them for other
-    rails. In two levels a device first hands to each neighbour what is for its rail.
+    rails. In two levels a device first hands to each neighbour what is for its rail. Both are
+    the algorithms of a step.
     """
     n, g, k = given.bytes_per_rank, given.per_node, given.nodes
     total = g * k
@@ -35,8 +37,9 @@ def exchange(given: RailExchange) -> Iterator[Figure]:
         "o": (o, ""),
     }
     crossing = out * (g - 1) / g
-    port = maximum(out / b2, crossing * o / b2)
-    direct = maximum(inside / b1, port) + (total - 1) * alpha
+    group = _group(given)
+    direct = study.collective("all_to_all", n, group, "pairwise").seconds
+    two_levels = study.collective("all_to_all", n, group, "hierarchical").seconds
     start = (g - 1 + k - 1) * alpha
     levels = (first / b1, out / b2)
     for name, title, value, unit, text in (
@@ -50,7 +53,7 @@ def exchange(given: RailExchange) -> Iterator[Figure]:
         (
             "two_level_seconds",
             "first inside the node, then along the rail",
-            levels[0] + levels[1] + start,
+            two_levels,
             "s",
             "n (g - 1) / g / B_1 + n (k - 1) / k / B_2 + (g + k - 2) alpha",
         ),
@@ -78,3 +81,25 @@ def exchange(given: RailExchange) -> Iterator[Figure]:
         ("on_rail", "of the bytes through the port, on the rail", 1 / g, "%", "1 / g"),
     ):
         yield say(name, title, value, unit, text, letters)
+
+
+def _group(given: RailExchange) -> Group:
+    """Return all devices of the nodes, whose ports are on rails."""
+    g, k, alpha = given.per_node, given.nodes, given.message
+    node = Level(
+        label="node",  # type: ignore[call-arg]
+        bandwidth=given.inside,
+        latency=alpha,
+    )
+    rail = Level(
+        label="rail",  # type: ignore[call-arg]
+        bandwidth=given.outside,
+        latency=alpha,
+        kind="rail",
+        oversubscription=given.oversubscription,
+    )
+    links = (
+        AlphaBeta(name="node", latency=alpha, bandwidth=given.inside, level=node),
+        AlphaBeta(name="rail", latency=alpha, bandwidth=given.outside, level=rail),
+    )
+    return Group(name="devices", ranks=g * k, shape=(g, k), links=links)

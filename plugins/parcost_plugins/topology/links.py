@@ -10,28 +10,15 @@ from attrs import field
 from parcost import Curve, Link, Mask, Real, record
 from parcost.numeric import maximum, minimum, where
 from parcost_plugins.vocabulary import Level
+from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+__all__ = ["AlphaBeta", "Measured", "Slowest", "longest"]
+
 _FAR = 100.0  # in natural logarithms: beyond any message size that there is
-
-
-@record(kw_only=True, eq=False)
-class AlphaBeta:
-    """A start-up time per message and a bandwidth; other levels are busy for a share of it."""
-
-    name: str
-    latency: Real
-    bandwidth: Real
-    level: Level | None = None
-    also: Sequence[str] = ()
-    also_busy: Sequence[Real] = ()
-
-    def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return ``rounds * latency + bytes_ / bandwidth``."""
-        return rounds * self.latency + bytes_ / self.bandwidth
 
 
 @record(kw_only=True, eq=False)

@@ -20,9 +20,10 @@ from attrs import field
 
 from parcost import Curve, Group, Link, Mask, Names, Real, record
 from parcost.numeric import INFINITY, all_of, any_of, maximum, minimum, where
-from parcost_plugins.topology.links import AlphaBeta, Slowest
+from parcost_plugins.topology.links import Slowest
 from parcost_plugins.topology.occupancy import Axes, aligned, crossed, occupancy
 from parcost_plugins.topology.tiers import Tier
+from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 
 def place(
@@ -68,6 +69,7 @@ def place(
         hop=hop,
         hop_after=boundaries.after,
         fewest=fewest,
+        strides=tuple((axes[0][0] if axes else 1.0) / tier.below for tier in levels),
         reduction=reduction,
     )
 

@@ -14,7 +14,8 @@ the level says otherwise. What a port is worth depends on the kind of the level:
 
 Efficiency multiplies the bandwidth and collisions divide it. Oversubscription belongs to
 the way out of a unit: that of a level divides the bandwidth of every level further out,
-and leaves the level itself alone.
+and leaves the level itself alone. The outermost level has nothing further out: there it
+belongs to the leaves of its own switches, and divides what goes from one leaf to another.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from attrs import evolve
 
 from parcost import Curve, Diagnostic, Link, Mask, Real, SpecError, record
 from parcost.numeric import divides, maximum, where
-from parcost_plugins.topology.links import AlphaBeta, Measured, longest
+from parcost_plugins.topology.links import Measured, longest
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Cluster, Level
+from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 DRAGONFLIES = ("dragonfly", "dragonfly_plus")
 
@@ -52,6 +54,7 @@ class Tier:
     ports: Real
     share: Real
     rate: Real
+    outermost: bool = False
     latency: Real = 0.0
     to_all: Real = 1.0
     to_one: Real = 1.0
@@ -67,7 +70,11 @@ class Tier:
         level = self.level
         hops = switches(level, self.endpoints, reach / self.capacity * self.endpoints)
         latency = level.latency + level.cable_latency + level.hop_latency * hops
-        return evolve(self, latency=latency)
+        rate = rate_of(level)
+        if self.outermost and level.kind != "rail":
+            several = hops > 1 if level.radix is not None else True
+            rate = rate / where(several, level.oversubscription, 1.0)
+        return evolve(self, latency=latency, rate=rate)
 
     def off_rail(self, axes: Axes) -> Tier:
         """Return the tier for messages between any two ranks of the group on *axes*.
@@ -91,7 +98,7 @@ class Tier:
         """Return what a rank has that crosses this level through *ports* ports."""
         level = self.level
         if isinstance(level.bandwidth, Curve):
-            scale = ports * level.efficiency / level.collisions
+            scale = ports * self.rate / longest(level.bandwidth)
             return Measured(
                 name=self.name,
                 latency=self.latency,
@@ -130,8 +137,6 @@ def tiers(cluster: Cluster) -> tuple[Tier, ...]:
         capacity = maximum(cluster.devices, below) if size is None else below * size
         ports = 1.0 if level.ports is None else level.ports / below
         to_all, to_one = _routes(level, ports * below, capacity / below)
-        curve = level.bandwidth
-        rate = longest(curve) if isinstance(curve, Curve) else curve
         tier = Tier(
             name=level.label,
             level=level,
@@ -139,7 +144,8 @@ def tiers(cluster: Cluster) -> tuple[Tier, ...]:
             capacity=capacity,
             ports=ports,
             share=ports / thinned,
-            rate=rate * level.efficiency / level.collisions,
+            rate=rate_of(level),
+            outermost=level is fabric.levels[-1],
             to_all=to_all,
             to_one=to_one,
         )
@@ -147,6 +153,13 @@ def tiers(cluster: Cluster) -> tuple[Tier, ...]:
         below = capacity
         thinned = thinned * level.oversubscription
     return tuple(found)
+
+
+def rate_of(level: Level) -> Real:
+    """Return what a port of *level* achieves, for the longest message where it was measured."""
+    curve = level.bandwidth
+    rate = longest(curve) if isinstance(curve, Curve) else curve
+    return rate * level.efficiency / level.collisions
 
 
 def switches(level: Level, endpoints: Real, reach: Real) -> Real:

@@ -11,20 +11,7 @@ from attrs import frozen
 
 from parcost import Curve, Link, Mask, Rate, Real
 from parcost.numeric import INFINITY, maximum, minimum, where
-
-
-@frozen(kw_only=True, eq=False)
-class AlphaBeta:
-    """A start-up time per message and a bandwidth."""
-
-    name: str
-    latency: Real
-    bandwidth: Real
-    level: Any = None
-
-    def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return ``rounds * latency + bytes_ / bandwidth``."""
-        return rounds * self.latency + bytes_ / self.bandwidth
+from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 
 @frozen(kw_only=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import evolve
 
 from parcost import Group, Link, Rate, Real, Study, called
@@ -28,7 +30,7 @@ def place(study: Study, transfer: Transfer) -> Group:
     assert P is not None
     gamma = 0.0 if transfer.gamma is None else transfer.gamma
     if transfer.level:
-        near = _on_level(level(study, transfer), transfer.congestion)
+        near = _on_level(study, level(study, transfer), transfer.congestion)
         return Group(name="own", ranks=P, shape=(P,), links=(near,), reduction=gamma)
     assert transfer.bandwidth is not None
     described = Level(
@@ -54,27 +56,31 @@ def place(study: Study, transfer: Transfer) -> Group:
 
 def level(study: Study, transfer: Transfer) -> Level | None:
     """Return the level that *transfer* names, of the cluster's fabric or else of any."""
-    cluster = study.get(Cluster)
-    fabrics = [cluster.fabric] if cluster is not None else study.all(Fabric)
-    found = [one for f in fabrics for one in f.levels if called(one) == transfer.level]
+    found = [one for f in _fabrics(study) for one in f.levels if called(one) == transfer.level]
     return found[0] if len(found) == 1 else None
+
+
+def _fabrics(study: Study) -> Sequence[Fabric]:
+    """Return the fabric of the cluster, or all that are described."""
+    cluster = study.get(Cluster)
+    return [cluster.fabric] if cluster is not None else study.all(Fabric)
 
 
 def known_levels(study: Study) -> list[str]:
     """Return the names of the levels that a transfer may name."""
-    cluster = study.get(Cluster)
-    fabrics = [cluster.fabric] if cluster is not None else study.all(Fabric)
-    return [called(one) for f in fabrics for one in f.levels]
+    return [called(one) for f in _fabrics(study) for one in f.levels]
 
 
-def _on_level(found: Level | None, congestion: Real) -> Link:
+def _on_level(study: Study, found: Level | None, congestion: Real) -> Link:
     assert found is not None
+    outermost = any(fabric.levels[-1] is found for fabric in _fabrics(study))
+    own = found.oversubscription if outermost and found.kind != "rail" else 1.0
     hops = 1.0 if found.hops is None else found.hops
     return link(
         called(found),
         latency=found.latency + found.cable_latency + found.hop_latency * hops,
         rate=found.bandwidth,
-        share=found.efficiency / found.collisions / congestion,
+        share=found.efficiency / found.collisions / own / congestion,
         level=found,
     )
 

@@ -157,7 +157,8 @@ class Level:
         default=1.0,
         minimum=1.0,
         doc="downlink over uplink of one unit of this level; divides the bandwidth of every "
-        "level further out, and 1 is non-blocking",
+        "level further out, and 1 is non-blocking. Of the outermost level: of the leaves of its "
+        "switches; divides what goes between them. Of rails, it also narrows what leaves its rail",
     )
     collisions: Real = quantity(
         ONE,

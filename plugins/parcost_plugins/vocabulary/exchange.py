@@ -1,0 +1,256 @@
+"""The links of a group whose ranks talk to ranks far away: who shares what on the way.
+
+A link of a group is what one rank has to its neighbours. Messages to distant ranks may pass
+links that other messages need as well, and then a byte takes *f* times as long:
+
+- On a torus or a line, messages pass the links between. Of a dimension with K ranks the
+  middle link carries ``n floor(K^2 / 4) / K``, half of it where the ends are joined: f is
+  that over the ``n (g - 1) / g`` that leave the rank. Of members that lie *t* places apart,
+  *t* groups share a link.
+- On rails, what is for another rail leaves its leaf through uplinks that may be
+  oversubscribed, unless it first moves inside the node (PXN).
+
+So an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus with links of 50 GB/s takes 40 ms:
+128 ranks send half of it over 32 links.
+
+A step, a ``transfer`` and a ``rail_exchange`` are priced by these links alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from parcost import Group, Link, Mask, Real, record
+from parcost.numeric import INFINITY, all_of, ceil, divides, floor, maximum, minimum, where
+
+
+@record(kw_only=True, eq=False)
+class AlphaBeta:
+    """A start-up time per message and a bandwidth; other levels are busy for a share of it."""
+
+    name: str
+    latency: Real
+    bandwidth: Real
+    level: Any = None
+    also: Sequence[str] = ()
+    also_busy: Sequence[Real] = ()
+
+    def seconds(self, rounds: Real, bytes_: Real) -> Real:
+        """Return ``rounds * latency + bytes_ / bandwidth``."""
+        return rounds * self.latency + bytes_ / self.bandwidth
+
+
+@record(kw_only=True, eq=False)
+class SharedLink:
+    """The *link* of one rank, of which every byte takes *factor* times as long."""
+
+    link: Link
+    factor: Real
+
+    @property
+    def name(self) -> Any:
+        """The level."""
+        return self.link.name
+
+    @property
+    def latency(self) -> Real:
+        """The start-up time of a message, which nobody shares."""
+        return self.link.latency
+
+    @property
+    def bandwidth(self) -> Real:
+        """The share of one rank."""
+        return self.link.bandwidth / self.factor
+
+    @property
+    def level(self) -> Any:
+        """The level's block."""
+        return getattr(self.link, "level", None)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the times of the link are read off points."""
+        return bool(getattr(self.link, "measured", False))
+
+    def seconds(self, rounds: Real, bytes_: Real) -> Real:
+        """Return the time of *rounds* messages, each of them longer by the factor."""
+        return self.link.seconds(rounds, bytes_ * self.factor)
+
+
+@record(kw_only=True, eq=False)
+class SlowestLink:
+    """Several *links*, each of which all messages pass where it is *crossed*."""
+
+    name: Any
+    links: tuple[Link, ...]
+    crossed: tuple[Mask, ...]
+
+    @property
+    def latency(self) -> Real:
+        """The largest start-up time."""
+        longest: Real = 0.0
+        for link, crossed in zip(self.links, self.crossed, strict=True):
+            longest = maximum(longest, where(crossed, link.latency, 0.0))
+        return longest
+
+    @property
+    def bandwidth(self) -> Real:
+        """The smallest bandwidth."""
+        least: Real = INFINITY
+        for link, crossed in zip(self.links, self.crossed, strict=True):
+            least = minimum(least, where(crossed, link.bandwidth, INFINITY))
+        return least
+
+    @property
+    def measured(self) -> bool:
+        """Whether the times of any link are read off points."""
+        return any(getattr(link, "measured", False) for link in self.links)
+
+    def seconds(self, rounds: Real, bytes_: Real) -> Real:
+        """Return the time by the slowest link."""
+        longest: Real = 0.0
+        for link, crossed in zip(self.links, self.crossed, strict=True):
+            longest = maximum(longest, where(crossed, link.seconds(rounds, bytes_), 0.0))
+        return longest
+
+
+def exchanges(group: Group) -> tuple[Link, ...]:
+    """Return the links by which each rank exchanges with its like in all units, per level."""
+    return tuple(_shared(link, _torus(group, i, link)) for i, link in enumerate(group.links))
+
+
+def direct(group: Group) -> tuple[Link, ...]:
+    """Return the links by which each rank exchanges straight with every rank, per level."""
+    return tuple(
+        _shared(link, _larger(_torus(group, i, link), _rail(group, i, link)))
+        for i, link in enumerate(group.links)
+    )
+
+
+def partners(group: Group) -> tuple[Link, ...]:
+    """Return ``group.pairs`` for partners at growing distances, of the same place in units."""
+    return tuple(
+        _shared(link, _one_port(_torus(group, i, link))) for i, link in enumerate(group.pairs)
+    )
+
+
+def partner(group: Group) -> Link:
+    """Return ``group.pair`` for partners at any distance and of any place in their units."""
+    factors = [
+        _one_port(_larger(_torus(group, i, link), _rail(group, i, link)))
+        for i, link in enumerate(group.pairs)
+    ]
+    if all(factor is None for factor in factors):
+        return group.pair
+    shared = tuple(_shared(link, f) for link, f in zip(group.pairs, factors, strict=True))
+    crossed = tuple(g > 1 for g in group.shape)
+    return SlowestLink(
+        name=group.pair.name, links=(group.pair, *shared), crossed=(group.ranks > 1, *crossed)
+    )
+
+
+def relayed(group: Group) -> Real:
+    """Return the share of what leaves a node that first moves inside of it (PXN)."""
+    if len(group.links) < 2:
+        return 0.0
+    level = getattr(group.links[1], "level", None)
+    u = group.shape[0]
+    return (u - 1) / u if _kind(level) == "rail" and level.pxn else 0.0
+
+
+def on_rail(group: Group, at: int) -> Real:
+    """Return the share of the bytes to all ranks further out that stay on a rail at level *at*.
+
+    Members of a unit have different places in it, each on a rail of its own.
+    """
+    u = _inside(group, at)
+    return where(_same_places(group, at), 1 / u, 0.0)
+
+
+def oversubscribed(leaving: Real, ratio: Real) -> Real:
+    """Return how much longer bytes take of which the share *leaving* goes up from its leaf.
+
+    >>> oversubscribed(7 / 8, 8.0), oversubscribed(0.2, 3.0)
+    (7.0, 1.0)
+    """
+    return maximum(leaving * ratio, 1.0)
+
+
+def _shared(link: Link, factor: Real | None) -> Link:
+    """Return *link* with its *factor*; None is a link that nobody else crowds."""
+    return link if factor is None else SharedLink(link=link, factor=factor)
+
+
+def _larger(one: Real | None, other: Real | None) -> Real | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return maximum(one, other)
+
+
+def _one_port(factor: Real | None) -> Real | None:
+    """Return the factor of a rank that sends to a single partner, through one port."""
+    return None if factor is None else maximum(factor, 1.0)
+
+
+def _kind(level: Any) -> str:
+    return getattr(level, "kind", "")
+
+
+def _inside(group: Group, at: int) -> Real:
+    """Return the members of a unit of the level below *at*."""
+    return prod(group.shape[:at], start=1.0)
+
+
+def _torus(group: Group, at: int, link: Link) -> Real | None:
+    """Return the factor of a torus for bytes that go to all its units alike."""
+    level = getattr(link, "level", None)
+    if _kind(level) != "torus" or not level.dimensions:
+        return None
+    g, stride = group.shape[at], maximum(group.strides[at], 1.0)
+    load = torus_load(level.dimensions, g, stride, wrap=level.wrap)
+    return where(g > 1, load * g / maximum(g - 1, 1.0), 1.0)
+
+
+def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: bool) -> Real:
+    """Return the buffers of an all-to-all that the busiest link carries in one direction.
+
+    The *g* ranks lie *stride* places apart, along the nearest dimensions first.
+
+    >>> torus_load((16, 16), 256.0, wrap=True), torus_load((16,), 8.0, wrap=True)
+    (2.0, 2.0)
+    >>> torus_load((16,), 2.0, 8.0, wrap=True)  # eight groups of two, side by side
+    2.0
+    """
+    load: Real = 0.0
+    below: Real = 1.0
+    for size in dimensions:
+        near, far = maximum(stride, below), minimum(stride * g, below * size)
+        # A dimension that is filled in part by odd numbers is taken for the next whole one.
+        members = maximum(ceil(far / near), 1.0)
+        apart = near / below
+        ring = (stride * g >= below * size) & wrap
+        here = apart * floor(members * members / 4) / members
+        load = maximum(load, where(members > 1, here * where(ring, 0.5, 1.0), 0.0))
+        below = below * size
+    return load
+
+
+def _rail(group: Group, at: int, link: Link) -> Real | None:
+    """Return the factor of rails for bytes that go straight to all ranks of other units."""
+    level = getattr(link, "level", None)
+    if at == 0 or _kind(level) != "rail" or level.pxn or all_of(level.oversubscription == 1):
+        return None
+    u, P = _inside(group, at), group.ranks
+    within = (group.shape[at] - 1) * u  # ranks of other units that share the level
+    beyond = maximum(P - u - within, 0.0)
+    leaving = (within * (1 - on_rail(group, at)) + beyond) / maximum(P - u, 1.0)
+    return oversubscribed(leaving, level.oversubscription)
+
+
+def _same_places(group: Group, at: int) -> Mask:
+    """Return whether the members of each unit below level *at* have the same places in it."""
+    stride = group.strides[at]
+    narrow = maximum(stride, 1e-9)
+    return where(stride < 1, divides(1.0, 1 / narrow), divides(1.0, stride))  # type: ignore[return-value]
