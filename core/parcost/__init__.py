@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from parcost.diagnostics import (
         SpecError as SpecError,
     )
+    from parcost.evaluation.replay import longest_span as longest_span
     from parcost.evaluation.replay import makespan as makespan
     from parcost.hookspecs import hookimpl as hookimpl
     from parcost.language.units import (
@@ -125,7 +126,7 @@ __version__ = "0.2.0.dev0"
 
 _HOMES = {
     "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
-    "evaluation.replay": ("makespan",),
+    "evaluation.replay": ("longest_span", "makespan"),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
     "records": ("record",),

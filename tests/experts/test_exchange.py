@@ -297,3 +297,32 @@ def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
     assert held("imbalance = 1.5") == 1.5 * each
     assert held("imbalance = 1.5, buffer_factor = 3") == 3 * each
     assert held("capacity_factor = 1.25") == 1.25 * each
+
+
+COUNTS = "token counts all-gather"
+
+
+def test_no_counts_are_not_gathered(mixture: Mixture) -> None:
+    some, none = (
+        set(works(mixture("ep = 64", f"counts = {size}", latency="5 us")))
+        for size in ("4 B", "0 B")
+    )
+    assert some - none == {(COUNTS, "F")}
+
+
+def test_a_sweep_to_no_counts_pays_no_latency(mixture: Mixture) -> None:
+    found = works(mixture("ep = 64", "counts = [0 B, 4 B]", latency="5 us"))[COUNTS, "F"]
+    none, some = found.seconds  # type: ignore[misc]
+    assert none == 0.0
+    assert some > 5e-6
+
+
+@pytest.mark.parametrize(
+    ("training", "extra"), [("recompute = full", ""), ("", "recompute { moe = on }")]
+)
+def test_what_is_dispatched_again_is_counted_again(
+    mixture: Mixture, training: str, extra: str
+) -> None:
+    found = works(mixture("ep = 64", training=training, extra=extra))
+    assert tuple(found[COUNTS, "R"].count) == tuple(found["expert dispatch", "R"].count)
+    assert found[COUNTS, "R"].seconds == found[COUNTS, "F"].seconds

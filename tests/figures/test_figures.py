@@ -166,6 +166,14 @@ def test_unfused_attention_executes_its_masked_half_and_the_model_never_asks_for
     assert "attention counted with its masked half" in found["hfu"].note
 
 
+@pytest.mark.parametrize("flash", ["on", "off"])
+def test_attention_in_both_directions_is_not_said_to_be_causal(bind: Bind, flash: str) -> None:
+    changes = {"training.flash_attention": flash, "small.causal": "off"}
+    found = figures(bind(changes, terms=[work("f", "F", 1.0)]))
+    for name in ("mfu", "hfu"):
+        assert "; attention counted in both directions, " in found[name].note
+
+
 def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(bind: Bind) -> None:
     def study(batch: Any) -> Study:
         return bind(

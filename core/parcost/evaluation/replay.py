@@ -20,7 +20,7 @@ from parcost.evaluation.order import Order, order_of
 from parcost.evaluation.program import NEVER, OrderError, Program
 from parcost.evaluation.said import closed_form, said
 from parcost.evaluation.said import spans as spans_of
-from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum
+from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum, minimum
 from parcost.records import record
 from parcost.terms import LONGEST_ORDER, Pipeline, Schedule, Times
 
@@ -217,6 +217,25 @@ def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0
         SpecError: The schedule does not exist there.
     """
     return Plan(schedule, pipeline).timeline(times, hop, spans=False).seconds
+
+
+def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
+    """Return the longest time from the first to the last pass of one device.
+
+    Where no barrier stands between steps, the next one fills while this one drains, and a step
+    takes that long. The arguments are those of :func:`makespan`.
+
+    Raises:
+        SpecError: The schedule does not exist there.
+    """
+    plan = Plan(schedule, pipeline)
+    timeline = plan.timeline(times, hop)
+    longest: Real = 0.0
+    for copies in plan.held:
+        start = reduce(minimum, (timeline.starts[copy] for copy in copies))
+        end = reduce(maximum, (timeline.ends[copy] for copy in copies))
+        longest = maximum(longest, end - start)
+    return longest
 
 
 def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timeline:

@@ -222,10 +222,14 @@ def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Wor
         ]
     for name, pass_, priced, times in rows:
         yield _work(study, name, pass_, priced, times, exchange.group)
+    if not any_of(routing.counts > 0):
+        return
     gathered = exchange.group.ranks * exchange.experts * routing.counts
     call = study.collective("all_gather", gathered, exchange.group)
-    counts = (call.seconds, gathered, call.formula)
+    counts = (where(routing.counts > 0, call.seconds, 0.0), gathered, call.formula)
     yield _work(study, "token counts all-gather", "F", counts, count, exchange.group)
+    if any(again):
+        yield _work(study, "token counts all-gather", "R", counts, again, exchange.group)
 
 
 def _cut(study: Study, count: Counts, again: Counts) -> Iterator[Work]:

@@ -33,17 +33,20 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     peak = getattr(study[Cluster].device, compute)
     if peak is None:  # a rule has said so
         return
+    causal = study[Training].model.causal
     of_peak = f"of the dense {compute} peak; attention counted"
+    asked_for = "causal" if causal else "in both directions"
     yield Figure(
         name="mfu",
         title="model FLOPs utilisation (MFU)",
         value=asked / peak,
         unit="%",
         formula=_share(asked, peak),
-        note=f"{of_peak} causal, recomputation left out",
+        note=f"{of_peak} {asked_for}, recomputation left out",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
-    executed = "causal" if study[Training].flash_attention else "with its masked half"
+    masked = causal and not study[Training].flash_attention
+    executed = "with its masked half" if masked else asked_for
     done = ratio(_executed(study, outcome), step)
     yield Figure(
         name="hfu",

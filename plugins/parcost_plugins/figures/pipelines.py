@@ -9,9 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import LONGEST_ORDER, Check, Figure, Pipeline, Real, Schedule, Study, Times, called
+from parcost import (
+    LONGEST_ORDER,
+    Check,
+    Figure,
+    Pipeline,
+    Real,
+    Schedule,
+    Study,
+    Times,
+    called,
+    longest_span,
+)
 from parcost import makespan as timed
-from parcost.numeric import ceil, floor, maximum, ratio
+from parcost.numeric import all_of, ceil, floor, maximum, ratio
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.figures.pipeline_counts import counts, of_device, sent
 from parcost_plugins.vocabulary import PipelineSketch
@@ -29,8 +40,10 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
         elif why := _impossible(sketch, schedule):
             yield why
         else:
-            makespan = _makespan(sketch, schedule)
+            passes = _passes(sketch)
+            makespan = timed(schedule, *passes)
             yield from _bubble(sketch, makespan)
+            yield from _span(sketch, longest_span(schedule, *passes))
             yield from counts(sketch, schedule)
             yield from sent(sketch, schedule, makespan)
             yield from of_device(sketch, schedule)
@@ -38,7 +51,8 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
                 yield from _fewest(sketch, makespan)
 
 
-def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
+def _passes(sketch: PipelineSketch) -> tuple[Pipeline, Times, Real]:
+    """Return the pipeline, the times of its passes, and that of a message."""
     virtual = sketch.stages * sketch.chunks
     weights = sketch.weight_share * sketch.backward
     each = (sketch.forward, sketch.backward - weights, weights)
@@ -49,7 +63,7 @@ def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
         chunks=sketch.chunks,
         micro_batches=sketch.micro_batches,
     )
-    return timed(schedule, cut, Times(F, B, W), sketch.hop)
+    return cut, Times(F, B, W), sketch.hop
 
 
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
@@ -99,6 +113,9 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     m, busy = sketch.micro_batches, _busy(sketch)
     idle = makespan - busy
     spans = {"T": (makespan, "s"), "busy": (busy, "s")}
+    ramp, slots = sketch.stages - 1, m * sketch.chunks
+    off = maximum(idle * slots - ramp * busy, ramp * busy - idle * slots)
+    textbook = all_of(off <= _ROUNDING * slots * busy)
     yield say(
         "step_time",
         "step time",
@@ -124,7 +141,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         idle / makespan,
         "%",
         "(T - busy) / T",
-        note="with 1F1B, (p - 1) / (m v + p - 1)",
+        note="(p - 1) / (m v + p - 1)" if textbook else "until the last device ends",
         **spans,
     )
     yield say(
@@ -133,12 +150,35 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         idle / busy,
         "%",
         "(T - busy) / busy",
-        note="with 1F1B, (p - 1) / (m v)",
+        note="(p - 1) / (m v)" if textbook else "until the last device ends",
         **spans,
     )
     yield say("efficiency", "busy share of the step", busy / makespan, "%", "busy / T", **spans)
     if sketch.stages > 1:
         yield from _against_one_chunk(sketch, idle)
+
+
+def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
+    """Yield what a step takes without a barrier, by which zero-bubble schedules are judged."""
+    say, busy = figures_of(sketch), _busy(sketch)
+    yield say(
+        "longest_span",
+        "longest span of a device",
+        span,
+        "s",
+        "last end - first start of one device, the longest",
+        note="a step without a barrier before the optimizer",
+    )
+    yield say(
+        "span_bubble",
+        "bubble, of the longest span",
+        1.0 - busy / span,
+        "%",
+        "1 - busy / span",
+        note="without a barrier before the optimizer",
+        busy=(busy, "s"),
+        span=(span, "s"),
+    )
 
 
 def _against_one_chunk(sketch: PipelineSketch, idle: Real) -> Iterator[Figure]:

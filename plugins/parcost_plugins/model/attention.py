@@ -75,7 +75,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             elements=rank.heads,
             total=model.heads,
             count=count,
-            source=SPLIT,
+            source="one for every head, which the ranks share out",
         )
 
 

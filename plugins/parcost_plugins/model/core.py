@@ -48,7 +48,13 @@ def memory(rank: Rank) -> Iterator[Memory]:
     rows = tokens * rank.heads
     if rank.training.flash_attention:
         yield from rank.saved(
-            "softmax statistics", FP32 * rows, "4 s b a / t", "s b a t", span, freed=1.0
+            "softmax statistics",
+            FP32 * rows,
+            "4 s b a / t",
+            "s b a t",
+            span,
+            freed=1.0,
+            source=FUSED,
         )
         return
     scores, span = rows * rank.training.sequence, span.forced(rank.core_again)

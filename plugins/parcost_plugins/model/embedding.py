@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real, Study, hookimpl
 from parcost_plugins.model.passes import COUNTED, SPLIT
-from parcost_plugins.model.rank import MASK, rank_of
+from parcost_plugins.model.rank import KEPT, MASK, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -70,7 +70,7 @@ def memory(study: Study) -> Iterator[Memory]:
     rank = rank_of(study)
     if rank.model.nominal:
         return
-    count, ids = on_first(study), rank.formula("8 s b", "s b")
+    count, ids = on_first(study), rank.formula("8 s b", "s b", source=KEPT)
     yield rank.kept("token ids", TOKEN_ID * rank.tokens, ids, count, tag=ENDS)
     if rank.training.dropout:
         mask = rank.formula(rank.residual_text, "s b h t")

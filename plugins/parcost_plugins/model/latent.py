@@ -15,7 +15,7 @@ from attrs import evolve
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model import core
 from parcost_plugins.model.passes import SPLIT, Span, linear, stream
-from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.context import latent_blocks
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
@@ -153,6 +153,7 @@ def memory(study: Study) -> Iterator[Memory]:
                 f"s b {letter} q{divided}",
                 f"s b {letter} t q",
                 span,
+                source=KEPT,
             )
     heads = e * tokens * rank.heads
     for name, size, letter in (
@@ -161,7 +162,7 @@ def memory(study: Study) -> Iterator[Memory]:
         ("values", model.v_dim, "v"),
     ):
         yield from rank.saved(
-            name, heads * size, f"s b a {letter} e / t", f"s b a {letter} t e", up
+            name, heads * size, f"s b a {letter} e / t", f"s b a {letter} t e", up, source=KEPT
         )
     yield from core.memory(rank)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
 from parcost_plugins.model.passes import SPLIT, linear, stream
-from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, MLP_COLUMNS, MLP_ROWS
 
@@ -108,6 +108,7 @@ def memory(study: Study) -> Iterator[Memory]:
         "2 s b f e / t" if rank.model.gated else "s b f e / t",
         "s b f t e",
         span,
+        source=KEPT if rank.model.gated else SAVED,
     )
     yield from rank.saved(
         "MLP activation",

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.passes import SPLIT, Span, linear, stream
-from parcost_plugins.model.rank import FP32, Rank, rank_of
+from parcost_plugins.model.rank import FP32, KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
 from parcost_plugins.vocabulary.operators import (
     MLP_COLUMNS,
@@ -206,6 +206,7 @@ def memory(study: Study) -> Iterator[Memory]:
         f"{rank.residual_text} q",
         "s b h t q",
         span.forced(rank.recompute.norms),
+        source=KEPT,
     )
     span = span.forced(rank.recompute.moe)
     made = span.forced(rank.recompute.activation)
@@ -217,6 +218,7 @@ def memory(study: Study) -> Iterator[Memory]:
         "E",
         span,
         {"T": counts["T"]},
+        source=KEPT,
         freed=0.5,  # the gradient of the logits outlives them, the probabilities go with B
     )
     rows = [
@@ -249,7 +251,7 @@ def memory(study: Study) -> Iterator[Memory]:
     for name, bytes_, text, where in rows:
         letters = [letter for letter in text.split() if letter.isalpha() and letter not in counts]
         more = {letter: value for letter, value in counts.items() if letter in text.split()}
-        yield from rank.saved(name, bytes_, text, " ".join(letters), where, more)
+        yield from rank.saved(name, bytes_, text, " ".join(letters), where, more, source=KEPT)
 
 
 def _matrices(rank: Rank) -> int:

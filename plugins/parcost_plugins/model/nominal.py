@@ -32,6 +32,7 @@ from parcost_plugins.vocabulary.operators import (
 )
 
 STATED = "the stated total, spread evenly over the layers"
+STATED_SAVED = "what the model says that a layer saves"
 PAIRS = (
     ("first half of the parameters", ATTENTION_COLUMNS, ATTENTION_ROWS),
     ("second half of the parameters", MLP_COLUMNS, MLP_ROWS),
@@ -123,7 +124,9 @@ def memory(study: Study) -> Iterator[Memory]:
     model = rank.model
     if model.nominal and not _is_zero(model.saved):
         saved = model.saved * rank.tokens / rank.layout.tp
-        yield from rank.saved("saved by a layer", saved, "s b n / t", "s b n t", rank.every)
+        yield from rank.saved(
+            "saved by a layer", saved, "s b n / t", "s b n t", rank.every, source=STATED_SAVED
+        )
 
 
 def _of_layer(rank: Rank) -> Real:

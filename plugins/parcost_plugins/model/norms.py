@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.passes import at, stream
-from parcost_plugins.model.rank import MASK, Rank, rank_of
+from parcost_plugins.model.rank import KEPT, MASK, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -93,6 +93,7 @@ def memory(study: Study) -> Iterator[Memory]:
             f"{inputs} {text} e",
             letters,
             span,
+            source=KEPT,
         )
     if rank.training.dropout:
         masks = 2 * MASK * rank.residual
@@ -100,7 +101,8 @@ def memory(study: Study) -> Iterator[Memory]:
             "residual dropout masks", masks, f"2 {text}", "s b h t", span, freed=1.0
         )
     if model.embedding_norm:
-        yield rank.kept("embedding norm input", tensor, formula, on_first(study), tag=ENDS)
+        behind = rank.formula(f"{text} e", letters, source=KEPT)
+        yield rank.kept("embedding norm input", tensor, behind, on_first(study), tag=ENDS)
     yield rank.kept("final norm input", tensor, formula, on_last(study), freed=1.0, tag=ENDS)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.passes import COUNTED, SPLIT, at, linear, stream
-from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import ends_together
@@ -106,7 +106,7 @@ def memory(study: Study) -> Iterator[Memory]:
     yield rank.kept(
         "prediction inputs",
         (NORMS + 2) * rank.element * rank.residual,
-        rank.formula(f"{NORMS + 2} {rank.residual_text} e", "s b h t e"),
+        rank.formula(f"{NORMS + 2} {rank.residual_text} e", "s b h t e", source=KEPT),
         _count(study, rank),
         tag=ENDS,
     )

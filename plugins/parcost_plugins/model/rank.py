@@ -18,7 +18,9 @@ from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
 MASK = 1.0  # bytes of an element of a dropout mask
 
-SAVED = "Korthikanti et al. 2022, section 4.1, tensor by tensor"
+SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
+#: Of what stands in no layer of that paper.
+KEPT = "counted from the tensors that backward reads"
 
 _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")
 _NOTHING = Recompute()
@@ -163,6 +165,7 @@ class Rank:
         more: Mapping[str, tuple[Real, str]] | None = None,
         *,
         freed: Real = 0.0,
+        source: str = SAVED,
     ) -> Iterator[Memory]:
         """Yield a tensor of the layers of *span* that backward needs.
 
@@ -172,7 +175,7 @@ class Rank:
         *letters* are those of *text*, besides what *more* says; *freed* is that of
         :meth:`kept`.
         """
-        formula = self.formula(text, letters, more)
+        formula = self.formula(text, letters, more, source=source)
         kept = span.kept
         if any(kept):
             yield self.kept(name, bytes_, formula, kept, freed=freed)
@@ -230,13 +233,18 @@ class Rank:
         )
 
     def formula(
-        self, text: str, letters: str, more: Mapping[str, tuple[Real, str]] | None = None
+        self,
+        text: str,
+        letters: str,
+        more: Mapping[str, tuple[Real, str]] | None = None,
+        *,
+        source: str = SAVED,
     ) -> Formula:
         """Return the formula of a tensor, its *letters* filled in, and what *more* says."""
         inputs = {letter: _LETTERS[letter](self) for letter in letters.split()}
         if more:
             inputs.update(more)
-        return Formula(text=text, inputs=inputs, source=SAVED)
+        return Formula(text=text, inputs=inputs, source=source)
 
 
 _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {

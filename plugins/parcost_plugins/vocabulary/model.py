@@ -179,12 +179,11 @@ class Model:
             if self.q_lora
             else AttentionInput("", self.hidden)
         )
-        return (
-            queries,
-            AttentionInput("compressed keys and values", self.kv_lora),
-            # It is joined to the keys behind their projection, which does not read it.
-            AttentionInput("rotated keys", self.rope_dim, multiplied=False),
-        )
+        latent = (queries, AttentionInput("compressed keys and values", self.kv_lora))
+        if isinstance(self.rope_dim, float) and self.rope_dim == 0.0:
+            return latent
+        # It is joined to the keys behind their projection, which does not read it.
+        return (*latent, AttentionInput("rotated keys", self.rope_dim, multiplied=False))
 
     @property
     def shared_width(self) -> Real:

@@ -122,7 +122,7 @@ class ModelFlops:
     """FLOPs of the forward pass per token by definition, for the whole model.
 
     *kind* ``matmul`` is 2 FLOPs per matrix parameter; ``attention`` is the core,
-    causal. Training counts three times the forward pass.
+    as it is masked. Training counts three times the forward pass.
     """
 
     name: str
