@@ -201,7 +201,8 @@ def _compare(bandwidth: float, timings: Timings, hosts: int) -> None:
     rate, system = known
     click.echo(
         f"warning[fit-above-line-rate]: the fit says {bandwidth / 1e9:.4g} GB/s, and "
-        f"`{system}` has {rate / 1e9:.4g} GB/s per direction: another algorithm ran, or the switch reduces",
+        f"`{system}` has {rate / 1e9:.4g} GB/s per direction: another algorithm ran, or the "
+        "switch reduces",
         err=True,
     )
 
