@@ -105,7 +105,7 @@ class Result:
         from parcost.numeric import quiet
         from parcost.terms import Section
 
-        if not self.legal or self.swept:
+        if not self.legal or (self.swept and self.outcome is not None):
             return ()
         study = self.study
         found = [(p, s) for p, s in study.contributions("calculations") if isinstance(s, Section)]

@@ -260,8 +260,13 @@ class Study:
         if key not in told:
             used = chosen[0]
             names = " or ".join(a.name for a in chosen)
-            seen = _seen(used, group)
-            text = f"{operation} by {names}: {used.formula(operation)}"
+            formula, sees = used.formula(operation), getattr(used, "sees", "links")
+            if hasattr(used, "formula_for") and (special := used.formula_for(operation, group)):
+                formula, sees = special
+            seen = _seen(sees, group)
+            text = f"{operation} by {names}: {formula}"
+            if len(chosen) > 1:
+                text += f" where {used.name} is the fastest"
             if any(letter.startswith("T") for letter in seen):
                 text += ", with T for alpha + bytes / B of a message where it was measured"
             if any_of(group.reduction > 0):
@@ -425,9 +430,9 @@ def _never(operation: str, algorithm: str, group: Group) -> Call:
 _MEASURED = "the measured curve, by message size"
 
 
-def _seen(algorithm: Collective, group: Group) -> dict[str, tuple[Any, str]]:
-    """Return what alpha, B and g stand for in the formula of *algorithm*."""
-    seen = getattr(group, getattr(algorithm, "sees", "links"))
+def _seen(sees: str, group: Group) -> dict[str, tuple[Any, str]]:
+    """Return what alpha, B and g stand for in a formula of the links that it *sees*."""
+    seen = getattr(group, sees)
     if not isinstance(seen, tuple):
         if getattr(seen, "measured", False):
             return {"T": (_MEASURED, "")}

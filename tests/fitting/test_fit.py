@@ -237,3 +237,37 @@ def test_the_help_lists_the_operations() -> None:
 def test_a_negative_time_is_said_and_not_passed_over(text: str) -> None:
     with pytest.raises(tables.UnreadableError, match=r"a time is negative: -85\.6 us at 1\.048"):
         tables.read(text)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "needed"), [("nvls", "in_network = on"), ("nccl", "tuning"), ("torus", "kind")]
+)
+def test_what_an_algorithm_needs_and_no_log_says_is_told(
+    algorithm: str, needed: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Times without rounds and bytes were handed to LAPACK, which wrote its own complaint."""
+    told = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce", "--algorithm", algorithm)
+    assert told.exit_code == 2
+    assert f"`{algorithm}` cannot do all_reduce over 8 ranks" in told.output
+    assert needed in told.output
+    assert "SVD" not in told.output
+    written = capfd.readouterr()
+    assert "DLASCL" not in written.out + written.err
+
+
+def test_two_timings_say_nothing_of_the_error() -> None:
+    """Any two points lie on a line: its error is not known, and not 0.0 %."""
+    told = run("size_B time_us\n1000 10\n1000000 20\n", "--operation", "all_reduce", "--ranks", "8")
+    assert told.exit_code == 0, told.output
+    assert "0.0%" not in told.output
+    assert told.output.count("two sizes") == 2
+
+
+@pytest.mark.parametrize(("bandwidth", "warned"), [(478.6e9, True), (369e9, False)])
+def test_a_fit_above_the_line_rate_of_its_device_is_told(bandwidth: float, warned: bool) -> None:
+    """NVLink 4 of an H100 has eighteen links of 25 GB/s in each direction."""
+    text = log(8, 1, 3e-6, bandwidth).replace("Example Accelerator", "NVIDIA H100 80GB HBM3")
+    told = run(text, "--operation", "all_reduce")
+    assert told.exit_code == 0, told.output
+    assert ("450 GB/s" in told.stderr) == warned
+    assert ("fit-above-line-rate" in told.stderr) == warned

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import parcost
+from parcost.cli import main
 
 RING = "latency = 1 us, bandwidth = 450 GB/s per_direction"
 
@@ -352,3 +354,29 @@ def test_advice_says_what_binds_and_what_a_remedy_saves() -> None:
     assert long.notes[0].startswith("bandwidth-bound")
     half = next(row for row in long.rows if row[0].startswith("send half"))
     assert half[2][0] == approx(0.875e9 / 450e9)
+
+
+_SWEPT = """
+transfer steady {
+  operation = all_reduce, size = 1 GB total, ranks = 8, bandwidth = 50 GB/s per_direction
+  latency = 1 us, compare = algorithms, advice = on
+}
+transfer moving {
+  operation = all_reduce, size = 1 GB total, ranks = [8, 16], bandwidth = 50 GB/s per_direction
+  latency = 1 us, compare = algorithms
+}
+"""
+
+
+def test_tables_outlive_a_sweep_of_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A swept transfer has no table, and says so; the other keeps those it asks for."""
+    path = tmp_path / "swept.par"
+    path.write_text(_SWEPT)
+    assert main(["eval", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "steady: all_reduce by algorithm" in told
+    assert "steady: what limits it and what would help" in told
+    assert "moving: all_reduce by algorithm" not in told
+    assert "`moving` is swept, and its tables are of one point" in " ".join(told.split())

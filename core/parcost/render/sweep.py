@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.evaluation.points import at
 from parcost.render import numbers
-from parcost.render.narrative import printed
+from parcost.render.narrative import printed, section_page
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.render.words import incomplete, picked, swept
 
 if TYPE_CHECKING:
     from parcost.report import Expectation, Report
-    from parcost.terms import Figure
+    from parcost.terms import Figure, Section
 
 Point = Mapping[str, Any]
 Key = tuple[str, ...]  # the swept values of a point
@@ -50,6 +50,8 @@ def tell(report: Report) -> Iterator[Item]:
         shared = [(figures[name], run[0][name]) for name in constant]
         rows = [Row((f.title, numbers.quantity(value, f.unit), f.note)) for f, value in shared]
         yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+    if run and not trains:
+        yield from _sections(report)
     if run and any(result.expectations for result in report.results):
         yield Heading("What was expected")
         yield _expected(report, run)
@@ -58,6 +60,21 @@ def tell(report: Report) -> Iterator[Item]:
         refused = [p for p in points if not p["feasible"]]
         rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
         yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
+
+
+def _sections(report: Report) -> Iterator[Item]:
+    """Yield the tables of calculations that are the same at every point, and name the others."""
+    made: dict[str, list[Section]] = {}
+    for result in report.results:
+        for _, section in result.sections:
+            made.setdefault(section.title, []).append(section)
+    for title, sections in made.items():
+        first = sections[0]
+        if all(s.rows == first.rows for s in sections) and len(sections) == len(report.results):
+            yield from section_page(first)
+        else:
+            yield Heading(title)
+            yield Line("It differs between the points: `--set` one of them to see it.")
 
 
 def _heads(names: Sequence[str]) -> list[str]:

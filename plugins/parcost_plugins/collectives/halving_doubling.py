@@ -11,7 +11,7 @@ there and do not run.
 from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
-from parcost.numeric import floor_log2, where
+from parcost.numeric import floor_log2, is_array, where
 from parcost_plugins.collectives.phases import PowersOfTwo
 from parcost_plugins.collectives.powers import by_levels, largest_power
 from parcost_plugins.vocabulary import Phase
@@ -49,6 +49,17 @@ class HalvingDoubling(PowersOfTwo):
     def formula(self, operation: str) -> str:
         """Return the formula in letters, for powers of two."""
         return _SUM.format("2 " if _PASSES[operation] == 2 else "")
+
+    def formula_for(self, operation: str, group: Group) -> tuple[str, str] | None:
+        """Return the formula at the slowest boundary, where levels are no powers of two."""
+        if by_levels(group) is not False or is_array(group.ranks):
+            return None
+        twice = "2 " if _PASSES[operation] == 2 else ""
+        if largest_power(group.ranks) == group.ranks:
+            return f"{twice}(log2(P) alpha + n (P - 1) / P / B)", "pair"
+        back = {"all_reduce": "2 n", "reduce_scatter": "n (1 + 1 / P)"}.get(operation, "n")
+        rounds = f"({twice}floor(log2 P) + 2) alpha"
+        return f"{rounds} + ({twice}n (q - 1) / q + {back}) / B, q = 2^floor(log2 P)", "pair"
 
 
 @hookimpl

@@ -59,6 +59,12 @@ class RecursiveDoubling(PowersOfTwo):
         """Return the formula in letters, for powers of two."""
         return _FORMULAS[operation]
 
+    def formula_for(self, operation: str, group: Group) -> tuple[str, str] | None:
+        """Return the formula at the slowest boundary, where levels are no powers of two."""
+        if operation != "all_reduce" or by_levels(group) is not False:
+            return None
+        return "(2 ceil(log2 P) - floor(log2 P)) (alpha + n / B)", "pair"
+
 
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:
     """Return the rounds of each level, where they are *even*: 1 or 0."""

@@ -100,13 +100,15 @@ def _capacity(study: Study, experts: Real) -> Iterator[Figure]:
 
 def _travel(exchange: Exchange) -> Iterator[Figure]:
     group, sizes = exchange.group, {"E": exchange.experts, "k": exchange.top}
-    text = "G (1 - C(E - E / G, k) / C(E, k))"
+    text, inputs = "G (1 - C(E - E / G, k) / C(E, k))", {**sizes, "G": exchange.units}
+    if (limit := exchange.routing.node_limit) is not None:
+        text, inputs = f"min(limit, {text})", {**inputs, "limit": limit}
     yield _figure(
         "expert_units",
         "units of the fastest level that a token visits",
         exchange.met,
         text,
-        {**sizes, "G": exchange.units},
+        inputs,
     )
     share = 1.0 - 1.0 / group.ranks
     for name, title, each in (

@@ -106,14 +106,22 @@ def _traffic(e: Estimate, parts: Parts) -> Iterator[Figure]:
 def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
     say = figures_of(e)
     communication = (parts.communication, "s")
+    text = "gradients + tensor"
+    inputs = {"gradients": (parts.gradients, "s"), "tensor": (parts.tensor, "s")}
+    if e.communication is not None:
+        text, inputs = "as given", {}
+    elif e.message_time is not None:
+        text, inputs = "k t", {"k": (e.messages, ""), "t": (e.message_time, "s")}
+    elif e.message is not None:
+        text = "k n / B"
+        inputs = {"k": (e.messages, ""), "n": (e.message, "B"), "B": (e.outer, "B/s")}
     yield say(
         "communication",
         "communication",
         parts.communication,
         "s",
-        "gradients + tensor",
-        gradients=(parts.gradients, "s"),
-        tensor=(parts.tensor, "s"),
+        text,
+        **inputs,
     )
     yield say(
         "idle",

@@ -70,7 +70,8 @@ def sizes(study: Study) -> Iterator[Figure]:
     node = cluster.fabric.levels[0].size if cluster.fabric.levels else None
     if node is not None:
         inputs = {"devices": (cluster.devices, ""), "node": (node, "")}
-        yield figure("nodes", "nodes", ceil(cluster.devices / node), "", "devices / node", **inputs)
+        text = "devices / node, rounded up"
+        yield figure("nodes", "nodes", ceil(cluster.devices / node), "", text, **inputs)
         yield figure(
             "replica_nodes",
             "nodes of one replica",

@@ -48,7 +48,9 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
     )
     yield say("replica", "devices of one replica", replica, "", "tp cp pp", **degrees)
     node = {"node": (grid.node, "")}
-    yield say("nodes", "nodes", ceil(devices / grid.node), "", "devices / node", **node)
+    text = "devices / node, rounded up"
+    inputs = {"devices": (devices, ""), **node}
+    yield say("nodes", "nodes", ceil(devices / grid.node), "", text, **inputs)
     yield say(
         "replica_nodes",
         "nodes of one replica",

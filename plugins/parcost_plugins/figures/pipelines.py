@@ -217,14 +217,13 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     over = target / (1.0 - target) if sketch.target_of == "step" else target
     needed = idle / (over * each)
     inputs = {"idle": (idle, "s"), "t": (each, "s"), "x": (over, "")}
-    text = "idle / (x t), x the target as a share of busy time"
     note = "at the idle time it has now"
     yield say(
         "fewest_micro_batches",
         "fewest micro-batches with at most the target",
         maximum(ceil(needed - _ROUNDING), 1.0),
         "",
-        text,
+        "max(ceil(idle / (x t)), 1), x the target as a share of busy time",
         note=note,
         **inputs,
     )
@@ -233,7 +232,7 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         "fewest micro-batches with less than the target",
         maximum(floor(needed + _ROUNDING) + 1.0, 1.0),
         "",
-        text,
+        "max(floor(idle / (x t)) + 1, 1), x the target as a share of busy time",
         note=note,
         **inputs,
     )
@@ -243,7 +242,7 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         "most stages with at most the target",
         stages,
         "",
-        "x m v + 1",
+        "floor(x m v) + 1",
         note="idling (p - 1) / v slots",
         x=(over, ""),
         m=(sketch.micro_batches, ""),

@@ -100,6 +100,7 @@ def _held(sheet: StateSheet) -> Iterator[Figure]:
             "s",
             "N e / (tp pp B)",
             note="no token takes less",
+            e=(recipe.weights, "B"),
             B=(sheet.device.memory_bandwidth, "B/s"),
             **letters,
         )
@@ -110,6 +111,7 @@ def _held(sheet: StateSheet) -> Iterator[Figure]:
         "GB",
         "N e / pp",
         note="of its tp ranks together",
+        e=(recipe.gradients, "B"),
         **letters,
     )
     copies = sheet.dp * total / (rank * _each(sheet))

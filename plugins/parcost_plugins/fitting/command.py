@@ -87,6 +87,7 @@ def command(
         raise click.UsageError(f"{log}: {error}") from error
     _report(line, timings, done, over, offered.name)
     shared = (ports or over // hosts) if hosts > 1 else 1
+    _compare(line.bandwidth / shared, timings, hosts)
     curve = form == "curve" or (form == "auto" and line.largest_error > _CLOSE)
     timed = (timings.sizes, timings.seconds)
     points = links.messages(offered, done, over, *timed, ports=shared) if curve else []
@@ -184,17 +185,38 @@ def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm:
         f"bandwidth of a rank (1 / beta) {line.bandwidth / 1e9:.4g} GB/s per direction",
         f"algorithm bandwidth            {achieved / 1e9:.4g} GB/s, n over time at the largest n",
         f"crossover (alpha B)            {quantity(crossover, 'B')} of one message",
-        f"error of the line              {_errors(line)}, at {quantity(line.worst_size, 'B')}",
+        f"error of the line              {_errors(line)}"
+        + (f", at {quantity(line.worst_size, 'B')}" if line.sizes > 2 else ""),
     ):
         click.echo(text, err=True)
 
 
+def _compare(bandwidth: float, timings: Timings, hosts: int) -> None:
+    """Warn of a port that is faster than the device of the log has any."""
+    from parcost_plugins.fitting.rates import line_rate
+
+    known = line_rate(timings.device, outermost=hosts > 1)
+    if known is None or bandwidth <= known[0]:
+        return
+    rate, system = known
+    click.echo(
+        f"warning[fit-above-line-rate]: the fit says {bandwidth / 1e9:.4g} GB/s, and "
+        f"`{system}` has {rate / 1e9:.4g} GB/s per direction: another algorithm ran, or the "
+        "switch reduces",
+        err=True,
+    )
+
+
 def _errors(line: Line) -> str:
+    if line.sizes == 2:
+        return "not known: any two sizes lie on a line"
     return f"{line.mean_error:.1%} on average, {line.largest_error:.1%} at most"
 
 
 def _notes(line: Line, hosts: int, shared: int, *, curve: bool) -> list[str]:
     notes = [f"A line through the timings is off by {_errors(line)}."]
+    if line.sizes == 2:
+        notes = [f"The error of a line through the timings is {_errors(line)}."]
     if curve:
         notes.append("Every point is kept: the time of one message by its size.")
     if hosts > 1:

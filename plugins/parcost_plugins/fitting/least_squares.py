@@ -28,6 +28,7 @@ class Line:
     mean_error: float
     largest_error: float
     worst_size: float  # bytes of n, where the error is largest
+    sizes: int  # that it was fitted to; any two lie on a line
 
     def seconds(self, rounds: float, bytes_: float) -> float:
         """Return what the line predicts."""
@@ -65,6 +66,7 @@ def fit(
         mean_error=float(np.mean(np.abs(errors))),
         largest_error=float(abs(errors[worst])),
         worst_size=float(sizes[worst]),
+        sizes=len(set(sizes)),
     )
 
 

@@ -8,6 +8,7 @@ counts one or the other, so whatever a plugin offers can be fitted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from attrs import frozen
@@ -63,10 +64,21 @@ def line(
     """Return the link that explains the timings best.
 
     Raises:
-        ValueError: The timings do not say one.
+        ValueError: The timings do not say one, or the algorithm cannot run on a plain link.
     """
     counted = [counts(algorithm, operation, n, (ranks,)) for n in sizes]
+    if not all(isfinite(r) and isfinite(b) for r, b in counted):
+        raise ValueError(_unable(algorithm, operation, ranks))
     return fit(sizes, seconds, [r for r, _ in counted], [b for _, b in counted])
+
+
+def _unable(algorithm: Collective, operation: str, ranks: int) -> str:
+    """Return why *algorithm* has no rounds and bytes, and what it needs."""
+    why = f"`{algorithm.name}` cannot do {operation} over {ranks} ranks of a plain link"
+    needs = getattr(algorithm, "needs", None)
+    if needs is not None:
+        why += f": it needs {needs(operation)}, which no log says"
+    return f"{why}; fit the link by an algorithm of messages, such as --algorithm ring"
 
 
 def messages(

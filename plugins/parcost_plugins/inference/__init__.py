@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Section, Study, hookimpl
-from parcost.numeric import all_of
+from parcost import Check, Figure, Section, Study, called, hookimpl
+from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Serving
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import outlined, unlisted
 
 _HEADLINES = (
     "prefill_seconds",
@@ -52,6 +52,8 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         first, next_ = prefill(replica), decode(replica)
         yield ends(replica, (first, next_))
         yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)
-        if not study.axes:
+        if is_array(first.seconds, next_.seconds):
+            yield unlisted(called(serving))
+        else:
             yield table(replica, first, next_)
         study.faults.extend(replica.study.faults)

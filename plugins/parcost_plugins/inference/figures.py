@@ -153,7 +153,7 @@ def _speed(replica: Replica, first: Phase, next_: Phase) -> Iterator[_Row]:
             rate / speed * MILLION,
             "USD",
             "c N / r x 1e6",
-            {"N": (replica.devices, ""), "r": (speed, "")},
+            {"c": (price.device_hour, "USD/h"), "N": (replica.devices, ""), "r": (speed, "")},
             "decoding, at this batch",
         )
 

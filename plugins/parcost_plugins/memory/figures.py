@@ -226,14 +226,17 @@ def _estimate(study: Study) -> Iterator[Figure]:
     alive = 1.0 + (p - 1.0) / (p * v) if cut.chunks > 1 else minimum(1.0, m / p)
     logits = s * b * h * 4.0 * (1.0 + model.padded_vocabulary(layout) / h)
     found = (one_layer * model.layers + embedded) * alive
+    text = "(s b h (18 + 4 f / h) L + s b (8 + h) p) x alive / t"
     if cut.stages == 1:
         found = found + logits
+        text += " + 4 s b (h + V) / t"
     yield _figure(
         "megatron_activation_memory",
         "activations by Megatron-LM's estimator",
         found / layout.tp,
         "MiB",
-        "(s b h (18 + 4 f / h) L + s b (8 + h) p) x alive / t, and the logits on one stage",
+        text,
+        V=(model.padded_vocabulary(layout), ""),
         s=(s, ""),
         b=(b, ""),
         h=(h, ""),

@@ -38,7 +38,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         "a step beside one on a network without oversubscription",
         1 + x * (maximum(phi * o, 1.0) - 1),
         "",
-        "1 + x (phi o - 1), where phi o > 1",
+        "1 + x (max(phi o, 1) - 1)",
         {**given, "x": (x, "")},
     )
     bound = seconds

@@ -50,7 +50,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     )
     yield say("crossing", "links that cross a half cut", crossing, "%", "of all links", given)
     bisection = all_links * crossing * b
-    text = "G H / 2 x (G/2)^2 / (G (G - 1) / 2) x B"
+    text = "G H / 2 x floor(G / 2) ceil(G / 2) / (G (G - 1) / 2) x B"
     yield say(
         "bisection", "bandwidth between two halves, one direction", bisection, "B/s", text, given
     )
@@ -138,21 +138,21 @@ def _throughput(
             "uniform",
             "uniform traffic",
             where(straight, minimum(1.0, ratio * g / others), minimum(1.0, ratio / 2)),
-            "min(1, H B / (P/G B_port) x G / (G - 1))",
-            "straight routes; half of it by way of others where they do not exist",
+            "min(1, r G / (G - 1)) where H >= G - 1, else min(1, r / 2), r = H B / (P / G B_port)",
+            "straight routes, or by way of others where they do not exist",
         ),
         (
             "adversarial",
             "each group to one other, straight",
             where(straight, minimum(1.0, ratio / others), 0.0),
-            "H B / (P/G B_port) / (G - 1)",
+            "min(1, H B / (P / G B_port) / (G - 1)) where H >= G - 1, else 0",
             "0 where some groups have no link between them",
         ),
         (
             "valiant",
             "any traffic, by way of a random group",
             minimum(1.0, ratio / 2),
-            "H B / (2 P/G B_port)",
+            "min(1, H B / (2 P / G B_port))",
             "every message takes two global links",
         ),
     ):

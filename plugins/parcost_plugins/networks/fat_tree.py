@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, called
-from parcost.numeric import ceil, ceil_div, floor, where
+from parcost.numeric import any_of, ceil, ceil_div, floor, where
 from parcost_plugins.networks.saying import Sayer, lacks
 from parcost_plugins.vocabulary import Network
 
@@ -49,7 +49,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield say(
         "most_three_levels", "devices of three levels", trees * three, "", "g d R^2 / 2", given
     )
-    yield say("leaves", "leaf switches", trees * leaves, "", "g n / d", given)
+    yield say("leaves", "leaf switches", trees * leaves, "", "g ceil(n / d)", given)
     spines = where(levels == 3, middle, top)
     cores = where(levels == 3, top, 0.0)
     yield say("spines", "switches above the leaves", trees * spines, "", "links up / ports", given)
@@ -63,7 +63,9 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "bandwidth between two halves, one direction",
         across,
         "B/s",
-        "L (R - d) B / 2",
+        "g n B_port / 2 of one switch, else g L (R - d) B / 2"
+        if any_of(levels == 1)
+        else "g L (R - d) B / 2",
         {**given, "L": (leaves, ""), "B": (b, "B/s")},
         "of rails: without what crosses them, which they do not join"
         if network.kind == "rail"

@@ -39,18 +39,21 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         sum(total / k * (k if wrap else k - 1) for k, wrap in zip(sizes, wraps, strict=True))
     )
     cuts = [
-        total / k * (2 if wrap else 1) for k, wrap in zip(sizes, wraps, strict=True) if k > 1
-    ] or [0.0]
+        (total / k * (2 if wrap else 1), k, wrap)
+        for k, wrap in zip(sizes, wraps, strict=True)
+        if k > 1
+    ]
+    crossing, across, wrapped = min(cuts, default=(0.0, 1, False))
     ways = [k // 2 if wrap else k - 1 for k, wrap in zip(sizes, wraps, strict=True)]
     given = {"P": (total, ""), "K": (float(max(sizes)), ""), "B": (b, "B/s")}
     yield say("links", "links between neighbours", links, "", "one per device and dimension", given)
     yield say(
         "bisection",
         "bandwidth between two halves, one direction",
-        min(cuts) * b,
+        crossing * b,
         "B/s",
-        "2 P B / K, or P B / K without wrap",
-        given,
+        ("2 P B / K" if wrapped else "P B / K") if cuts else "0, of one device",
+        {**given, "K": (float(across), "")},
         "across the longest dimension",
     )
     yield say("hops", "links on the longest way", float(sum(ways)), "", "sum of K / 2", given)

@@ -16,7 +16,6 @@ from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
 if TYPE_CHECKING:
     from parcost_plugins.operations.known import Speed
 
-HOUR = 3600.0
 MILLION = 1e6
 
 
@@ -91,7 +90,7 @@ def _length(run: Run, speed: Speed, seconds: Real) -> Iterator[Figure]:
 
 def _cost(price: Price, speed: Speed, seconds: Real | None) -> Iterator[Figure]:
     rate = speed.devices * price.device_hour
-    hourly = {"N": (speed.devices, ""), "c": (price.device_hour * HOUR, "USD/h")}
+    hourly = {"N": (speed.devices, ""), "c": (price.device_hour, "USD/h")}
     if seconds is not None:
         yield Figure(
             name="cost",

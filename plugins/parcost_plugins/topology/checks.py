@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from parcost import Check, Mask, Study, hookimpl
-from parcost.numeric import all_of, any_of, ceil_div
+from parcost.numeric import all_of, any_of, ceil_div, minimum
 from parcost_plugins.topology import kinds
 from parcost_plugins.topology.decomposition import (
     OPTIONAL,
@@ -16,7 +16,7 @@ from parcost_plugins.topology.decomposition import (
 )
 from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.tiers import Tier, tiers
-from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Training
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Plausible, Training
 
 
 @hookimpl
@@ -27,6 +27,7 @@ def checks(study: Study) -> Iterator[Check]:
     levels = tiers(study[Cluster])
     yield from kinds.rules(levels)
     yield from _reach(study[Cluster], levels)
+    yield from _plausible(study[Plausible], levels)
     yield from _fast_domain(study)
 
 
@@ -126,6 +127,41 @@ def _reach(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]:
         notes=["`{last}` joins {size} units of {below} devices each"],
         help="give level `{last}` a size of {needed}, or leave it out: it then joins all",
     )
+
+
+def _plausible(known: Plausible, levels: Sequence[Tier]) -> Iterator[Check]:
+    """Warn of links that nobody has: bits and bytes are easily confused, as are us and s."""
+    for tier in levels:
+        outermost = tier is levels[-1] and len(levels) > 1
+        most = known.network_bandwidth if outermost else known.device_bandwidth
+        written = tier.rate * tier.level.collisions / tier.level.efficiency
+        rate = written * minimum(tier.ports, 1.0)
+        yield Check(
+            id="implausible-bandwidth",
+            severity="warning",
+            holds=rate <= most,
+            subject=f"{tier.name}.bandwidth",
+            message="level `{level}` carries {rate:.4g} GB/s of each device, and the fastest known "
+            "link of its kind {most:.4g} GB/s",
+            inputs={
+                "level": tier.name,
+                "rate": rate / 1e9,
+                "most": most / 1e9,
+                "written": written / 1e9,
+            },
+            help="for {written:.4g} gigabits per second write `{written:.4g} Gbps per_direction`",
+        )
+        latency = tier.level.latency
+        yield Check(
+            id="implausible-latency",
+            severity="warning",
+            holds=latency <= known.latency,
+            subject=f"{tier.name}.latency",
+            message="a message on level `{level}` takes {latency:.4g} s to start, and light goes "
+            "half round the earth in {most:.4g} s",
+            inputs={"level": tier.name, "latency": latency, "most": known.latency},
+            help="for {latency:.4g} microseconds write `{latency:.4g} us`",
+        )
 
 
 def _fast_domain(study: Study) -> Iterator[Check]:

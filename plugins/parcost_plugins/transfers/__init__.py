@@ -43,8 +43,7 @@ def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]
     n = transfer.size * group.ranks if shard(study, transfer) else transfer.size
     priced = price(study, transfer, group, n)
     yield from outlined(figures(study, priced), *_HEADLINES)
-    if not study.axes:
-        yield from sections(study, priced)
+    yield from sections(study, priced)
 
 
 def _may_run(rules: list[Check]) -> bool:

@@ -101,7 +101,7 @@ def _amounts(make: _Maker, priced: Priced) -> Iterator[Figure]:
     yield make("shard", "part of one rank", n / P, "B", _of("n / P", n=(n, "B"), P=(P, "")))
     moved = priced.moved
     if moved is not None:
-        formula = priced.call.formula
+        formula = _of("counted in what the algorithm does", n=(n, "B"), P=(P, ""))
         yield make("rounds", "rounds (alpha)", moved.rounds, "", formula)
         title = "bytes through the busiest port, each way"
         yield make("bytes", title, moved.bytes_, "B", formula)
@@ -159,12 +159,15 @@ def _parts(make: _Maker, priced: Priced) -> Iterator[Figure]:
     moved, n = priced.moved, priced.n
     if moved is None:
         return
-    formula = priced.call.formula
-    yield make("latency_seconds", "of which start-up", moved.waiting, "s", formula)
-    yield make("bandwidth_seconds", "of which bytes under way", moved.moving, "s", formula)
+    sizes = {"n": (n, "B"), "P": (priced.group.ranks, "")}
+    starts = _of("alpha of each round, added up", **sizes)
+    yield make("latency_seconds", "of which start-up", moved.waiting, "s", starts)
+    travel = _of("bytes over B of each round, added up", **sizes)
+    yield make("bandwidth_seconds", "of which bytes under way", moved.moving, "s", travel)
     gamma = priced.group.reduction
     if priced.transfer.gamma is not None:
-        yield make("reduced", "bytes that a rank adds", moved.reduced, "B", formula)
+        counted = _of("counted in what the algorithm does", **sizes)
+        yield make("reduced", "bytes that a rank adds", moved.reduced, "B", counted)
         sums = _of("gamma G", gamma=(gamma, "s/B"), G=(moved.reduced, "B"))
         added = gamma * moved.reduced
         yield make("reduction_seconds", "of which additions", added, "s", sums)

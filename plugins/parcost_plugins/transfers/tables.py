@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Real, Section, Study, called
+from parcost import Real, Section, Study, block_type, called
 from parcost.numeric import INFINITY, ceil
 from parcost_plugins.transfers.priced import (
     DIVIDED,
@@ -17,6 +17,7 @@ from parcost_plugins.transfers.priced import (
     movement,
 )
 from parcost_plugins.vocabulary import OPERATIONS
+from parcost_plugins.vocabulary.answers import unlisted
 
 #: Ranks of which a ring's steps are listed; the others do the same, each one further.
 _SHOWN = 16
@@ -28,6 +29,10 @@ _SHORT = {"reduce-scatter": "RS", "all-gather": "AG"}
 def sections(study: Study, priced: Priced) -> Iterator[Section]:
     """Return the tables that the transfer asks for."""
     transfer = priced.transfer
+    if _swept(priced):
+        if transfer.compare != "off" or transfer.schedule or transfer.advice:
+            yield unlisted(called(transfer))
+        return
     if transfer.compare == "sizes":
         yield by_size(study, priced)
     elif transfer.compare != "off":
@@ -36,6 +41,17 @@ def sections(study: Study, priced: Priced) -> Iterator[Section]:
         yield ring(priced)
     if transfer.advice:
         yield advice(study, priced)
+
+
+def _swept(priced: Priced) -> bool:
+    """Return whether the transfer differs between the points of a sweep."""
+    transfer, group = priced.transfer, priced.group
+    fields = block_type(type(transfer)).fields
+    links = (group.flat, group.hop, group.pair, *group.links, *group.pairs)
+    values = [getattr(transfer, name) for name in fields]
+    values += [x for link in links for x in (link.latency, link.bandwidth)]
+    values += [group.ranks, group.reduction, priced.n, priced.seconds]
+    return any(getattr(value, "ndim", 0) for value in values)
 
 
 def comparison(study: Study, priced: Priced) -> Section:

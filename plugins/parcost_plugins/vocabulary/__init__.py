@@ -9,7 +9,7 @@ from parcost_plugins.vocabulary.compression import BucketSketch, Compression, Ex
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.custom import CustomTerm
 from parcost_plugins.vocabulary.estimates import Estimate, Grid, PipelineSketch
-from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level
+from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level, Plausible
 from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.interference import multiprocessors_taken, slowdown
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
@@ -106,6 +106,7 @@ __all__ = [
     "Phase",
     "PipelineSketch",
     "Plan",
+    "Plausible",
     "Precision",
     "Price",
     "ProtocolTuning",
@@ -180,6 +181,7 @@ def blocks() -> list[type]:
         Overlap,
         PipelineSketch,
         Plan,
+        Plausible,
         Precision,
         Price,
         ProtocolTuning,

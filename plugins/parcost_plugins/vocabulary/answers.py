@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from parcost import Figure
+from parcost import Figure, Section
 
 T = TypeVar("T")
 
@@ -28,3 +28,13 @@ def outlined(answers: Iterable[T], *headlines: str) -> Iterator[T]:
                 yield evolve(answer, detail=True)
                 continue
         yield answer
+
+
+def unlisted(label: str) -> Section:
+    """Return the notice that the tables of a swept block are those of a single point."""
+    return Section(
+        title=f"Tables, {label}",
+        columns=("table",),
+        rows=[],
+        notes=[f"`{label}` is swept, and its tables are of one point: `--set` one to see them"],
+    )

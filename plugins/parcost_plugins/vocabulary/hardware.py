@@ -222,6 +222,27 @@ class Fabric:
     levels: tuple[Level, ...] = children("level", doc="from the fastest outwards")
 
 
+@block("plausible", label="none")
+class Plausible:
+    """The fastest and the slowest that is known: beyond it, another unit was probably meant."""
+
+    device_bandwidth: Real = quantity(
+        RATE,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of one device, on the levels inside of the outermost",
+    )
+    network_bandwidth: Real = quantity(
+        RATE,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of one device, on the outermost of several levels",
+    )
+    latency: Real = quantity(SECONDS, positive=True, doc="of one message")
+
+
 @block("cluster")
 class Cluster:
     """The devices of the job and the fabric that joins them."""

@@ -105,10 +105,10 @@ class Exchange:
             "g": (self.context.gradients, "B"),
         }
 
-    def formula(self, called: Formula, text: str, **more: tuple[Real, str]) -> Formula:
+    def formula(self, called: Formula, text: str = "", **more: tuple[Real, str]) -> Formula:
         """Return the formula of a call of *text* bytes."""
         return Formula(
-            text=f"{called.text}, {text}",
+            text=f"{called.text}, {text}" if text else called.text,
             inputs={**called.inputs, **self.inputs, **more},
             source=called.source,
         )

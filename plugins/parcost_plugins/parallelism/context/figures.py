@@ -38,6 +38,7 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
     device = found.study[Cluster].device
     buffer = 2.0 * found.block if found.context.double_buffer else found.block
     buffer = where(found.cp > 1, buffer, 0.0)  # a rank by itself waits for none
+    text = f"{'2 ' if found.context.double_buffer else ''}(s / c) b w e where c > 1, else 0"
     kv, heads = found.kv_heads, found.heads
     exposed, spent = _spent(outcome)
     rows: list[tuple[str, str, Real, str, str, str]] = [
@@ -74,7 +75,7 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
             "of all layers and micro-batches, sent by one rank",
             SIZES,
         ),
-        ("cp_buffer", "blocks held under way, forward", buffer, "MB", "2 (s / c) b w e", RING),
+        ("cp_buffer", "blocks held under way, forward", buffer, "MB", text, RING),
         (
             "cp_buffer_share",
             "of the device's memory",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from attrs import evolve
+
 from parcost import Formula, Pass, Real, Study, Work, busy
 from parcost.numeric import maximum
 from parcost_plugins.parallelism.context.exchange import Exchange
@@ -33,11 +35,12 @@ def passed_round(found: Exchange) -> Iterator[Work]:
     gradients = found.study.collective(
         "point_to_point", found.block_gradients, found.outer, found.algorithm
     )
-    forward = found.formula(keys.formula, "r - 1 times, n = (s / c) b w e", r=(found.rounds, ""))
-    backward = found.formula(
-        keys.formula,
-        "r - 1 times, and again with g for e: n = (s / c) b w e",
-        r=(found.rounds, ""),
+    rounds = {"r": (found.rounds, "")}
+    block = f"({keys.formula.text}, n = (s / c) b w e)"
+    both = f"({block} + ({gradients.formula.text}, n = (s / c) b w g))"
+    forward, backward = (
+        found.formula(evolve(keys.formula, text=f"(r - 1) {text}"), **rounds)
+        for text in (block, both)
     )
     steps = found.rounds - 1
     hosts = list(dict.fromkeys(host for host, _ in found.cores))

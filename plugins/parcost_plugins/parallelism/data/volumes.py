@@ -225,7 +225,7 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "micro-batch whose backward pass is as long as the reduction",
         maximum(ceil(micro * wire / maximum(backward, 1e-300)), 1.0),
         "",
-        "b x reduction / backward, rounded up",
+        "max(ceil(b reduction / backward), 1)",
         b=(micro, ""),
         reduction=(wire, "s"),
         backward=(backward, "s"),

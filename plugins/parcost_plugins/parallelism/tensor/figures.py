@@ -48,7 +48,8 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "f": (forward, ""),
         "w": (backward, ""),
         "q": (each, ""),
-        "k": (held, ""),
+        "k": (held * layout.pp, ""),
+        "l": (held, ""),
         "m": (m, ""),
     }
 
@@ -116,7 +117,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tp_volume",
         "tensor-parallel volume of a step",
         sent * held * m,
-        "V k m",
+        "V l m",
         "GB",
         "sent by one rank, a mean over stages",
     )

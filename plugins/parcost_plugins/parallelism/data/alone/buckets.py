@@ -14,15 +14,15 @@ There are three, and each is the right one somewhere:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from parcost import Figure, Real, Section, called
-from parcost.numeric import is_array, maximum, minimum, sqrt, where
+from parcost.numeric import INFINITY, is_array, maximum, minimum, sqrt, where
 from parcost_plugins.parallelism.data.alone.say import figures_of
 from parcost_plugins.vocabulary import BucketSketch
 
 _ROWS = 64  # of a timeline that somebody may want to read
-_NOTHING = 1e-30  # a cost of nothing asks for buckets without number
 
 
 def figures(b: BucketSketch) -> Iterator[Figure]:
@@ -52,7 +52,15 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     yield say("share", "communication over backward", wire / T, "%", "N tau / T", **letters)
     event = "max(tau, N tau - (1 - 1/N) T)"
     yield say("exposed", "what shows behind backward", shows, "ms", event, **letters)
-    yield say("hidden", "what hides under backward", wire - shows, "ms", "N tau - e", **letters)
+    yield say(
+        "hidden",
+        "what hides under backward",
+        wire - shows,
+        "ms",
+        "N tau - e",
+        e=(shows, "s"),
+        **letters,
+    )
     yield say(
         "efficiency",
         "share of the communication that could hide",
@@ -88,7 +96,7 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
         "least backward pass that hides all but a bucket",
         where(N > 1, N * tau, 0.0),
         "ms",
-        "N tau",
+        "N tau where N > 1, else 0",
         note="a micro-batch that computes as long has free overlap",
         **letters,
     )
@@ -123,19 +131,25 @@ def exposed(count: Real, each: Real, backward: Real) -> Real:
     return maximum(each, count * each - (1.0 - 1.0 / count) * backward)
 
 
+def _over(part: Real, whole: Real) -> Real:
+    """Return ``part / whole``; it is endless where *whole* is nothing."""
+    return where(whole > 0, part / where(whole > 0, whole, 1.0), INFINITY)
+
+
 def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
     say = figures_of(b)
-    alpha, T, kappa = maximum(b.overhead, _NOTHING), b.backward, b.contention
-    inputs = {"alpha": (b.overhead, "s"), "V": (V, "s"), "T": (T, "s")}
-    saturating = maximum((T - V) / alpha, 1.0)
-    bound = sqrt(T / alpha)
-    contended = sqrt(V / (maximum(kappa, _NOTHING) * alpha))
+    alpha, T, kappa = b.overhead, b.backward, b.contention
+    inputs = {"alpha": (alpha, "s"), "V": (V, "s"), "T": (T, "s")}
+    # What costs nothing asks for buckets without end.
+    saturating = maximum(_over(T - V, alpha), 1.0)
+    bound = sqrt(_over(T, alpha))
+    contended = sqrt(_over(V, kappa * alpha))
     yield say(
         "most_count",
         "buckets at which the wire is busy all the time",
         saturating,
         "",
-        "(T - V) / alpha",
+        "max((T - V) / alpha, 1)",
         note="fewest seconds show here, while all else hides and nothing is lost to traffic",
         **inputs,
     )
@@ -169,7 +183,9 @@ def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
         **inputs,
     )
     N = maximum(best, 1.0)
-    least = exposed(N, alpha + V / N, T) + kappa * (N * alpha + V)
+    starts = where(alpha > 0, minimum(N, sys.float_info.max) * alpha, 0.0)  # endless of nothing
+    shows = maximum(alpha + V / N, starts + V - (1.0 - 1.0 / N) * T)
+    least = shows + kappa * (starts + V)
     yield say(
         "best_cost",
         "cost at the best number of buckets",

@@ -43,10 +43,19 @@ def figures(f: FsdpSketch) -> Iterator[Figure]:
     }
     compute = f.layers * (f.forward + f.backward)
     yield say("forward_time", "forward pass", ahead, "s", "AG + (L - 1) max(F, AG) + F", **letters)
-    text = "AG + (L - 1) max(BW, AG + RS) + BW + RS, without the gathers that are kept"
+    first = "" if f.keep_last or not f.reshard else "AG + "
+    text = f"{first}(L - 1) max(BW, {'AG + RS' if f.reshard else 'RS'}) + BW + RS"
     yield say("backward_time", "backward pass", back, "s", text, **letters)
     yield say("time", "both passes", ahead + back, "s", "forward + backward")
-    yield say("exposed", "what shows of the traffic", ahead + back - compute, "s", "T - L (F + BW)")
+    yield say(
+        "exposed",
+        "what shows of the traffic",
+        ahead + back - compute,
+        "s",
+        "T - L (F + BW)",
+        T=(ahead + back, "s"),
+        **letters,
+    )
     again = _gathered_again(f)
     sent = (f.layers + again) * f.gather + f.layers * f.reduce
     yield say("traffic", "time of all traffic", sent, "s", "gathers and reductions", **letters)

@@ -1,0 +1,69 @@
+"""Links that nobody has are warned of: what was meant is often another unit."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+STUDY = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+fabric mine {{
+  level node {{
+    size = 8 devices, bandwidth = {node} per_direction, latency = 3 us, efficiency = 0.8
+  }}
+  level network {{ bandwidth = {network} per_direction, latency = {latency}, efficiency = 0.9 {more} }}
+}}
+cluster {{ device = h100_sxm, devices = 64, fabric = mine }}
+layout {{ tp = 2, zero = 1, sequence_parallel = on }}
+training {{
+  model = llama3_8b, precision = bf16
+  sequence = 8192, micro_batch = 1, global_batch = 128 sequences
+}}
+"""
+
+
+def warned(
+    node: str = "450 GB/s", network: str = "400 Gbps", latency: str = "15 us", more: str = ""
+) -> dict[str, str]:
+    """Return the warnings of plausibility by id, with their help."""
+    text = STUDY.format(node=node, network=network, latency=latency, more=more)
+    (scenario,) = parcost.load_text(text)
+    found = scenario.evaluate().result.diagnostics
+    return {d.id: d.help for d in found if d.id.startswith("implausible")}
+
+
+def test_what_is_sold_passes() -> None:
+    assert warned() == {}
+    assert warned(node="1.8 TB/s", network="800 Gbps") == {}
+    assert warned(latency="60 ms") == {}  # over an ocean
+
+
+@pytest.mark.parametrize("network", ["400 GB/s", "101 GB/s"])
+def test_bytes_where_bits_were_meant(network: str) -> None:
+    help_ = warned(network=network)["implausible-bandwidth"]
+    written = network.removesuffix(" GB/s")
+    assert f"`{written} Gbps per_direction`" in help_
+
+
+def test_one_port_of_a_node_is_shared_by_its_devices() -> None:
+    """3,200 Gb/s of a node of eight are 50 GB/s of each."""
+    assert warned(network="400 GB/s", more=", ports = 1") == {}
+    assert warned(network="400 GB/s", more=", ports = 4") != {}
+
+
+def test_a_node_beyond_any_nvlink() -> None:
+    assert "implausible-bandwidth" in warned(node="900 TB/s")
+
+
+def test_seconds_where_microseconds_were_meant() -> None:
+    assert warned(latency="15 s") == {"implausible-latency": "for 15 microseconds write `15 us`"}
+
+
+def test_limits_are_the_users_to_raise() -> None:
+    text = STUDY.format(node="450 GB/s", network="400 GB/s", latency="15 us", more="")
+    text += "plausible { network_bandwidth = 1 TB/s per_direction }\n"
+    (scenario,) = parcost.load_text(text)
+    assert not scenario.evaluate().result.diagnostics
