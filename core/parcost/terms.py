@@ -239,11 +239,16 @@ class Axis:
     """An attribute that a search may choose, by its path, and the values that may be legal.
 
     *values* are numbers in base units, or words of the language. Those that rules do not
-    let through at some point of the space are left out there.
+    let through at some point of the space are left out there. A search takes *others*, values
+    with a remark on each, only where somebody names them, and prints them and *why*. An axis
+    that *follows* from the others is not chosen, needs no values, and is written beside them.
     """
 
     attribute: str
-    values: Sequence[Any]
+    values: Sequence[Any] = ()
+    others: Mapping[Any, str] = field(factory=dict)
+    why: str = ""
+    follows: bool = False
 
 
 @record(kw_only=True, eq=False)
@@ -387,6 +392,12 @@ class Schedule(Protocol):
         on how many devices each virtual stage is, 1 where it is left out. With more, a
         micro-batch runs through the copies that list it, and what stages hold or do once
         per step counts on every device with a copy.
+    ``frameworks``
+        the training frameworks that have it, each with its source: a mapping of names to
+        files or pages.
+    ``search_default``
+        true where a search takes it though nobody names it. Else the search says that it was
+        left out, and which ``frameworks`` have it.
     ``hop_by_boundary``
         true where ``closed_form`` and ``spans`` take hops that differ: *hop* is then a
         tuple with the seconds of a hop over each boundary, of devices 0 and 1 first.

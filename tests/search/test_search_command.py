@@ -32,6 +32,7 @@ use catalog.precisions.bf16
 cluster  { devices = 64 }
 training { sequence = 8192, global_batch = 128 sequences }
 """
+EVERY = "breadth_first,chimera,dualpipe,dualpipe_v,gpipe,interleaved,one_f_one_b,zb_h1,zb_h2,zb_v"
 NARROW = ("--axes", "tp,zero,recompute", "--over", "tp=1,2,4,8")
 
 Run = Callable[..., Any]
@@ -188,24 +189,42 @@ def test_neighbours_of_the_winner_are_what_they_cost_alone(run: Run) -> None:
 # --- every point --------------------------------------------------------------------------
 
 
-def test_every_legal_layout_is_written_with_what_it_costs(run: Run, tmp_path: Path) -> None:
+def test_every_legal_layout_is_written_with_the_figures_of_its_evaluation(
+    run: Run, tmp_path: Path
+) -> None:
+    """Exact ones under the names of ``parcost eval``, and bounds of others in other columns."""
     path = tmp_path / "points.csv"
-    code, out, _ = run(SPEC, *NARROW, "--out", str(path), "--format", "json")
+    flags = ("--over", "tp=4,8", "--over", "pp=1,2", "--over", "schedule=one_f_one_b,zb_h1")
+    flags = ("--axes", "tp,zero,pp,schedule", *flags, "--over", "zero=0,2")
+    code, out, _ = run(SPEC, *flags, "--out", str(path), "--format", "json")
     assert code == 0
     with path.open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == json.loads(out)["legal"]
     assert len({tuple(row.values()) for row in rows}) == len(rows)
     (scenario,) = parcost.load_text(SPEC)
-    for row in rows[::5]:
-        at = {k: row[k] for k in ("layout.tp", "layout.zero", "training.recompute")}
-        outcome = scenario.replace(at).evaluate().result.outcome
-        assert outcome is not None
-        seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
-        assert float(row["step_seconds"]) <= seconds * (1 + 1e-12)
-        assert float(row["memory_bytes"]) <= bytes_ * (1 + 1e-12)
-        if row["exact"] == "True":
-            assert float(row["step_seconds"]) == pytest.approx(seconds, rel=1e-12)
+    for row in rows:
+        at = {k: row[k] for k in ("layout.tp", "layout.pp", "layout.zero", "schedule.kind")}
+        result = scenario.replace(at).evaluate().result
+        assert result.outcome is not None
+        seconds, bytes_ = float(result.outcome.step_seconds), float(result.outcome.memory_bytes)
+        assert float(row["layout.dp"]) * float(at["layout.tp"]) * float(at["layout.pp"]) == 64
+        assert float(row["step_time_lower_bound_seconds"]) <= seconds * (1 + 1e-12)
+        assert float(row["memory_lower_bound_bytes"]) <= bytes_ * (1 + 1e-12)
+        figures = {
+            "step_time_seconds": seconds,
+            "mfu_fraction": result.figure("mfu"),
+            "communication_time_seconds": result.figure("communication_time"),
+            "idle_time_seconds": result.figure("idle_time"),
+            "memory_bytes": bytes_,
+            "headroom_bytes": result.figure("headroom"),
+        }
+        exact = row["exact"] == "yes"
+        assert exact or not any(row[name] for name in figures)
+        for name, value in figures.items() if exact else ():
+            assert float(row[name]) == pytest.approx(value, rel=1e-12, abs=1e-12)
+        assert row["feasible"] == ("yes" if result.feasible else "no") or not exact
+    assert {row["exact"] for row in rows} == {"yes", "no"}
 
 
 def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
@@ -222,7 +241,9 @@ def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
         written = list(csv.DictReader(file))
     assert len(lines) == len(table) == len(written)
     for line, row, text in zip(lines, table, written, strict=True):
-        assert line["step_seconds"] == row["step_seconds"] == float(text["step_seconds"])
+        for name in ("step_time_seconds", "mfu_fraction", "step_time_lower_bound_seconds"):
+            assert line[name] == row[name] == float(text[name])
+        assert line["feasible"] is row["feasible"] is (text["feasible"] == "yes")
         assert line["training.recompute"] == row["training.recompute"] == text["training.recompute"]
         for name in ("layout.tp", "layout.zero", "training.micro_batch"):
             assert type(line[name]) is type(row[name]) is int
@@ -388,7 +409,7 @@ def test_without_time_the_gap_is_told(run: Run) -> None:
 
 def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
     text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
-    code, out, _ = run(text, "--budget", "0", "--top", "3")
+    code, out, _ = run(text, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
     assert code == 0
     said = "Time ran out before any part of the space had been looked at as a whole: of other"
     assert said in " ".join(out.split())
@@ -703,3 +724,78 @@ def test_the_highest_mfu_is_that_of_the_device_that_uses_most_of_its_peak(run: R
     assert data["best"][0]["values"]["cluster.device"] == "h100_sxm"
     told = [one["objective"] for one in data["best"]]
     assert told == sorted(told, reverse=True)
+
+
+# --- schedules ----------------------------------------------------------------------------
+
+SHARDED = SPEC + "layout { tp = 4, zero = 1 }\n"
+PIPED = ("--axes", "pp,schedule,chunks", "--over", "pp=1,2,4", "--over", "chunks=1,2")
+
+
+def schedules(run: Run, text: str, *arguments: str) -> tuple[set[str], list[str]]:
+    """Return the schedules of the layouts that are listed, and those that are left out."""
+    data = found(run, text, *arguments, "--top", "50")
+    listed = {layout["values"]["schedule.kind"] for layout in data["best"]}
+    return listed, data["not_searched"].get("schedule.kind", [])
+
+
+def test_a_search_takes_schedules_that_frameworks_have_unless_the_spec_names_others(
+    run: Run,
+) -> None:
+    """Megatron-LM has 1F1B and interleaving, DeepSpeed 1F1B; nobody ships bidirectional pipes."""
+    listed, others = schedules(run, SHARDED, *PIPED)
+    assert listed == {"one_f_one_b", "interleaved"}
+    assert {"dualpipe", "chimera", "zb_h2", "dualpipe_v"} <= set(others)
+    assert not listed & set(others)
+
+    own = SHARDED + "schedule { kind = dualpipe }\n"
+    assert "dualpipe" not in schedules(run, own, *PIPED)[1]
+    data = found(run, own, "--axes", "pp,schedule", "--over", "pp=2")
+    assert data["points"] == 3  # DualPipe of the spec, and the two
+
+    swept = SHARDED + "schedule { kind = [chimera, gpipe] }\n"
+    listed, others = schedules(run, swept, "--axes", "pp,schedule", "--over", "pp=2")
+    assert (listed <= {"chimera", "gpipe"}, others) == (True, [])
+
+
+def test_the_page_says_which_schedules_were_left_out_and_how_to_include_them(run: Run) -> None:
+    _, out, _ = run(SHARDED, *PIPED)
+    (line,) = re.findall(r"Not searched: schedule.*?--over schedule=\S+", " ".join(out.split()))
+    assert "dualpipe, dualpipe_v (PyTorch), gpipe" in line
+    _, _, over = line.rpartition("--over ")
+    data = found(run, SHARDED, *PIPED, "--over", over.strip())
+    assert data["not_searched"] == {}
+    assert data["points"] == 3 * 2 * len(over.split(","))
+
+
+def test_a_schedule_of_a_plugin_says_itself_that_a_search_takes_it(
+    run: Run, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "own.py"
+    text = """
+from parcost import Op, hookimpl
+
+class Own:
+    name = "own"
+    frameworks = {"Inhouse": "pipe.py"}
+    search_default = DEFAULT
+
+    def limits(self, stages, micro_batches, chunks):
+        return None if chunks == 1 else "one chunk"
+
+    def order(self, stages, micro_batches, chunks):
+        each = range(micro_batches)
+        return [
+            [*(Op("F", j, x) for j in each), *(Op("BW", j, x) for j in each)]
+            for x in range(stages)
+        ]
+
+@hookimpl
+def schedules():
+    return [Own()]
+"""
+    for default in (True, False):
+        plugin.write_text(text.replace("DEFAULT", str(default)))
+        code, out, err = run(SHARDED, *PIPED, "--plugin", str(plugin))
+        assert code == 0, err
+        assert ("own (Inhouse)" in " ".join(out.split())) is not default

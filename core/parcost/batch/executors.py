@@ -22,8 +22,8 @@ from concurrent.futures import (
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from multiprocessing import active_children, get_context, parent_process
-from threading import Thread
-from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
+from threading import Thread, current_thread, main_thread
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
 
@@ -31,6 +31,7 @@ from parcost.diagnostics import ParcostError, did_you_mean, raised, reraise_inte
 from parcost.threads import tell_failures
 
 GROUP = "parcost.executors"
+_ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")
 _MOMENT_SECONDS = 0.5  # between two questions whether anybody is there
 
 P = ParamSpec("P")
@@ -166,7 +167,7 @@ class Processes(ProcessPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Hand a call to a process, which may be started for it."""
-        with _without_interrupts():
+        with _without_interrupts(), _later():
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -245,6 +246,30 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """Handle signals once a process is started: one that is cut off from its data complains.
+
+    To block them does not do: another thread may take them, and Python handles them in this one.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    for name in _ENDINGS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
+            before[number] = signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce as reduce_by
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,6 +17,8 @@ from parcost.search.score import Scored
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.outcome import Outcome
+
 
 def replayed(
     scored: Scored, where: Sequence[NDArray[np.intp]]
@@ -24,8 +27,23 @@ def replayed(
 
     *where* has their index in each dimension of the space.
     """
-    variants = scored.structure.variants
-    study = variants.base
+    outcome = outcome_of(scored, where)
+    count = len(where[0])
+    seconds = np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
+    bytes_ = np.broadcast_to(np.asarray(outcome.memory_bytes, dtype=np.float64), (count,))
+    return seconds, bytes_, np.isfinite(seconds) & (bytes_ <= room_of(scored, where))
+
+
+def room_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Any:
+    """Return the bytes that layouts may hold on a device."""
+    picked = _Picked(where)
+    rooms = scored.structure.variants.base.contributions("rooms")
+    return reduce_by(np.minimum, (picked.flat(room) for _, room in rooms), np.inf)
+
+
+def outcome_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Outcome:
+    """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
+    study = scored.structure.variants.base
     picked = _Picked(where)
     pipeline = attrs.evolve(
         scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)
@@ -33,14 +51,7 @@ def replayed(
     terms = [(plugin, picked.term(term)) for plugin, term in scored.terms]
     memory = [(plugin, picked.term(term)) for plugin, term in scored.memory]
     with blamed(study, pipeline.schedule):
-        outcome = reduce(pipeline, scored.schedule, terms, memory)
-    count = len(where[0])
-    seconds = np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
-    bytes_ = np.broadcast_to(np.asarray(outcome.memory_bytes, dtype=np.float64), (count,))
-    fits = np.isfinite(seconds)
-    for _, room in study.contributions("rooms"):
-        fits = fits & (bytes_ <= picked.flat(room))
-    return seconds, bytes_, fits
+        return reduce(pipeline, scored.schedule, terms, memory)
 
 
 class _Picked:

@@ -1,7 +1,8 @@
 """Every legal layout of a search, written as it is scored: ``--out FILE.csv|.jsonl|.parquet``.
 
-A column for each axis, and ``step_seconds``, whether that is ``exact`` or a bound from
-below, ``memory_bytes``, which is no more than the layout needs, and whether that ``fits``.
+A column for each axis and for what follows from them, and the figures of the step under the
+names that ``parcost eval`` gives them. They are empty where the layout was only bounded from
+below: bounds have columns of their own.
 """
 
 from __future__ import annotations
@@ -18,23 +19,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parcost.diagnostics import ParcostError
+from parcost.render.data import key
+from parcost.search.attributes import find
+from parcost.search.exact import outcome_of, room_of
 from parcost.search.found import plain
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from parcost.search.score import Scored
     from parcost.search.space import Space
+    from parcost.study import Study
+    from parcost.terms import Objective
 
 _PIECE = 50_000  # layouts that are spelled together
-_NUMBERS = ("step_seconds", "memory_bytes")
-_SWITCHES = ("exact", "fits")
+_STEP = "step_time_seconds"
+_SPLIT = ("communication_time_seconds", "idle_time_seconds")  # the rest of the step computes
+_MEMORY = ("memory_bytes", "headroom_bytes")
+_BOUNDS = ("step_time_lower_bound_seconds", "memory_lower_bound_bytes")
+_SWITCHES = ("exact", "feasible")
 FORMATS = ("csv", "jsonl", "parquet")
 
 
 class PointsError(ParcostError):
     """The points cannot be written as asked."""
-
-
-_LAST = ("memory_bytes", "fits")
 
 
 def whole(space: Space) -> set[str]:
@@ -48,7 +56,18 @@ def whole(space: Space) -> set[str]:
 
 def columns(space: Space) -> list[str]:
     """Return the names of the columns."""
-    return [*(axis.attribute for axis in space.axes), "step_seconds", "exact", *_LAST]
+    axes = [axis.attribute for axis in space.axes]
+    return [*axes, *space.follows, *_numbers(space), *_SWITCHES]
+
+
+def _numbers(space: Space) -> list[str]:
+    return [_STEP, *_objectives(space.scenario.first), *_SPLIT, *_MEMORY, *_BOUNDS]
+
+
+def _objectives(study: Study) -> dict[str, Objective]:
+    """Return the objectives that stand beside every layout, by the names of their columns."""
+    offered = [objective for _, objective in study.contributions("objectives")]
+    return {key(o.name, o.unit): o for o in offered if o.short}
 
 
 class Points:
@@ -56,13 +75,14 @@ class Points:
 
     def __init__(self, space: Space, format_: str, put: Callable[[str], None]) -> None:
         self._names = columns(space)
+        self._follows = space.follows
         self._whole = whole(space)
         self._put = put
         self._rows: Callable[[Iterator[Sequence[Any]]], str] = (
-            self._as_json if format_ == "jsonl" else _as_csv
+            self._as_json if format_ == "jsonl" else _as_csv if format_ == "csv" else _as_text
         )
         if format_ != "jsonl":
-            put(_as_csv(iter([self._names])))
+            put(_as_text(iter([self._names])))
 
     def __call__(self, scored: Scored) -> None:
         """Write the legal layouts of *scored*."""
@@ -73,14 +93,6 @@ class Points:
     def _spelled(self, scored: Scored, flat: Any) -> Iterator[Sequence[Any]]:
         shape, structure = scored.legal.shape, scored.structure
         where = np.unravel_index(flat, shape)
-
-        def picked(value: Any) -> list[Any]:
-            found: list[Any] = np.broadcast_to(value, shape)[where].tolist()
-            return found
-
-        fits: Any = True
-        for _, room in structure.variants.base.contributions("rooms"):
-            fits = fits & (scored.bytes_ <= room)
         held: dict[str, list[Any]] = {
             name: [plain(value)] * len(flat) for name, value in structure.values.items()
         }
@@ -91,15 +103,67 @@ class Points:
             values = [plain(value) for value in choice.values]
             at = [scored.index] * len(flat) if k == scored.choice else where[k].tolist()
             held[choice.name] = [values[i] for i in at]
-        held |= {"step_seconds": picked(scored.seconds), "exact": picked(scored.exact)}
-        held |= {"memory_bytes": picked(scored.bytes_), "fits": picked(fits)}
+        for path in self._follows:
+            block, attribute = find(structure.variants.base, path)
+            numbers = np.broadcast_to(getattr(block, attribute), shape[-1:])
+            held[path] = [plain(value) for value in numbers[where[-1]].tolist()]
+        held |= _figures(scored, where)
         return zip(*(held[name] for name in self._names), strict=True)
 
     def _as_json(self, rows: Iterator[Sequence[Any]]) -> str:
         return "".join(json.dumps(dict(zip(self._names, row, strict=True))) + "\n" for row in rows)
 
 
+def _figures(scored: Scored, where: Sequence[NDArray[np.intp]]) -> dict[str, list[Any]]:
+    """Return the figures of layouts, None where they are not known exactly."""
+    shape, base = scored.legal.shape, scored.structure.variants.base
+    seconds, bytes_, exact = (
+        np.broadcast_to(value, shape)[where]
+        for value in (scored.seconds, scored.bytes_, scored.exact)
+    )
+    figures = _exact(scored, [index[exact] for index in where]) if exact.any() else {}
+    for name, objective in _objectives(base).items():
+        value = objective.value(objective.cost(np.broadcast_to(scored.seconds, shape)))
+        figures[name] = np.broadcast_to(value, shape)[where][exact]
+    found: dict[str, list[Any]] = {}
+    for name in (_STEP, *_SPLIT, *_MEMORY, *_objectives(base)):
+        column = np.full(len(exact), None)
+        column[exact] = figures.get(name, np.empty(0))
+        found[name] = column.tolist()
+    rooms = np.broadcast_to(room_of(scored, where), exact.shape)
+    feasible = np.full(len(exact), None)  # what fits by a bound may yet not fit
+    feasible[bytes_ > rooms] = False
+    feasible[exact] = (figures[_MEMORY[0]] <= rooms[exact]) if exact.any() else ()
+    bounds = dict(zip(_BOUNDS, (seconds.tolist(), bytes_.tolist()), strict=True))
+    return {**found, **bounds, "exact": exact.tolist(), "feasible": feasible.tolist()}
+
+
+def _exact(scored: Scored, where: Sequence[NDArray[np.intp]]) -> dict[str, NDArray[np.float64]]:
+    """Return the figures of layouts that are scored exactly, as an evaluation has them."""
+    study = scored.structure.variants.base
+    outcome = outcome_of(scored, where)
+    links = {link.name for _, group in study.contributions("groups") for link in group.links}
+    lines = [line for line in outcome.ledger if line.resource in links]
+    sent = sum((line.exposed for line in lines), 0.0)
+    idle = sum((line.exposed for line in outcome.ledger if line.kind == "bubble"), 0.0)
+    headroom = room_of(scored, where) - outcome.memory_bytes
+    values = (outcome.step_seconds, sent, idle, outcome.memory_bytes, headroom)
+    count = (len(where[0]),)
+    names = (_STEP, *_SPLIT, *_MEMORY)
+    return {n: np.broadcast_to(np.asarray(v), count) for n, v in zip(names, values, strict=True)}
+
+
 def _as_csv(rows: Iterator[Sequence[Any]]) -> str:
+    """Return rows as the files of evaluations have them."""
+    return _as_text(
+        [_YES.get(cell, cell) if isinstance(cell, bool) else cell for cell in row] for row in rows
+    )
+
+
+_YES = {True: "yes", False: "no"}
+
+
+def _as_text(rows: Iterator[Sequence[Any]]) -> str:
     out = StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
@@ -120,7 +184,7 @@ class Parquet:
         self._folder = TemporaryDirectory(prefix="parcost-")
         self._text = Path(self._folder.name, "points.csv")
         self._file = self._text.open("w", encoding="utf-8", newline="")
-        self.points = Points(space, "csv", self._put)
+        self.points = Points(space, "parquet", self._put)
 
     def _put(self, text: str) -> None:
         with self._collecting():
@@ -144,7 +208,8 @@ class Parquet:
 
         with self._collecting():
             self._file.close()
-        types = dict.fromkeys(_NUMBERS, "DOUBLE") | dict.fromkeys(_SWITCHES, "BOOLEAN")
+        numbers = (*_numbers(self._space), *self._space.follows)
+        types = dict.fromkeys(numbers, "DOUBLE") | dict.fromkeys(_SWITCHES, "BOOLEAN")
         for axis in self._space.axes:
             numeric = all(isinstance(value, (int, float)) for value in axis.values)
             types[axis.attribute] = "DOUBLE" if numeric else "VARCHAR"

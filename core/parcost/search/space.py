@@ -82,7 +82,12 @@ class Structure:
 
 @frozen(kw_only=True, eq=False)
 class Space:
-    """What a search goes through. *texts* say numbers as a spec has them, by axis."""
+    """What a search goes through.
+
+    *texts* say numbers as a spec has them, by axis. *unsearched* are axes with values that a
+    search takes only where somebody names them, and nobody did. *follows* are attributes that
+    are no axes and follow from them.
+    """
 
     scenario: Scenario
     structural: Sequence[Axis]
@@ -90,6 +95,8 @@ class Space:
     degrees: Sequence[Axis]
     choices: Sequence[Axis]
     texts: Mapping[str, Mapping[float, str]]
+    unsearched: Sequence[Axis] = ()
+    follows: Sequence[str] = ()
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
 
     @property
@@ -319,6 +326,12 @@ def space(
         cuts=apart.cuts,
         degrees=apart.degrees,
         choices=apart.choices,
+        follows=[path for path in following(study) if path not in {a.attribute for a in axes}],
+        unsearched=[
+            known[path]
+            for path in dict.fromkeys(wanted)
+            if path not in given and known[path].others
+        ],
     )
 
 
@@ -357,7 +370,16 @@ def _listed(values: Sequence[Any]) -> list[Any]:
 
 def offered(study: Study) -> dict[str, Axis]:
     """Return the axes that plugins offer for *study*, by attribute."""
-    return {axis.attribute: axis for _, axis in study.plugins.ask("axes", study=study)}
+    return {axis.attribute: axis for axis in _asked(study) if not axis.follows}
+
+
+def following(study: Study) -> list[str]:
+    """Return the attributes of *study* that follow from its axes, as plugins say."""
+    return list(dict.fromkeys(axis.attribute for axis in _asked(study) if axis.follows))
+
+
+def _asked(study: Study) -> list[Axis]:
+    return [axis for _, axis in study.plugins.ask("axes", study=study)]
 
 
 def named(study: Study, name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:

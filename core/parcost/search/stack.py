@@ -203,9 +203,7 @@ def _fields(type_: Any) -> tuple[str, ...]:
     return tuple(field.name for field in attrs.fields(type_))
 
 
-def merged(
-    stamped: Sequence[tuple[Plugin, Any]], windows: Windows
-) -> list[tuple[Plugin, Any]]:
+def merged(stamped: Sequence[tuple[Plugin, Any]], windows: Windows) -> list[tuple[Plugin, Any]]:
     """Return the terms with those added up that are one to whoever adds them up.
 
     Serial work of a pass is a sum whatever it is called, unless one of *windows* is under

@@ -18,13 +18,14 @@ from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
 from parcost.render.words import incomplete
 from parcost.search.alone import settings
+from parcost.search.attributes import find
 from parcost.search.found import Found, Layout, plain
 from parcost.search.neighbours import Neighbour
 
 if TYPE_CHECKING:
     from parcost.report import Result
     from parcost.search.space import Space
-    from parcost.terms import Objective
+    from parcost.terms import Axis, Objective
 
 _TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
 _FRONT = 12  # lines
@@ -93,6 +94,8 @@ def tell(
         yield Heading("What one change to the best makes of it")
         yield _near(space, near)
     yield from _left_out(found)
+    for axis in space.unsearched:
+        yield Line(_unsearched(axis), "faint")
     if len(found.front) > 1:
         yield Heading("Time against memory")
         yield _front(space, found)
@@ -200,10 +203,21 @@ def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
             numbers.quantity(layout.seconds, "s"),
             numbers.quantity(layout.bytes_, "GiB"),
             numbers.quantity(headroom(entry), "GiB"),
-            _written(space, layout, shown if place == 1 else varying(found)),
+            ", ".join(
+                (
+                    _written(space, layout, shown if place == 1 else varying(found)),
+                    *(f"{_short(k)} {value}" for k, value in following(space, entry).items()),
+                )
+            ),
         ]
         rows.append(Row((str(place), *cells), "strong" if place == 1 else "plain"))
     return Table([*columns, Column("layout", flexible=True)], rows)
+
+
+def following(space: Space, entry: Ranked) -> dict[str, Any]:
+    """Return the attributes that follow from the axes, with their values in one layout."""
+    found = ((path, find(entry.result.study, path)) for path in space.follows)
+    return {path: plain(getattr(block, name)) for path, (block, name) in found}
 
 
 def _is_step(found: Found) -> bool:
@@ -272,6 +286,17 @@ def _left_out(found: Found) -> Iterator[Item]:
         yield Line("a layout that breaks several rules is counted under each", "faint")
 
 
+def _unsearched(axis: Axis) -> str:
+    """Return which values of *axis* were not looked at, why, and how to include them."""
+    name = _short(axis.attribute)
+    others = [
+        f"{value} ({remark})" if remark else f"{value}" for value, remark in axis.others.items()
+    ]
+    every = ",".join(f"{value}" for value in (*axis.values, *axis.others))
+    why = f"; {axis.why}" if axis.why else ""
+    return f"Not searched: {name} {', '.join(others)}{why}. Include: --over {name}={every}"
+
+
 def _front(space: Space, found: Found) -> Table:
     step = max(1, len(found.front) // _FRONT)
     rows = [
@@ -315,6 +340,7 @@ def data(
         "too_large": found.large,
         "refused": dict(found.refused),
         "limits": dict(found.limits),
+        "not_searched": {axis.attribute: list(axis.others) for axis in space.unsearched},
         "replayed": found.replayed,
         "proven": found.proven,
         "faults": list(found.faults),
@@ -324,6 +350,7 @@ def data(
         "best": [
             {
                 **told(entry.layout),
+                "follows": following(space, entry),
                 **{name: value for name, (_, value) in listed(entry).items()},
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),

@@ -22,12 +22,13 @@ def axes(study: Study) -> Iterator[Axis]:
     yield Axis(attribute="layout.pp", values=_dividing(layers, devices))
     yield Axis(attribute="schedule.chunks", values=_dividing(layers, layers))
     yield Axis(attribute="layout.cp", values=_dividing(int(training.sequence), devices, ends=64))
+    yield Axis(attribute="layout.dp", follows=True)
     batch = int(training.global_batch)
     yield Axis(attribute="training.micro_batch", values=_dividing(batch, batch, ends=64))
     if experts := int(getattr(model, "experts", 0) or 0):
         yield Axis(attribute="layout.ep", values=_dividing(experts, devices))
         yield Axis(attribute="layout.etp", values=_dividing(heads, devices, ends=8))
-    yield Axis(attribute="schedule.kind", values=list(study.plugins.named("schedules")))
+    yield _schedules(study)
     yield Axis(attribute="layout.zero", values=[0, 1, 2, 3])
     yield Axis(attribute="layout.sequence_parallel", values=["off", "on"])
     yield Axis(attribute="training.recompute", values=["none", "selective", "full"])
@@ -52,6 +53,22 @@ def checks(study: Study) -> Iterator[Check]:
     """Return the rules of the block ``search``."""
     if study.get(Search) is not None:
         yield from goal.rules(study)
+
+
+def _schedules(study: Study) -> Axis:
+    """Return the schedule of the spec and those that a search takes by default, and the rest."""
+    kinds, others = {study[ScheduleChoice].kind}, {}
+    for name, (_, schedule) in study.plugins.named("schedules").items():
+        if getattr(schedule, "search_default", False):
+            kinds.add(name)
+        else:
+            others[name] = ", ".join(getattr(schedule, "frameworks", ()))
+    return Axis(
+        attribute="schedule.kind",
+        values=sorted(kinds),
+        others={name: have for name, have in others.items() if name not in kinds},
+        why="few training frameworks have them, or none; those that do are in brackets",
+    )
 
 
 def _dividing(whole: int, also: int, ends: int | None = None) -> list[int]:

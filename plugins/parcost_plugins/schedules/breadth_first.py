@@ -8,6 +8,8 @@ but one have their gradients ready while others still compute.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost_plugins.schedules.nearest import alike, fused
 
@@ -16,6 +18,9 @@ class BreadthFirst:
     """Every micro-batch through a chunk before the next chunk; with one chunk it is GPipe."""
 
     name = "breadth_first"
+    frameworks: Mapping[str, str] = {
+        "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleLoopedBFS"
+    }
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
         """Return why there is no such schedule, if there is none."""

@@ -11,7 +11,7 @@ put off where that lets gradients leave earlier.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from parcost import Mask, Op, Pair, Real, Times, hookimpl
@@ -74,6 +74,9 @@ class DualPipeV:
     """The same on a V: half of the devices, one direction, every stage once."""
 
     name = "dualpipe_v"
+    frameworks: Mapping[str, str] = {
+        "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleDualPipeV"
+    }
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
         """Return why there is no such schedule, if there is none."""

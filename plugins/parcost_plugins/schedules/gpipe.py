@@ -8,7 +8,7 @@ equal or not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from parcost import Mask, Op, Real, Times, hookimpl
@@ -20,6 +20,9 @@ class GPipe:
     """The simplest schedule, with every micro-batch alive on every stage."""
 
     name = "gpipe"
+    frameworks: Mapping[str, str] = {
+        "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleGPipe"
+    }
     hop_by_boundary = True
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002

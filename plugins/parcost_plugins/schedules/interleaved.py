@@ -7,6 +7,7 @@ and not of a stage. The price is messages: as many as there are virtual stages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from parcost import Mask, Op, Real, Study, Times, hookimpl
@@ -19,6 +20,11 @@ class Interleaved:
     """Groups of *group* micro-batches; as many as there are devices where it is None."""
 
     name = "interleaved"
+    frameworks: Mapping[str, str] = {
+        "Megatron-LM": "megatron/core/pipeline_parallel/schedules.py",
+        "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleInterleaved1F1B",
+    }
+    search_default = True
 
     def __init__(self, group: int | None = None) -> None:
         self._group = group

@@ -8,7 +8,7 @@ boundary, unless the last stage is slow enough to set the pace by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from parcost import Mask, Op, Real, Times, hookimpl
@@ -20,6 +20,12 @@ class OneFOneB:
     """The usual schedule, one model chunk per device."""
 
     name = "one_f_one_b"
+    frameworks: Mapping[str, str] = {
+        "Megatron-LM": "megatron/core/pipeline_parallel/schedules.py",
+        "DeepSpeed": "deepspeed/runtime/pipe/schedule.py: TrainSchedule",
+        "PyTorch": "torch/distributed/pipelining/schedules.py: Schedule1F1B",
+    }
+    search_default = True
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
         """Return why there is no such schedule, if there is none."""

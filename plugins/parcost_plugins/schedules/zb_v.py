@@ -7,6 +7,7 @@ no more than the first stage of 1F1B.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from parcost import Mask, Op, Real, Times, hookimpl
@@ -19,6 +20,9 @@ class ZBV:
     """Forward, input and weight gradients of two chunks, in a fixed order."""
 
     name = "zb_v"
+    frameworks: Mapping[str, str] = {
+        "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleZBVZeroBubble"
+    }
 
     def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
         """Return why there is no such schedule, if there is none."""
