@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from parcost import Pass, Real, record
+from parcost import Pass, Real, answers, record
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -30,6 +30,7 @@ HEAD_COLUMNS = "head, by columns"
 ATTENTION_CORE, WINDOWED_CORE = "attention core", "attention core in a window"
 
 
+@answers("operators")
 @record(kw_only=True, eq=False)
 class Gemm:
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
@@ -56,6 +57,7 @@ class Gemm:
         return 2.0 * self.batch * self.m * self.n * self.k
 
 
+@answers("operators")
 @record(kw_only=True, eq=False)
 class FusedAttention:
     """The attention core in one kernel; *flops* are those that it executes.
@@ -73,6 +75,7 @@ class FusedAttention:
     source: str = ""
 
 
+@answers("operators")
 @record(kw_only=True, eq=False)
 class Stream:
     """A memory-bound operator that reads and writes *bytes_* in all."""
@@ -90,6 +93,7 @@ class Stream:
         return 0.0
 
 
+@answers("parameters")
 @record(kw_only=True, eq=False)
 class Parameters:
     """Parameters held on a virtual stage.
@@ -112,6 +116,7 @@ class Parameters:
     source: str = ""
 
 
+@answers("flops")
 @record(kw_only=True, eq=False)
 class ModelFlops:
     """FLOPs of the forward pass per token by definition, for the whole model.
