@@ -357,7 +357,8 @@ def _listed(values: Sequence[Any]) -> list[Any]:
 
 def offered(study: Study) -> dict[str, Axis]:
     """Return the axes that plugins offer for *study*, by attribute."""
-    return {axis.attribute: axis for _, axis in study.plugins.ask("axes", study=study)}
+    axes = study.plugins.ask("axes", study.faults, study=study)
+    return {axis.attribute: axis for _, axis in axes}
 
 
 def named(study: Study, name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:
