@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
     from parcost.outcome import Outcome as Outcome
+    from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report import Report as Report
     from parcost.report import Result as Result
@@ -129,7 +130,7 @@ _HOMES = {
     "evaluation.replay": ("longest_span", "makespan"),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
-    "records": ("record",),
+    "records": ("answers", "record"),
     "outcome": ("Outcome",),
     "schema": (
         "Curve",

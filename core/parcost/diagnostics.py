@@ -9,6 +9,7 @@ help proposes. Rendering is in ``parcost.render.diagnostics``.
     ParcostError
       SpecError     bad input: one or more diagnostics of one study or file
       PluginError   a plugin could not be loaded, or broke its contract
+        FaultError  the same, with the plugin named, where a study needs its answer
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import Enum
+from reprlib import Repr
 
 from attrs import frozen
 
 from parcost.language.text import Span
 
 _FEW = 4  # names that a help line proposes
+_LONGEST = 500  # characters of foreign text
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 
 class Severity(Enum):
@@ -77,6 +82,10 @@ class PluginError(ParcostError):
     """A plugin could not be loaded, failed when asked, or broke its contract."""
 
 
+class FaultError(PluginError):
+    """A plugin failed that a study cannot do without; the message names it."""
+
+
 def reraise_interrupt(error: BaseException) -> None:
     """Raise an interrupt again, for whoever has caught what foreign code raises.
 
@@ -88,13 +97,35 @@ def reraise_interrupt(error: BaseException) -> None:
 
 def raised(error: BaseException) -> str:
     """Return the kind of an error and what it says, in a line, even where saying it fails."""
-    kind = type(error).__name__
+    kind = one_line(type(error).__name__)
     try:
-        said = " ".join(f"{error}".split())
+        text = one_line(f"{error}")
     except BaseException as other:  # noqa: BLE001  the error itself is foreign code
         reraise_interrupt(other)
         return kind
-    return f"{kind}: {said}" if said else kind
+    return f"{kind}: {text}" if text else kind
+
+
+def one_line(text: str, longest: int = _LONGEST) -> str:
+    """Return foreign text in one line that a terminal prints as it is, cut where it is long.
+
+    >>> one_line("a\\x1b[31m\\n  b"), one_line("abcdef", longest=3)
+    ('a\\\\x1b[31m b', 'abc...')
+    """
+    text = " ".join(text[: 2 * longest].split())
+    cut = text[:longest] + ("..." if len(text) > longest else "")
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
+def shown(value: object) -> str:
+    """Return foreign data as ``repr`` has it, in one short line, even where that fails."""
+    try:
+        return one_line(_SHORT.repr(value))
+    except BaseException as error:  # noqa: BLE001  the value is foreign code
+        reraise_interrupt(error)
+        return f"<{one_line(type(value).__name__)}>"
 
 
 def problem(

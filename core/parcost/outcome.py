@@ -90,6 +90,10 @@ class Fault:
     hook: str
     message: str
 
+    def __str__(self) -> str:
+        """Return the line that names the plugin."""
+        return f"plugin {self.plugin} failed in `{self.hook}`: {self.message}"
+
 
 @record(kw_only=True, eq=False)
 class Outcome:

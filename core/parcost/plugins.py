@@ -8,60 +8,34 @@ known and not claimed. Plugins are asked in order of name.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
-from importlib.metadata import Distribution, entry_points
-from pathlib import Path
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
-import pluggy
 from attrs import evolve, field, frozen
 
-from parcost import hookspecs, terms
-from parcost.asked import HOOKS, answered
 from parcost.diagnostics import (
+    FaultError,
     ParcostError,
     PluginError,
     SpecError,
+    did_you_mean,
+    one_line,
     raised,
     reraise_interrupt,
 )
-from parcost.numeric import where
 from parcost.outcome import Fault
 from parcost.picked import module_of, name_of
-from parcost.ruling import unsaid
-from parcost.schema import BlockType, block_type
-from parcost.sound import Counts, sound, unvalued
+from parcost.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
+from parcost.schema import BlockType
+from parcost.sound import Counts
+from parcost.validation import has_diagnostics, items_of, validate
 
-GROUP = "parcost"
-
-# What each hook may answer with; None is anything with a name.
-_ANSWERS: Mapping[str, tuple[type, ...] | None] = {
-    "blocks": (type,),
-    "catalogues": (terms.Catalogue,),
-    "groups": (terms.Group,),
-    "pipelines": (terms.Pipeline,),
-    "checks": (terms.Check,),
-    "verdicts": (terms.Check,),
-    "terms": (terms.Work, terms.Edge, terms.Once),
-    "memory": (terms.Memory,),
-    "figures": (terms.Figure,),
-    "sections": (terms.Section,),
-    "axes": (terms.Axis,),
-    "objectives": (terms.Objective,),
-    "goals": (terms.Goal,),
-    "details": (terms.Figure,),
-    "calculations": (terms.Figure, terms.Section, terms.Check),
-    "views": (terms.Section,),
-}
-_NAMED = ("collectives", "schedules", "kernels", "exporters")
-_UNIQUE = ("groups", "terms", "memory", "figures")
-_NUMBERED = ("terms", "memory")
-_RULED = ("checks", "verdicts", "calculations")
-_VALUED = ("figures", "details", "calculations")
-_WORDED = ("blocks", *_NAMED)
-_OURS = "parcost"  # the distribution
+MOST_FAULTS = 1000  # that are remembered
+_MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
+_OWN_MODULES = ("parcost_plugins.", "parcost_specs")
+_ONE_NAME = ("groups", "terms", "memory", "figures")  # hooks whose answers have unique names
 
 
 @frozen(eq=False)
@@ -74,7 +48,7 @@ class Plugin:
     module: Any = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        came = " ".join(filter(None, (self.distribution, self.version)))
+        came = one_line(" ".join(filter(None, (self.distribution, self.version))))
         return f"`{self.name}`" + (f" of {came}" if came else "")
 
 
@@ -82,38 +56,41 @@ class Plugin:
 class Plugins:
     """The plugins of one run."""
 
-    plugins: tuple[Plugin, ...]
-    broken: tuple[Fault, ...] = ()
+    loaded: tuple[Plugin, ...]
+    unloadable: tuple[Fault, ...] = ()
     left_out: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # paths, of those that are not installed
     known: dict[Any, Any] = field(factory=dict, init=False, repr=False)  # what studies share
+    noted: dict[str, Fault] = field(factory=dict, init=False, repr=False)  # faults, by their line
 
     @cached_property
-    def _hooks(self) -> dict[str, list[tuple[Plugin, Callable[..., Any], tuple[str, ...]]]]:
-        manager = pluggy.PluginManager(GROUP)
-        manager.add_hookspecs(hookspecs)
-        for plugin in self.plugins:
-            try:
-                manager.register(plugin.module, name=plugin.name)
-                manager.check_pending()
-            except pluggy.PluginValidationError as error:
-                said = str(error).splitlines()[-1]
-                raise PluginError(
-                    f"plugin {plugin} has a hook that does not fit: {said}"
-                ) from error
-        by_name = {plugin.name: plugin for plugin in self.plugins}
-        return {
-            name: [
-                (by_name[impl.plugin_name], impl.function, impl.argnames)
-                for impl in sorted(caller.get_hookimpls(), key=lambda i: i.plugin_name)
-            ]
-            for name, caller in vars(manager.hook).items()
-            if not name.startswith("_")
-        }
+    def registry(self) -> Registry:
+        """The plugins that fit, and what they offer by name; asked for once."""
+        return register(self.loaded)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that take part."""
+        return self.registry.plugins
+
+    @property
+    def broken(self) -> tuple[Fault, ...]:
+        """The faults of those that do not: they cannot be imported, or do not fit."""
+        return (*self.unloadable, *self.registry.faults)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Every fault so far, those in answers about studies included, each once."""
+        return (*self.broken, *self.noted.values())
+
+    def note(self, fault: Fault) -> None:
+        """Remember a fault in an answer about a study."""
+        if len(self.noted) < MOST_FAULTS:
+            self.noted.setdefault(str(fault), fault)
 
     def implementing(self, hook: str) -> Sequence[Plugin]:
         """Return the plugins that answer *hook*, in the order in which they are asked."""
-        return [plugin for plugin, _, _ in self._hooks.get(hook, ())]
+        return [plugin for plugin, _, _ in self.registry.hooks.get(hook, ())]
 
     def ask(
         self,
@@ -132,101 +109,72 @@ class Plugins:
         a :class:`PluginError`. Spec errors raised by a plugin pass through, with a note
         that names it if it is none of ours.
         """
-        wanted, numbers, words = _ANSWERS.get(hook), hook in _NUMBERED, hook in _WORDED
-        unique, may_be_named, seen = hook in _UNIQUE, hook == "terms", dict[Any, Plugin]()
-        ruled, valued, searched = hook in _RULED, hook in _VALUED, hook in HOOKS
+        asked = self.registry.hooks.get(hook, ())
+        taken: dict[Any, Plugin] = {}
         counts: Counts = {}
-        asked = self._hooks.get(hook, ())
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
-                answers = list(function(*map(arguments.__getitem__, argnames)) or ())
+                answer = function(*map(arguments.__getitem__, argnames))
+                answers, complaint = items_of(hook, answer)
             except SpecError as error:
-                if plugin.distribution == _OURS:
+                if plugin.distribution == OWN_DISTRIBUTION:
                     raise
-                raise _noted(error, plugin, hook) from error
+                if has_diagnostics(error):
+                    raise _noted(error, plugin, hook) from error
+                self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
+                continue
             except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
                 reraise_interrupt(error)
-                _fault(faults, plugin, hook, "raised", error)
+                self._fault(faults, plugin, hook, "raised", error)
                 continue
-            for answer in answers:
-                complaint = ""
-                if wanted is not None and not isinstance(answer, wanted):
-                    names = " or ".join(t.__name__ for t in wanted)
-                    complaint = f"returned {type(answer).__name__} where {names} is asked for"
-                elif unique and not isinstance(answer.name, str):
-                    kind = type(answer).__name__
-                    complaint = f"gave a {kind} the name {answer.name!r}, which is no text"
-                elif numbers:
-                    answer, complaint = sound(answer, counts)  # noqa: PLW2901  in plain numbers
-                elif ruled and isinstance(answer, terms.Check):
-                    complaint = unsaid(answer)
-                elif valued and isinstance(answer, terms.Figure):
-                    complaint = unvalued(answer)
-                elif searched:
-                    blame = partial(_blamed, plugin, hook)
-                    answer, complaint = answered(hook, answer, blame)  # noqa: PLW2901  named
-                elif words:
-                    complaint = _complaint(hook, answer)
-                if unique and not complaint:
-                    key = (answer.name, getattr(answer, "pass_", ""))
-                    if other := seen.get(key):
-                        complaint = f"repeats the name `{key[0]}`, which plugin {other} contributed"
-                    else:
-                        seen[key] = plugin
+            if complaint:
+                self._fault(faults, plugin, hook, complaint)
+            blame = partial(_blamed, plugin, hook)
+            complaints = 0
+            for given in answers:
+                try:
+                    found, complaint = validate(hook, given, counts, blame)
+                    if not complaint:
+                        complaint = _claim(hook, found, plugin, taken)
+                except BaseException as error:  # noqa: BLE001  an answer is foreign code
+                    reraise_interrupt(error)
+                    found, complaint = (), f"gave an answer that raised {raised(error)}"
                 if complaint:
-                    _fault(faults, plugin, hook, complaint)
-                elif may_be_named and isinstance(answer.resource, terms.Names):
-                    try:
-                        parts = list(_by_name(answer))
-                    except ValueError as error:  # its numbers have different shapes
-                        _fault(faults, plugin, hook, f"`{answer.name}`: {error}")
-                        continue
-                    yield from ((plugin, part) for part in parts)
+                    complaints += 1
+                    if complaints <= _MOST_OF_AN_ANSWER:
+                        self._fault(faults, plugin, hook, complaint)
                 else:
-                    yield plugin, answer
+                    for one in found:
+                        yield plugin, one
+
+    def _fault(
+        self,
+        faults: list[Fault] | None,
+        plugin: Plugin,
+        hook: str,
+        message: str,
+        cause: BaseException | None = None,
+    ) -> None:
+        """Note what *plugin* did, or was wrong with what it gave, and what it raised.
+
+        Raises:
+            PluginError: There is no list to note it in, or another plugin was named already.
+        """
+        named = isinstance(cause, ParcostError) and type(cause) is not PluginError
+        if faults is None or named:
+            raise _blamed(plugin, hook, message, cause) from cause
+        fault = Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause))
+        faults.append(fault)
+        self.note(fault)
 
     def named(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
-        """Return what plugins offer under a registry hook, by name.
+        """Return what plugins offer under a registry hook, by name."""
+        return self.registry.offers[hook]
 
-        Raises:
-            PluginError: Two plugins offer the same name.
-        """
-        return self._registries[hook]
-
-    @cached_property
-    def _registries(self) -> dict[str, dict[str, tuple[Plugin, Any]]]:
-        registries: dict[str, dict[str, tuple[Plugin, Any]]] = {}
-        for hook in (*_NAMED, "catalogues"):
-            registry: dict[str, tuple[Plugin, Any]] = {}
-            for plugin, offered in self.ask(hook):
-                if offered.name in registry:
-                    other = registry[offered.name][0]
-                    raise PluginError(
-                        f"`{offered.name}` is offered under `{hook}` by plugin {other} "
-                        f"and by plugin {plugin}"
-                    )
-                registry[offered.name] = (plugin, offered)
-            registries[hook] = registry
-        return registries
-
-    @cached_property
+    @property
     def blocks(self) -> Mapping[str, BlockType]:
-        """Every block of the language, by keyword.
-
-        Raises:
-            PluginError: Two plugins declare the same block.
-        """
-        owners: dict[str, Plugin] = {}
-        types: dict[str, BlockType] = {}
-        for plugin, schema in self.ask("blocks"):
-            declared = block_type(schema)
-            if declared.kind in owners:
-                raise PluginError(
-                    f"block `{declared.kind}` is declared by plugin {owners[declared.kind]} "
-                    f"and by plugin {plugin}"
-                )
-            owners[declared.kind], types[declared.kind] = plugin, declared
-        return types
+        """Every block of the language, by keyword."""
+        return self.registry.blocks
 
 
 def load(
@@ -242,14 +190,13 @@ def load(
     be imported is kept in ``Plugins.broken``.
 
     Raises:
-        PluginError: Nothing installed has a name in *without*, or two share a name.
+        PluginError: Nothing installed has a name in *without*, or one that was asked for
+            has the name of another.
     """
-    points = sorted(entry_points(group=GROUP), key=lambda p: p.name) if installed else []
+    points = sorted(entry_points(group=GROUP), key=_by_precedence) if installed else []
     names = [point.name for point in points] + [name for name, _ in extra]
     skipped = set(without)
     if unknown := skipped - set(names):
-        from parcost.diagnostics import did_you_mean
-
         name = min(unknown)
         hint = did_you_mean(name, names)
         raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
@@ -257,8 +204,14 @@ def load(
     broken: list[Fault] = []
     origin = cache(_origin)  # reading metadata takes longer than importing most plugins
     for point in points:
-        if point.name not in skipped:
-            _load_one(point.load, Plugin(point.name, *origin(point.dist)), found, broken)
+        if point.name in skipped:
+            continue
+        plugin = Plugin(point.name, *origin(point.dist))
+        if other := found.get(point.name):
+            message = f"has the name of plugin {other}; the plugin is left out"
+            broken.append(Fault(plugin=plugin, hook="import", message=message))
+        else:
+            _load_one(point.load, plugin, found, broken)
     for name, module in extra:
         if name not in skipped:
             _register(Plugin(name, module=module), found)
@@ -267,6 +220,11 @@ def load(
         _load_one(partial(module_of, path), Plugin(name_of(path), path), found, broken)
     kept = tuple(found[name] for name in sorted(found))
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
+
+
+def _by_precedence(point: EntryPoint) -> tuple[str, bool, str]:
+    """Return what sorts entry points; of one name, that of parcost comes first."""
+    return point.name, not point.value.startswith(_OWN_MODULES), point.value
 
 
 def _origin(distribution: Distribution | None) -> tuple[str, str]:
@@ -293,27 +251,14 @@ def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
     found[plugin.name] = plugin
 
 
-def _fault(
-    faults: list[Fault] | None,
-    plugin: Plugin,
-    hook: str,
-    message: str,
-    cause: BaseException | None = None,
-) -> None:
-    """Note what a plugin did, or was wrong with what it gave, and what it raised."""
-    if faults is None or isinstance(cause, ParcostError):
-        raise _blamed(plugin, hook, message, cause) from cause
-    faults.append(Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause)))
-
-
 def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None) -> PluginError:
     """Return the error of a plugin that nobody can do without."""
     did = _did(plugin, message, cause)
-    return PluginError(f"plugin {plugin} failed in `{hook}`: {did}")
+    return FaultError(f"plugin {plugin} failed in `{hook}`: {did}")
 
 
 def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
-    return f"{message} {raised(cause)}{_place(cause, plugin)}" if cause is not None else message
+    return f"{message} {raised(cause)}{place(cause, plugin)}" if cause is not None else message
 
 
 def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
@@ -322,34 +267,18 @@ def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
     return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])
 
 
-def _complaint(hook: str, answer: Any) -> str:
-    if hook == "blocks" and not hasattr(answer, "__block__"):
-        return f"returned the class {answer.__name__}, which is not declared with `@block`"
-    if hook in _NAMED and not isinstance(getattr(answer, "name", None), str):
-        return f"returned {type(answer).__name__} without a name"
-    return ""
-
-
-def _by_name(term: Any) -> Iterator[Any]:
-    """Yield a term for each resource that it keeps busy somewhere, nothing elsewhere."""
-    for i, name in enumerate(term.resource.names):
-        here = term.resource.at == i
-        numbers: dict[str, Any] = {"seconds": where(here, term.seconds, 0.0)}
-        if isinstance(term, terms.Edge):
-            numbers["boundaries"] = tuple(where(here, s, 0.0) for s in term.boundaries)
-        else:
-            spread = "flops" if isinstance(term, terms.Work) else "tail"
-            numbers[spread] = where(here, getattr(term, spread), 0.0)
-        yield evolve(term, resource=name, **numbers)
-
-
-def _place(error: BaseException, plugin: Plugin) -> str:
-    """Return where in the code of *plugin* an error came about, if it has code in files."""
-    file = getattr(plugin.module, "__file__", None)
-    if not isinstance(file, str):
+def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plugin]) -> str:
+    """Claim the name of an answer for *plugin*; return what is wrong if it is taken."""
+    if hook == "pipelines":
+        key: Any = ""
+    elif hook in _ONE_NAME and found:
+        key = (found[0].name, getattr(found[0], "pass_", ""))
+    else:
         return ""
-    from traceback import extract_tb
-
-    own = str(Path(file).parent) + os.sep if hasattr(plugin.module, "__path__") else file
-    frames = [f for f in extract_tb(error.__traceback__) if f.filename.startswith(own)]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    other = taken.get(key)
+    if other is None:
+        taken[key] = plugin
+        return ""
+    if hook == "pipelines":
+        return f"cuts the step, which plugin {other} cuts already"
+    return f"repeats the name `{key[0]}`, which plugin {other} contributed"

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost.diagnostics import PluginError, raised, reraise_interrupt
+from parcost.diagnostics import FaultError, raised, reraise_interrupt, shown
 from parcost.numeric import all_of
 from parcost.terms import Check
 
@@ -38,12 +38,14 @@ def unsaid(check: Check) -> str:
     words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
     for word in words:
         if not isinstance(word, str):
-            return f"gave the rule `{check.id}` {word!r} where text is asked for"
+            return f"gave the rule `{check.id}` {shown(word)} where text is asked for"
     if holds.__class__ is not bool and getattr(getattr(holds, "dtype", 0), "kind", "") != "b":
-        return f"gave the rule `{check.id}` holds = {holds!r}, which is neither true nor false"
+        return f"gave the rule `{check.id}` holds = {shown(holds)}, which is neither true nor false"
     if check.severity not in _SEVERITIES:
         known = " or ".join(_SEVERITIES)
-        return f"gave the rule `{check.id}` severity = {check.severity!r}, which is not {known}"
+        return (
+            f"gave the rule `{check.id}` severity = {shown(check.severity)}, which is not {known}"
+        )
     if all_of(holds):
         return ""
     try:
@@ -98,7 +100,7 @@ def said(check: Check, point: int) -> Said:
     except BaseException as error:
         reraise_interrupt(error)
         message = f"the words of the rule `{check.id}` cannot be said: {raised(error)}"
-        raise PluginError(message) from error
+        raise FaultError(message) from error
 
 
 def first_failure(check: Check) -> int:

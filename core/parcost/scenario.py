@@ -157,8 +157,7 @@ class Scenario:
         return found
 
     def _fault(self, fault: Fault) -> Diagnostic:
-        message = f"plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
-        return Diagnostic("plugin-fault", message, place=self.path)
+        return Diagnostic("plugin-fault", str(fault), place=self.path)
 
     # --- binding ----------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from attrs import evolve, field
 
 from parcost.diagnostics import (
     Diagnostic,
+    FaultError,
     ParcostError,
-    PluginError,
     SpecError,
     did_you_mean,
     raised,
@@ -120,12 +120,18 @@ class Study:
         answers: tuple[tuple[Plugin, Any], ...] = self._answers[hook]
         return answers
 
+    def faults_beyond(self, base: Study) -> Sequence[Fault]:
+        """Return the faults of plugins that answered the same hook of *base*."""
+        known = {(fault.plugin, fault.hook) for fault in base.faults}
+        return [fault for fault in self.faults if (fault.plugin, fault.hook) not in known]
+
     def leave_out(self, fault: Fault, answer: Any) -> None:
         """Note a fault in what a plugin contributes, and leave that out from here on.
 
         Also where the study is varied: whoever does that would fail for the sake of another.
         """
         self.faults.append(fault)
+        self.plugins.note(fault)
         self._left_out.add((fault.hook, fault.plugin.name, _called(answer)))
         if fault.hook in self._answers:
             kept = (pair for pair in self._answers[fault.hook] if pair[1] is not answer)
@@ -193,10 +199,10 @@ class Study:
         except BaseException as error:
             reraise_interrupt(error)
             said = f"`for_study` raised {raised(error)}"
-            raise PluginError(f"plugin {plugin} failed in `schedules`: {said}") from error
+            raise FaultError(f"plugin {plugin} failed in `schedules`: {said}") from error
         if not hasattr(found, "name") or not hasattr(found, "order"):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
-            raise PluginError(f"plugin {plugin} failed in `schedules`: {said}")
+            raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
 
     def group(self, name: str) -> Group:

@@ -458,3 +458,96 @@ def test_its_suffix_may_be_in_capitals(run: Run) -> None:
     Path("LOADER.PY").write_text(LOADER, encoding="utf-8")
     bare = step(run, "specs/a.par")
     assert step(run, "specs/a.par", "--plugin", "LOADER.PY") == pytest.approx(bare + 12.0)
+
+
+FAILING = """\
+from parcost import hookimpl
+
+print("at import")
+
+
+@hookimpl
+def {hook}():
+    print("in the hook")
+    raise ValueError("no way")
+"""
+REQUIRING = 'requires plugin "data-loader" ">= 1.2"\n' + SPEC
+
+
+@pytest.mark.parametrize("file", ["data_loader.py", "parcost-data-loader.py"])
+def test_a_file_meets_what_a_spec_requires(run: Run, file: str) -> None:
+    """A file is called like its distribution, and an entry point without `parcost-`."""
+    Path("specs/a.par").write_text(REQUIRING, encoding="utf-8")
+    Path(file).write_text(LOADER, encoding="utf-8")
+    done = run("check", "specs/a.par", "--plugin", file)
+    assert done.code == 2
+    assert "has no version, and the spec requires >= 1.2" in done.out
+    Path(file).write_text(f"{LOADER}\n__version__ = '1.3'\n", encoding="utf-8")
+    assert run("check", "specs/a.par", "--plugin", file).code == 0
+    assert run("check", "specs/a.par", "--plugin", "loader.py").code == 2
+
+
+COMMANDS = {
+    "eval": ("specs/a.par",),
+    "check": ("specs/a.par",),
+    "show": ("specs/a.par",),
+    "show ": ("specs/a.par", "--stages"),
+    "explain": ("specs/a.par", "step_time"),
+    "figures": ("specs/a.par", "mfu"),
+    "timeline": ("specs/a.par",),
+    "search": ("specs/a.par", "--over", "tp=2", "--axes", "tp"),
+    "plugins": (),
+    "catalog": ("h100_sxm",),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("hook", ["blocks", "checks", "termz"])
+def test_every_command_ends_with_3_where_a_plugin_failed(run: Run, command: str, hook: str) -> None:
+    Path("failing.py").write_text(FAILING.format(hook=hook), encoding="utf-8")
+    arguments = (command.strip(), *COMMANDS[command])
+    usual = run(*arguments)
+    assert usual.code == 0
+    done = run(*arguments, "--plugin", "failing.py")
+    asked = hook != "checks" or command not in ("show", "plugins", "catalog")
+    assert done.code == (3 if asked else 0)
+    named = "plugin `failing` of failing.py failed in"
+    assert (named in done.err + (done.out if command == "check" else "")) == asked
+    assert "at import" in done.err
+    assert done.err.count(named) <= 2
+    assert "at import" not in done.out
+    assert "in the hook" not in done.out
+
+
+PRINTING = """\
+import os, subprocess, sys
+from parcost import hookimpl
+
+real = sys.stdout
+print("one")
+
+
+@hookimpl
+def terms():
+    print("two")
+    real.write("three\\n")
+    sys.__stdout__.write("four\\n")
+    os.write(1, b"five\\n")
+    subprocess.run([sys.executable, "-c", "print('six')"], check=True)
+    return []
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_what_a_plugin_prints_stands_between_no_results(jobs: tuple[str, ...]) -> None:
+    Path("printing.py").write_text(PRINTING, encoding="utf-8")
+    Path("specs/b.par").write_text(SPEC, encoding="utf-8")
+    command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
+    command += ["eval", "specs", "--format", "jsonl", "--plugin", "printing.py", *jobs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["a", "b"]
+    assert {"one", "two", "three", "four", "five", "six"} <= set(done.stderr.splitlines())

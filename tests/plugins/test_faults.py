@@ -99,15 +99,17 @@ class OtherLayout:
 
 def test_two_plugins_may_not_declare_one_block() -> None:
     twin = SimpleNamespace(blocks=hookimpl(lambda: [OtherLayout]))
-    with pytest.raises(
-        PluginError, match="block `layout` is declared by plugin `twin` and by plugin"
-    ):
-        evaluated(("twin", twin))
+    bad = evaluated(("twin", twin))
+    (line,) = faults(bad)
+    assert line.startswith("plugin `twin` blocks: offers the block `layout`, which plugin `")
+    assert line.endswith("offers already; the plugin is left out")
+    assert bad.exit_code == 3
+    assert bad.result.figure("step_time") == evaluated().result.figure("step_time")
 
 
 def test_a_class_that_is_no_block_is_refused() -> None:
-    with pytest.raises(PluginError, match="returned the class dict, which is not declared with"):
-        evaluated(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict]))))
+    (line,) = faults(evaluated(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict])))))
+    assert "returned the class dict, which is not declared with" in line
 
 
 def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:

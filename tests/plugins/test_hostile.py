@@ -115,8 +115,9 @@ def test_a_hook_that_parcost_does_not_ask_for_is_named() -> None:
         return []
 
     plugin = SimpleNamespace(termz=hookimpl(odd))
-    with pytest.raises(PluginError, match="plugin `odd` has a hook that does not fit"):
-        ids(SPEC, ("odd", plugin))
+    (scenario,) = parcost.Session(load(("odd", plugin))).load_text(SPEC)
+    (fault,) = scenario.evaluate().result.faults
+    assert str(fault).startswith("plugin `odd` failed in `termz`: no hook has this name; did you")
 
 
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:

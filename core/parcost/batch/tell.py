@@ -30,14 +30,13 @@ def told(found: Report | Rejected, part: Part) -> Entry:
 def _report(report: Report, part: Part) -> Entry:
     text = _part(report, part)  # some plugins are only asked now, and may fail
     code = report.exit_code
-    faults = (f for result in report.results for f in result.faults)
-    said = (f"plugin {f.plugin} failed in `{f.hook}`: {f.message}" for f in faults)
+    faults = (str(fault) for result in report.results for fault in result.faults)
     return Entry(
         path=report.path,
         name=report.name,
         exit_code=code,
         problems=tuple(_problems(report.diagnostics, code)),
-        faults=tuple(dict.fromkeys(said)),
+        faults=tuple(dict.fromkeys(faults)),
         part=part,
         text=text,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -9,7 +10,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from parcost import __version__
 from parcost.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language import syntax as s
-from parcost.plugins import Plugins
+from parcost.plugins import Plugin, Plugins
+
+_PREFIX = "parcost_"
 
 
 def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
@@ -20,7 +23,7 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
         case [s.Path() as word, s.Text() as name, *rest] if word.text == "plugin" and all(
             isinstance(r, s.Text) for r in rest[:1]
         ):
-            found = next((p for p in plugins.plugins if p.name == name.value), None)
+            found = next((p for p in plugins.plugins if _meets(p, name.value)), None)
             if found is None:
                 known = [p.name for p in plugins.plugins]
                 yield problem(
@@ -30,7 +33,8 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
                     help=did_you_mean(name.value, known) or "`parcost plugins` lists them",
                 )
             elif rest and isinstance(rest[0], s.Text):
-                yield from _version(rest[0], found.version, f"plugin `{found.name}`", statement)
+                version = found.version or _declared(found.module)
+                yield from _version(rest[0], version, f"plugin `{found.name}`", statement)
         case _:
             yield problem(
                 "malformed-requires",
@@ -38,6 +42,22 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
                 statement.span,
                 help='write `requires plugin "NAME" ">= 1.2"` or `requires parcost ">= 0.1"`',
             )
+
+
+def _meets(plugin: Plugin, name: str) -> bool:
+    """Return whether *plugin* is the one called *name*.
+
+    One from a file is called like the file: `parcost-rollouts` where its entry point would be
+    `rollouts`.
+    """
+    wanted = re.sub(r"\W", "_", name)
+    return name == plugin.name or wanted in (plugin.name, plugin.name.removeprefix(_PREFIX))
+
+
+def _declared(module: object) -> str:
+    """Return the version that a plugin states which is not installed, "" if it states none."""
+    version = getattr(module, "__version__", "")
+    return version if isinstance(version, str) else ""
 
 
 def _version(

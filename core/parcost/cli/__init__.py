@@ -23,7 +23,16 @@ import click
 
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.output import ENDINGS, ClosedPipeError, Interrupts, Messages, Results, forget, tell
+from parcost.cli.output import (
+    ENDINGS,
+    ClosedPipeError,
+    Interrupts,
+    Messages,
+    Results,
+    forget,
+    results,
+    tell,
+)
 from parcost.threads import tell_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
@@ -76,7 +85,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         tell("interrupted")
         return Interrupts.exit_code()
     except ClosedPipeError:
-        forget(sys.stdout)
+        forget(results())
         return _PIPE_CLOSED
     except BaseException as error:  # noqa: BLE001  the user never sees a traceback
         return _failed(error)

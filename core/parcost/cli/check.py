@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import put, tell, wants_color
+from parcost.cli.output import put, results, tell, wants_color
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
@@ -56,9 +55,7 @@ def command(
         worst = max(worst, code if any(map(_is_error, problems)) else 0)
         found |= {_key(d): d for d in problems}
     _write(list(found.values()), format_)
-    for fault in session.plugins.broken:
-        tell(f"error: plugin {fault.plugin} {fault.message}")
-        worst = 3
+    options.skip_faults(d.message for d in found.values() if d.id == "plugin-fault")
     count = sum(map(_is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
     tell(f"{studies} checked, {count or 'no'} {'error' if count == 1 else 'errors'}")
@@ -106,7 +103,7 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
         if format_ == "github":
             put(github(diagnostic) + "\n")
         else:
-            put(render(diagnostic, color=wants_color(sys.stdout)) + "\n\n")
+            put(render(diagnostic, color=wants_color(results())) + "\n\n")
 
 
 def github(diagnostic: Diagnostic) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from parcost.cli.output import Reservation, tell
 
 if TYPE_CHECKING:
     from parcost.api import Session
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_FAULT = 3
+_ACTIVE, _TOLD = "parcost.plugins", "parcost.faults"  # of a command: its plugins, what was told
 _PLUGINS = "parcost"  # the group of entry points; importing plugins would take longer
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
@@ -43,7 +47,10 @@ executor = click.option(
 
 
 def picked(command: F) -> F:
-    """Let a *command* be told which plugins there are, as ``picked``."""
+    """Let a *command* be told which plugins there are, as ``picked``.
+
+    What they print goes to stderr. Those that fail are told, and the exit code says so.
+    """
 
     @click.option(
         "--plugin",
@@ -63,9 +70,37 @@ def picked(command: F) -> F:
     def run(*, files: tuple[str, ...], without: tuple[str, ...], **rest: Any) -> Any:
         from parcost.picked import Picked
 
-        return command(picked=Picked(without, files), **rest)
+        with Reservation():
+            try:
+                code = command(picked=Picked(without, files), **rest)
+            except click.ClickException:
+                tell_faults(_faults())
+                raise
+            return _FAULT if tell_faults(_faults()) and code <= _FAULT else code
 
     return run  # type: ignore[return-value]
+
+
+def tell_faults(lines: Iterable[str]) -> bool:
+    """Tell which plugins failed, each line once; return whether any did."""
+    known = click.get_current_context().meta.setdefault(_TOLD, set())
+    found = list(lines)
+    for line in dict.fromkeys(found):
+        if line not in known:
+            known.add(line)
+            tell(f"error: {line}\n")
+    return bool(found)
+
+
+def skip_faults(lines: Iterable[str]) -> None:
+    """Note faults that a page tells already."""
+    click.get_current_context().meta.setdefault(_TOLD, set()).update(lines)
+
+
+def _faults() -> list[str]:
+    """Return the faults of all plugins that the command has loaded."""
+    active = click.get_current_context().meta.get(_ACTIVE, ())
+    return [str(fault) for plugins in active for fault in plugins.faults]
 
 
 def session(picked: Picked) -> Session:
@@ -78,7 +113,9 @@ def session(picked: Picked) -> Session:
 def plugins(picked: Picked) -> Plugins:
     """Return the plugins that were picked; what is not there is a usage error."""
     check(picked)
-    return picked.load()
+    active = picked.load()
+    click.get_current_context().meta.setdefault(_ACTIVE, []).append(active)
+    return active
 
 
 def check(picked: Picked) -> None:

@@ -55,7 +55,7 @@ def paper(stream: TextIO | None = None) -> Paper:
     """Return what stdout is like to draw on. ``COLUMNS`` sets the width."""
     from parcost.render.page import Paper
 
-    stream = stream or sys.stdout
+    stream = stream or results()
     terminal = is_terminal(stream)
     width = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns if terminal else _columns()
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
@@ -67,8 +67,8 @@ def put(text: str, interrupts: Interrupts | None = None) -> None:
     """Write a result to stdout, at once, and whole also where *interrupts* come."""
     with _writing_to_stdout():
         if interrupts is None or os.name == "nt":  # where pipes cannot be asked for room
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            results().write(text)
+            results().flush()
         else:
             with interrupts.held():
                 _put_whole(text, interrupts)
@@ -81,7 +81,7 @@ def _writing_to_stdout() -> Iterator[None]:
     except BrokenPipeError as error:
         raise ClosedPipeError from error
     except OSError as error:
-        forget(sys.stdout)
+        forget(results())
         raise click.ClickException(f"stdout cannot be written: {error.strerror}") from error
 
 
@@ -90,14 +90,14 @@ def _put_whole(text: str, interrupts: Interrupts) -> None:
 
     Once interrupted, a reader who takes nothing for a while is not waited for.
     """
+    stream = results()
     try:
-        number = sys.stdout.fileno()
+        number = stream.fileno()
     except OSError:  # what stands for stdout is in memory
-        sys.stdout.write(text)
+        stream.write(text)
         return
-    sys.stdout.flush()
-    errors = sys.stdout.errors or "strict"
-    left = memoryview(text.encode(sys.stdout.encoding, errors))
+    stream.flush()
+    left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
     while left:
         if select.select([], [number], [], _PATIENCE_SECONDS)[1]:
             left = left[os.write(number, left[:_AT_ONCE]) :]
@@ -111,6 +111,62 @@ def forget(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):
         return
+
+
+class Reservation:
+    """Keeps stdout for results: what anybody else prints meanwhile goes to stderr.
+
+    Plugins may print, and so may processes that they start and workers. A line of theirs
+    between two results would leave nothing that a program can read.
+    """
+
+    stream: ClassVar[TextIO | None] = None  # where results go
+
+    def __init__(self) -> None:
+        self._before: TextIO = sys.stdout
+        self._number = self._kept = -1
+
+    def __enter__(self) -> None:
+        if Reservation.stream is not None:
+            return
+        Reservation.stream = self._before
+        with suppress(OSError, ValueError):  # what stands for a stream is in memory
+            number, other = self._before.fileno(), sys.stderr.fileno()
+            with _writing_to_stdout():
+                self._before.flush()
+            self._kept = os.dup(number)
+            os.dup2(other, number)
+            self._number = number
+            Reservation.stream = os.fdopen(
+                self._kept,
+                "w",
+                encoding=self._before.encoding,
+                errors=self._before.errors,
+                newline="",
+            )
+        sys.stdout = sys.stderr
+
+    def __exit__(self, *_: object) -> None:
+        stream = Reservation.stream
+        if sys.stdout is not sys.stderr or stream is None:
+            return
+        sys.stdout, Reservation.stream = self._before, None
+        if self._number < 0:
+            return
+        with suppress(OSError, ValueError):  # what was printed past `sys.stdout`
+            self._before.flush()
+        try:
+            with _writing_to_stdout():
+                stream.flush()
+        finally:
+            os.dup2(self._kept, self._number)
+            with suppress(OSError, ValueError):
+                stream.close()
+
+
+def results() -> TextIO:
+    """Return the stream that results go to: stdout, whoever else may print."""
+    return Reservation.stream or sys.stdout
 
 
 class _StandIn:
@@ -214,7 +270,7 @@ class Progress:
 
     def __init__(self, *, elsewhere: bool = False) -> None:
         self._start = monotonic()
-        self._wanted = sys.stderr.isatty() and (elsewhere or not sys.stdout.isatty())
+        self._wanted = sys.stderr.isatty() and (elsewhere or not results().isatty())
         self._shown = False
 
     def show(self, text: str) -> None:

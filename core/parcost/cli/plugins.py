@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from parcost.cli import options
-from parcost.cli.output import show, tell
+from parcost.cli.output import show
 
 if TYPE_CHECKING:
     from parcost.picked import Picked
-    from parcost.plugins import Plugin, Plugins
-
-REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
+    from parcost.plugins import Plugins
 
 
 @click.command("plugins")
@@ -30,36 +27,24 @@ def command(picked: Picked) -> int:
     ]
     columns = (Column("plugin"), Column("from"), Column("has", flexible=True))
     show([Table(columns, rows)])
-    for fault in active.broken:
-        tell(f"error: plugin {fault.plugin} {fault.message}")
-    return 3 if active.broken else 0
+    return 0
 
 
 def contributions(active: Plugins) -> dict[str, str]:
     """Return, by plugin, what it offers by name, and the questions that it answers."""
+    from parcost.registry import REGISTRIES
+
     offered: dict[str, dict[str, list[str]]] = {plugin.name: {} for plugin in active.plugins}
-    for plugin, schema in active.ask("blocks"):
-        offered[plugin.name].setdefault("blocks", []).append(schema.__block__.kind)
-    for hook in REGISTRIES[1:]:
-        for plugin, thing in active.ask(hook):
-            offered[plugin.name].setdefault(hook, []).append(thing.name)
+    for hook in REGISTRIES:
+        for name, (plugin, _) in active.named(hook).items():
+            offered[plugin.name].setdefault(hook, []).append(name)
+    questions = [hook for hook in active.registry.hooks if hook not in REGISTRIES]
     return {
         plugin.name: "; ".join(
             [
                 *(f"{hook}: {', '.join(names)}" for hook, names in offered[plugin.name].items()),
-                *answers(plugin),
+                *(hook for hook in questions if plugin in active.implementing(hook)),
             ]
         )
         for plugin in active.plugins
     }
-
-
-def answers(plugin: Plugin) -> Iterator[str]:
-    """Yield the questions about a study that *plugin* answers."""
-    from parcost import hookspecs
-
-    for name, spec in vars(hookspecs).items():
-        if hasattr(spec, "parcost_spec") and name not in REGISTRIES:
-            implementation = getattr(plugin.module, name, None)
-            if hasattr(implementation, "parcost_impl"):
-                yield name

@@ -160,8 +160,7 @@ def command(
     else:
         show(told.tell(whole, found, best, near))
     faults = told.faults(found, best)
-    for fault in faults:
-        tell(f"error: {fault.removeprefix('incomplete: ')}\n")
+    options.tell_faults(fault.removeprefix("incomplete: ") for fault in faults)
     if found.interrupted:
         return Interrupts.exit_code()
     return _FAULT if faults else 0

@@ -166,7 +166,7 @@ def _pages(
 def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, Section]]:
     from parcost.diagnostics import Diagnostic, SpecError
 
-    found = list(study.plugins.ask("views", study=study, name=name, rows=rows))
+    found = list(study.plugins.ask("views", study.faults, study=study, name=name, rows=rows))
     if not found:
         message = f"no plugin shows `{name}`"
         raise SpecError([Diagnostic("no-view", message, place=study.path)])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
 
-from parcost.diagnostics import PluginError, SpecError
+from parcost.diagnostics import FaultError, SpecError
 from parcost.evaluation.bounds import busy as busy_devices
 from parcost.evaluation.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.evaluation.memory import fullest
@@ -163,7 +163,7 @@ def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] 
         if not complaint:
             found.append((plugin, term))
         elif faults is None:
-            raise PluginError(f"plugin {plugin} failed in `{hook}`: {complaint}")
+            raise FaultError(f"plugin {plugin} failed in `{hook}`: {complaint}")
         else:
             faults.append(Fault(plugin=plugin, hook=hook, message=complaint))
     return found

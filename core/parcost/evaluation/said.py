@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from parcost.diagnostics import PluginError, raised, reraise_interrupt
+from parcost.diagnostics import FaultError, raised, reraise_interrupt
 from parcost.evaluation.program import OrderError
 from parcost.numeric import Mask, Real, is_array
 from parcost.terms import Schedule, Times
@@ -29,7 +29,7 @@ def blamed(study: Study, schedule: str) -> Iterator[None]:
         yield
     except OrderError as error:
         plugin = study.plugins.named("schedules")[schedule][0]
-        raise PluginError(f"plugin {plugin} failed in `schedules`: {error}") from error
+        raise FaultError(f"plugin {plugin} failed in `schedules`: {error}") from error
 
 
 def said(schedule: Schedule, method: str, *asked: Any) -> Any:

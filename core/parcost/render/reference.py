@@ -53,7 +53,7 @@ _MEASURES = {
 
 def reference(plugins: Plugins) -> str:
     """Return the reference of every block that *plugins* declare, in Markdown."""
-    owners = {schema.__block__.kind: plugin for plugin, schema in plugins.ask("blocks")}
+    owners = {kind: plugin for kind, (plugin, _) in plugins.named("blocks").items()}
     assumed = _assumed(plugins)
     parts = []
     for kind, type_ in sorted(plugins.blocks.items()):

@@ -76,4 +76,4 @@ def incomplete(result: Result) -> list[str]:
 
 def failed(fault: Fault) -> str:
     """Return that a plugin failed."""
-    return f"incomplete: plugin {fault.plugin} failed in `{fault.hook}`: {fault.message}"
+    return f"incomplete: {fault}"

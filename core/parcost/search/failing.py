@@ -138,7 +138,8 @@ def _ways_out(space: Space) -> Iterator[str]:
     scenario = space.scenario
     here = {axis.attribute: list(axis.values) for axis in space.axes}
     study = scenario.first
-    offered: dict[str, Axis] = {a.attribute: a for _, a in study.plugins.ask("axes", study=study)}
+    axes = study.plugins.ask("axes", study.faults, study=study)
+    offered: dict[str, Axis] = {axis.attribute: axis for _, axis in axes}
     hints = 0
     for path, axis in offered.items():
         others = [v for v in axis.values if v not in here.get(path, ())][:_MOST_TRIED]

@@ -370,16 +370,16 @@ def _listed(values: Sequence[Any]) -> list[Any]:
 
 def offered(study: Study) -> dict[str, Axis]:
     """Return the axes that plugins offer for *study*, by attribute."""
-    return {axis.attribute: axis for axis in _asked(study) if not axis.follows}
+    return {axis.attribute: axis for axis in _axes(study) if not axis.follows}
 
 
 def following(study: Study) -> list[str]:
     """Return the attributes of *study* that follow from its axes, as plugins say."""
-    return list(dict.fromkeys(axis.attribute for axis in _asked(study) if axis.follows))
+    return list(dict.fromkeys(axis.attribute for axis in _axes(study) if axis.follows))
 
 
-def _asked(study: Study) -> list[Axis]:
-    return [axis for _, axis in study.plugins.ask("axes", study=study)]
+def _axes(study: Study) -> list[Axis]:
+    return [axis for _, axis in study.plugins.ask("axes", study.faults, study=study)]
 
 
 def named(study: Study, name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:

@@ -119,7 +119,7 @@ def _try(study: Study, title: str, values: Mapping[str, Any]) -> Attempt | None:
         outcome = changed.evaluate()
     except SpecError:
         return None
-    if changed.faults:
+    if changed.faults_beyond(study):
         return None
     return Attempt(title=title, outcome=outcome, study=changed)
 

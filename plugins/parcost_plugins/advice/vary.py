@@ -99,7 +99,7 @@ def _together(study: Study, changes: Sequence[Change]) -> list[tuple[float, floa
 
 
 def evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
-    """Return what *study* costs with other *values*, and whether every plugin answered."""
+    """Return what *study* costs with other *values*, and whether plugins answered as before."""
     made: dict[int, Any] = {}
     changed = study.with_blocks(
         {
@@ -107,7 +107,8 @@ def evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
             for schema, found in study.blocks.items()
         }
     )
-    return changed.evaluate(), not changed.faults
+    outcome = changed.evaluate()
+    return outcome, not changed.faults_beyond(study)
 
 
 def _changed(value: Any, values: _Values, made: dict[int, Any]) -> Any:

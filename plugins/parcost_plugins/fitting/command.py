@@ -146,9 +146,12 @@ def _guessed(timings: Timings, ranks: int, log: str) -> str:
 
 
 def _algorithm(name: str | None, operation: str) -> Collective:
+    from contextlib import redirect_stdout
+
     from parcost.plugins import load
 
-    offered = load().named("collectives")
+    with redirect_stdout(sys.stderr):  # plugins may print
+        offered = load().named("collectives")
     able = [n for n, (_, a) in offered.items() if operation in a.operations]
     if not able:
         known = sorted({o for _, a in offered.values() for o in a.operations})

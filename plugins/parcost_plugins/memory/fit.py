@@ -128,7 +128,7 @@ def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
         outcome = changed.evaluate()
     except SpecError:
         return None
-    if len(changed.faults) > len(base.study.faults):
+    if changed.faults_beyond(base.study):
         return None
     return _Attempt(
         changes={**base.changes, path: value},

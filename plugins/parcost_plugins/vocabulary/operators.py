@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from parcost import Pass, Real, record
+from parcost import Pass, Real, answers, record
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -35,6 +35,7 @@ ATTENTION_CORE, WINDOWED_CORE = "attention core", "attention core in a window"
 CORE_PRODUCTS: Mapping[Pass, tuple[int, int]] = {"F": (1, 1), "R": (1, 1), "B": (3, 2)}
 
 
+@answers("operators")
 @record(kw_only=True, eq=False)
 class Gemm:
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
@@ -61,6 +62,7 @@ class Gemm:
         return 2.0 * self.batch * self.m * self.n * self.k
 
 
+@answers("operators")
 @record(kw_only=True, eq=False)
 class FusedAttention:
     """The attention core in one kernel; *flops* are those that it executes.
@@ -78,6 +80,7 @@ class FusedAttention:
     source: str = ""
 
 
+@answers("operators")
 @record(kw_only=True, eq=False)
 class Stream:
     """A memory-bound operator that reads and writes *bytes_* in all."""
@@ -95,6 +98,7 @@ class Stream:
         return 0.0
 
 
+@answers("parameters")
 @record(kw_only=True, eq=False)
 class Parameters:
     """Parameters held on a virtual stage.
@@ -117,6 +121,7 @@ class Parameters:
     source: str = ""
 
 
+@answers("flops")
 @record(kw_only=True, eq=False)
 class ModelFlops:
     """FLOPs of the forward pass per token by definition, for the whole model.

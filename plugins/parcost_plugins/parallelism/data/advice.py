@@ -90,7 +90,7 @@ def _with(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | 
         result = changed.evaluate()
     except SpecError:
         return None
-    return None if len(changed.faults) > len(study.faults) else (changed, result)
+    return None if changed.faults_beyond(study) else (changed, result)
 
 
 def _checklist(study: Study, outcome: Outcome) -> Section:

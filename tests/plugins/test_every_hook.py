@@ -1,0 +1,251 @@
+"""Break every hook in every way: the plugin is named, and nothing else changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parcost
+from parcost import Report, hookimpl, hookspecs
+from parcost.plugins import Plugin, Plugins, load
+
+STEP = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 16 }
+layout { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 2048, global_batch = 16 sequences, recompute = full }
+"""
+QUESTION = "transfer t { operation = all_reduce, size = 1 GB total, ranks = 8, bandwidth = "
+QUESTION += "50 GB/s per_direction }\n"
+REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
+HOOKS = {n: spec for n, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")}
+#: Asked by a search and by `parcost show`, and not by an evaluation.
+ELSEWHERE = {"axes", "rooms", "objectives", "goals", "views"}
+
+
+class EndError(BaseException):
+    """No Exception, and it cannot be printed."""
+
+    def __str__(self) -> str:
+        raise EndError
+
+
+class Endless:
+    """Something with a huge ``repr`` and a name that no terminal should see."""
+
+    name = "\x1b[2J\u202e" + "x" * 100_000
+    id = subject = message = title = unit = name
+
+    def __repr__(self) -> str:
+        return "\x1b[31m" * 1_000_000
+
+
+class Untouchable:
+    """Something that raises whatever is read of it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise EndError
+
+
+def deep(*_: Any) -> Any:
+    return deep()
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def do() -> Any:
+        raise error
+
+    return do
+
+
+def midway(error: BaseException) -> Callable[[], Iterator[Any]]:
+    def do() -> Iterator[Any]:
+        yield from ()
+        raise error
+
+    return do
+
+
+WAYS: dict[str, Callable[[], Any]] = {
+    "raises": raising(ValueError("no\nway \x1b[31m")),
+    "raises what is no Exception": raising(EndError()),
+    "leaves the program": lambda: sys.exit(0),
+    "raises its own PluginError": raising(parcost.PluginError("no")),
+    "raises a SpecError of nothing": raising(parcost.SpecError([])),
+    "raises midway": midway(KeyError("midway")),
+    "returns a number": lambda: 5,
+    "returns nothing false": lambda: 0,
+    "returns a text": lambda: "x" * 100_000,
+    "returns a list of None": lambda: [None],
+    "returns texts": lambda: ["ten"],
+    "returns an array": lambda: np.array([[1.0, 2.0]]),
+    "returns a class": lambda: [dict],
+    "returns a huge repr": lambda: [Endless()],
+    "returns what cannot be read": lambda: [Untouchable()],
+    "recurses": deep,
+}
+
+
+@cache
+def usual() -> Plugins:
+    return load()
+
+
+def reports(plugins: Plugins) -> list[Report]:
+    session = parcost.Session(plugins)
+    return [session.load_text(text)[0].evaluate() for text in (STEP, QUESTION)]
+
+
+@cache
+def good() -> list[dict[str, Any]]:
+    return [numbers(report) for report in reports(usual())]
+
+
+def numbers(report: Report) -> dict[str, Any]:
+    result = report.result
+    found = {figure.name: figure.value for _, figure in (*result.figures, *result.details)}
+    if result.outcome is not None:
+        found |= {f"{i} {line.name}": line.exposed for i, line in enumerate(result.outcome.ledger)}
+        lines = result.outcome.memory_lines
+        found |= {f"memory {line.name}": line.bytes_ for line in lines}
+    assert list(result.sections) is not None
+    return found
+
+
+def broken(**hooks: Any) -> Plugins:
+    """Return the usual plugins and one that is first by name, with those hooks."""
+    module = SimpleNamespace(**{name: hookimpl(do) for name, do in hooks.items()})
+    return Plugins((Plugin("aaa", "aaa-dist", "1.0", module), *usual().loaded))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_fails_is_named_and_nothing_else_changes(hook: str, way: str) -> None:
+    if way == "returns an array" and hook == "rooms":
+        pytest.skip("rooms are numbers, and several of them")
+    plugins = broken(**{hook: WAYS[way]})
+    found = reports(plugins)
+    assert [numbers(report) for report in found] == good()
+    if hook in ELSEWHERE:
+        (study,) = parcost.Session(plugins).load_text(STEP)[0].studies()
+        list(plugins.ask(hook, [], study=study, name="ranks", rows=[0]))
+    lines = [str(fault) for fault in plugins.faults]
+    assert lines
+    for line in lines:
+        assert line.startswith(f"plugin `aaa` of aaa-dist 1.0 failed in `{hook}`: ")
+        assert line.isprintable()
+        assert len(line) < 1000
+    if hook in REGISTRIES:
+        assert [report.exit_code for report in found] == [3, 3]
+        assert all(line.endswith("; the plugin is left out") for line in lines)
+    elif hook not in ELSEWHERE:
+        assert 3 in [report.exit_code for report in found]
+
+
+FORMULAS: dict[str, Any] = {
+    "none": None,
+    "text": "2 n",
+    "a text that is none": parcost.Formula(text=5),  # type: ignore[arg-type]
+    "inputs that are none": parcost.Formula(text="n", inputs=None),  # type: ignore[arg-type]
+    "an input without a unit": parcost.Formula(text="n", inputs={"n": 5.0}),  # type: ignore[dict-item]
+    "an input of anything": parcost.Formula(text="n", inputs={"n": (Endless(), "B")}),
+    "escapes": parcost.Formula(text="\x1b[31mn"),
+}
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("hook", ["terms", "memory", "figures", "details", "calculations"])
+def test_a_formula_that_cannot_be_shown_is_a_fault_of_its_plugin(hook: str, formula: str) -> None:
+    given = FORMULAS[formula]
+    answers = {
+        "terms": lambda: [parcost.Once(name="x", seconds=1.0, when="end", formula=given)],
+        "memory": lambda: [parcost.Memory(name="x", bytes_=1.0, formula=given)],
+    }
+    figure = [parcost.Figure(name="x", title="x", value=1.0, unit="s", formula=given)]
+    plugins = broken(**{hook: answers.get(hook, lambda: figure)})
+    found = reports(plugins)[0]
+    assert numbers(found) == good()[0]
+    assert found.exit_code == 3
+    (fault,) = found.result.faults
+    assert str(fault).startswith(f"plugin `aaa` of aaa-dist 1.0 failed in `{hook}`: gave ")
+    assert "formula" in fault.message
+
+
+@pytest.mark.parametrize(
+    "name", ["", "\x1b[2Jx", "a\nb", "\u202ex", 5, None, type("Text", (str,), {})("x")]
+)
+@pytest.mark.parametrize("hook", ["terms", "memory", "figures", "details"])
+def test_a_name_that_cannot_be_printed_is_a_fault_of_its_plugin(hook: str, name: Any) -> None:
+    formula = parcost.Formula(text="1")
+    answers: dict[str, Callable[[], list[Any]]] = {
+        "terms": lambda: [parcost.Once(name=name, seconds=1.0, when="end", formula=formula)],
+        "memory": lambda: [parcost.Memory(name=name, bytes_=1.0, formula=formula)],
+    }
+    figure = [parcost.Figure(name=name, title="x", value=1.0, unit="s", formula=formula)]
+    found = reports(broken(**{hook: answers.get(hook, lambda: figure)}))[0]
+    assert numbers(found) == good()[0]
+    (fault,) = found.result.faults
+    assert str(fault).startswith(f"plugin `aaa` of aaa-dist 1.0 failed in `{hook}`: gave a ")
+    assert str(fault).isprintable()
+
+
+class Other:
+    """An algorithm, a schedule, a model of kernels and a format, whatever is asked for."""
+
+    operations = frozenset({"all_reduce"})
+    source = "nobody"
+    reads = "data"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def seconds(self, *_: Any) -> float:
+        return 0.0
+
+    formula = order = price = write = seconds
+
+
+@pytest.mark.parametrize(
+    "hook, name",
+    [("collectives", "ring"), ("schedules", "gpipe"), ("kernels", "tiled"), ("exporters", "csv")],
+)
+def test_a_name_that_is_taken_stays_with_its_plugin(hook: str, name: str) -> None:
+    plugins = broken(**{hook: lambda: [Other(f"{name}_else"), Other(name)]})
+    assert [numbers(report) for report in reports(plugins)] == good()
+    (fault,) = plugins.faults
+    assert fault.message.startswith(f"offers `{name}`, which plugin `")
+    assert plugins.named(hook).keys() == usual().named(hook).keys()
+    assert type(plugins.named(hook)[name][1]) is type(usual().named(hook)[name][1])
+    assert f"{name}_else" not in plugins.named(hook)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_wants_what_there_is_not_is_named(hook: str) -> None:
+    def odd(whatever: Any) -> list[Any]:
+        return [whatever]
+
+    plugins = broken(**{hook: odd})
+    (fault,) = plugins.faults
+    assert fault.hook == hook
+    assert "whatever" in fault.message
+    assert [plugin.name for plugin in plugins.plugins] == [p.name for p in usual().plugins]
+
+
+def test_of_two_plugins_that_fail_both_are_named() -> None:
+    module = SimpleNamespace(terms=hookimpl(raising(ValueError("one"))))
+    other = SimpleNamespace(termz=hookimpl(raising(ValueError("other"))))
+    added = (Plugin("one", module=module), Plugin("other", module=other))
+    plugins = Plugins((*usual().loaded, *added))
+    found = reports(plugins)
+    assert [numbers(report) for report in found] == good()
+    assert [fault.plugin.name for fault in found[0].result.faults] == ["other", "one"]
