@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from parcost import LONGEST_ORDER, Check, Figure, Pipeline, Real, Schedule, Study, Times, called
 from parcost import makespan as timed
-from parcost.numeric import ceil, floor, maximum, ratio
+from parcost.numeric import any_of, ceil, floor, maximum, ratio
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.figures.pipeline_counts import counts, of_device, sent
 from parcost_plugins.vocabulary import PipelineSketch
@@ -35,7 +35,10 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
             yield from sent(sketch, schedule, makespan)
             yield from of_device(sketch, schedule)
             if sketch.target is not None:
-                yield from _fewest(sketch, makespan)
+                below = _target_below(sketch, sketch.target)
+                yield below
+                if any_of(below.holds):
+                    yield from _fewest(sketch, makespan)
 
 
 def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
@@ -91,6 +94,18 @@ def _no_such_stage(sketch: PipelineSketch) -> Check:
         subject=f"{called(sketch)}.stage",
         message="there is no stage {stage}: stages are 0 to {last}",
         inputs={"stage": sketch.stage, "last": sketch.stages - 1},
+    )
+
+
+def _target_below(sketch: PipelineSketch, target: Real) -> Check:
+    """Return the rule that the target leaves some of the step to work in."""
+    return Check(
+        id="pipeline-target",
+        holds=(target < 1.0) if sketch.target_of == "step" else True,
+        subject=f"{called(sketch)}.target",
+        message="a bubble of all of the step leaves no time to work, and any pipeline has less",
+        inputs={},
+        help="take less than 100 %, or write `target_of = busy`",
     )
 
 
@@ -174,7 +189,7 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     target = sketch.target
     assert target is not None
     idle, each = makespan - _busy(sketch), sketch.forward + sketch.backward
-    over = target / (1.0 - target) if sketch.target_of == "step" else target
+    over = ratio(target, 1.0 - target) if sketch.target_of == "step" else target
     needed = idle / (over * each)
     inputs = {"idle": (idle, "s"), "t": (each, "s"), "x": (over, "")}
     text = "idle / (x t), x the target as a share of busy time"
