@@ -177,6 +177,7 @@ def _quantity(
     number = value.number
     if field.whole or field.minimum is not None or field.positive or field.maximum:
         _check_range(name, number, node, field)
+    _check_magnitude(name, number, node, field)
     if field.structural:
         for axis in value.axes:
             binder.axes[axis].structural = True
@@ -330,6 +331,37 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
                 )
             ]
         )
+
+
+def _check_magnitude(name: str, number: Any, node: s.Attribute, field: Field) -> None:
+    """Require a magnitude that formulas can multiply without overflow or underflow."""
+    if isinstance(number, (float, int)):
+        if number == 0 or v.SMALLEST <= abs(number) <= v.LARGEST:
+            return
+        size = abs(number)
+    else:
+        import numpy as np
+
+        sizes = np.abs(np.ravel(number))
+        wrong = sizes[(sizes != 0) & ((sizes < v.SMALLEST) | (sizes > v.LARGEST))]
+        if not wrong.size:
+            return
+        size = float(wrong[0])
+    large = size > v.LARGEST
+    unit = "" if field.dimension == ONE else f" {field.dimension}"
+    near = f"{v.LARGEST if large else v.SMALLEST:g}{unit}"
+    raise SpecError(
+        [
+            problem(
+                "out-of-range",
+                f"`{name}` is too {'large' if large else 'small'} to compute with",
+                node.value.span,
+                f"this is {size:g}{unit}",
+                help=f"the nearest legal value is {near}",
+                notes=[f"{name}: {field.doc}"],
+            )
+        ]
+    )
 
 
 def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from parcost.binding.values import (
+    LARGEST,
+    SMALLEST,
     Items,
     Quantity,
     Said,
@@ -192,6 +194,9 @@ def _curve(node: s.Call, arguments: list[Value]) -> Value:
                     )
                 ]
             )
+        if not (min(at, there) >= SMALLEST and max(at, there) <= LARGEST):
+            message = f"the numbers of a curve are between {SMALLEST:g} and {LARGEST:g}"
+            raise SpecError([problem("malformed-curve", message, argument.span)])
         rate = there / 8.0 if point.dimension == BIT_RATE else there
         sizes.append(at)
         seconds.append(there if point.dimension == SECONDS else at / rate)

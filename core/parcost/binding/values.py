@@ -14,6 +14,10 @@ from parcost.language.units import BITS, BYTES, ONE, Dimension
 from parcost.records import record
 from parcost.schema import Curve
 
+#: Magnitudes of attributes in base units: products of several such numbers are still finite.
+LARGEST = 1e30
+SMALLEST = 1e-30
+
 if TYPE_CHECKING:
     from parcost.language.text import Span
 

@@ -22,7 +22,7 @@ from parcost import (
     longest_span,
 )
 from parcost import makespan as timed
-from parcost.numeric import all_of, ceil, floor, maximum, ratio
+from parcost.numeric import all_of, any_of, ceil, floor, maximum, ratio
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.figures.pipeline_counts import counts, of_device, sent
 from parcost_plugins.vocabulary import PipelineSketch
@@ -48,7 +48,10 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
             yield from sent(sketch, schedule, makespan)
             yield from of_device(sketch, schedule)
             if sketch.target is not None:
-                yield from _fewest(sketch, makespan)
+                below = _target_below(sketch, sketch.target)
+                yield below
+                if any_of(below.holds):
+                    yield from _fewest(sketch, makespan)
 
 
 def _passes(sketch: PipelineSketch) -> tuple[Pipeline, Times, Real]:
@@ -105,6 +108,18 @@ def _no_such_stage(sketch: PipelineSketch) -> Check:
         subject=f"{called(sketch)}.stage",
         message="there is no stage {stage}: stages are 0 to {last}",
         inputs={"stage": sketch.stage, "last": sketch.stages - 1},
+    )
+
+
+def _target_below(sketch: PipelineSketch, target: Real) -> Check:
+    """Return the rule that the target leaves some of the step to work in."""
+    return Check(
+        id="pipeline-target",
+        holds=(target < 1.0) if sketch.target_of == "step" else True,
+        subject=f"{called(sketch)}.target",
+        message="a bubble of all of the step leaves no time to work, and any pipeline has less",
+        inputs={},
+        help="take less than 100 %, or write `target_of = busy`",
     )
 
 
@@ -214,7 +229,7 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     target = sketch.target
     assert target is not None
     idle, each = makespan - _busy(sketch), sketch.forward + sketch.backward
-    over = target / (1.0 - target) if sketch.target_of == "step" else target
+    over = ratio(target, 1.0 - target) if sketch.target_of == "step" else target
     needed = idle / (over * each)
     inputs = {"idle": (idle, "s"), "t": (each, "s"), "x": (over, "")}
     note = "at the idle time it has now"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Figure, Formula, Real, Section, called
-from parcost.numeric import minimum
+from parcost.numeric import minimum, ratio
 from parcost_plugins.inference.memory import Memory, copies
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import Phase
@@ -110,7 +110,7 @@ def _speed(replica: Replica, first: Phase, next_: Phase) -> Iterator[_Row]:
         "",
     )
     under_way = minimum(serving.batches, float(serving.pp))
-    speed = serving.batch * serving.attention_replicas * under_way / next_.seconds
+    speed = ratio(serving.batch * serving.attention_replicas * under_way, next_.seconds)
     made = {
         "n": (serving.batch, ""),
         "g": (serving.attention_replicas, ""),
@@ -138,7 +138,7 @@ def _speed(replica: Replica, first: Phase, next_: Phase) -> Iterator[_Row]:
     yield (
         "prefill_tokens_per_second",
         "tokens of prompts per second",
-        serving.prompt * serving.attention_replicas * under_way / first.seconds,
+        ratio(serving.prompt * serving.attention_replicas * under_way, first.seconds),
         "",
         "S g k / T",
         {**made, "S": (serving.prompt, ""), "T": (first.seconds, "s")},
@@ -150,7 +150,7 @@ def _speed(replica: Replica, first: Phase, next_: Phase) -> Iterator[_Row]:
         yield (
             "cost_per_million_tokens",
             "cost per million tokens",
-            rate / speed * MILLION,
+            ratio(rate, speed) * MILLION,
             "USD",
             "c N / r x 1e6",
             {"c": (price.device_hour, "USD/h"), "N": (replica.devices, ""), "r": (speed, "")},

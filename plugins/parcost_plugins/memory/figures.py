@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Figure, Formula, Outcome, Real, Section, Study, hookimpl
-from parcost.numeric import ceil, minimum
+from parcost.numeric import ceil, minimum, ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Sharding, Training, layers
 from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.operators import ENDS
@@ -38,7 +38,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     for device, (held, alive) in enumerate(
         zip(outcome.device_memory, outcome.device_alive, strict=True)
     ):
-        row = (device, (held, "GiB"), (held / room, "%"))
+        row = (device, (held, "GiB"), (ratio(held, room), "%"))
         rows.append((*row, alive) if alone else row)
     yield Section(title="Memory by stage", columns=columns[: 3 + alone], rows=rows)
 
@@ -221,12 +221,12 @@ def _estimate(study: Study) -> Iterator[Figure]:
     model, cut = training.model, study.pipeline
     p, m, v = float(cut.stages), cut.micro_batches, float(cut.chunks)
     s, b, h = training.sequence, training.micro_batch, model.hidden
-    one_layer = s * b * h * (18.0 + 4.0 * model.ffn / h)
+    one_layer = s * b * (18.0 * h + 4.0 * model.ffn)
     embedded = 8.0 * s * b * p + s * b * h * p
     alive = 1.0 + (p - 1.0) / (p * v) if cut.chunks > 1 else minimum(1.0, m / p)
-    logits = s * b * h * 4.0 * (1.0 + model.padded_vocabulary(layout) / h)
+    logits = s * b * 4.0 * (h + model.padded_vocabulary(layout))
     found = (one_layer * model.layers + embedded) * alive
-    text = "(s b h (18 + 4 f / h) L + s b (8 + h) p) x alive / t"
+    text = "(s b (18 h + 4 f) L + s b (8 + h) p) x alive / t"
     if cut.stages == 1:
         found = found + logits
         text += " + 4 s b (h + V) / t"

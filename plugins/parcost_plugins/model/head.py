@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Moment, Real, Study, hookimpl
+from parcost.numeric import maximum
 from parcost_plugins.model.passes import SPLIT, at, linear, stream
 from parcost_plugins.model.rank import FP32, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
@@ -102,7 +103,7 @@ def memory(study: Study) -> Iterator[Memory]:
     passing: list[tuple[str, Moment, tuple[str, str, Real]]] = [("logits", "forward", narrow)]
     if chunks == 1:
         # The logits' gradient, which the head's weight gradient needs, is narrower.
-        freed, softmax = 1.0 - e / FP32, rank.formula(*wide[:2])
+        freed, softmax = maximum(1.0 - e / FP32, 0.0), rank.formula(*wide[:2])
         yield rank.kept("loss softmax", FP32 * logits, softmax, runs, freed=freed, tag=ENDS)
         passing.append(("logits gradient", "backward", narrow))
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Real
 from parcost.numeric import maximum
+from parcost_plugins.networks.dragonfly import global_links
 from parcost_plugins.networks.saying import Sayer
 from parcost_plugins.vocabulary import Network
 
@@ -51,7 +52,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     yield say(
         "whole_machine_seconds",
         "one device's bytes over the bandwidth of all ends",
-        volume / (network.devices * b) if network.groups is None else volume / _ends(network),
+        volume / _ends(network),
         "s",
         "V / (G H B)",
         given,
@@ -62,10 +63,10 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
 
 
 def _ends(network: Network) -> Real:
-    """Return the bandwidth of all ends of the global links of a dragonfly."""
-    groups: Real = network.groups or 1.0
-    a, h = network.routers or 1.0, network.links_per_router or 1.0
-    links = a * h if network.global_links is None else network.global_links
+    """Return the bandwidth of all ends: of a dragonfly's global links, or of all ports."""
+    groups, links = network.groups, global_links(network)
+    if not network.kind.startswith("dragonfly") or groups is None or links is None:
+        return network.devices * network.port
     return groups * links * network.bandwidth
 
 

@@ -18,9 +18,9 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     The clique of routers in a group of a dragonfly, or the leaves and spines in one of a
     dragonfly+, are taken to carry all that the group injects.
     """
-    links = _links(network)
+    links = global_links(network)
     if network.groups is None or links is None:
-        yield from lacks(network, *([] if network.groups else ["groups"]))
+        yield from lacks(network, "groups")
         yield from lacks(network, *([] if links is not None else ["global_links"]))
         return
     g, b, port = network.groups, network.bandwidth, network.port
@@ -97,7 +97,8 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield from _paths(say, network)
 
 
-def _links(network: Network) -> Real | None:
+def global_links(network: Network) -> Real | None:
+    """Return the global links of one group, None where nothing says how many."""
     if network.global_links is not None:
         return network.global_links
     if network.routers is None or network.links_per_router is None:

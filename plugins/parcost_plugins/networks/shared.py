@@ -149,7 +149,7 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         "is {size:,}, and {most:,} is the most",
         inputs={"flows": len(moving), "resources": len(known), "size": size, "most": _MOST},
     )
-    nowhere = unknown or not all(f.over.split() for f in moving.values())
+    nowhere = unknown or not moving or not all(f.over.split() for f in moving.values())
     if nowhere or size > _MOST or is_array(*numbers):
         return
     say = Sayer(sharing, _SOURCE)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from parcost import Figure, Formula, Real, Section, Study
+from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Precision, Routing, Training
 from parcost_plugins.vocabulary.context import Context
 
@@ -60,7 +61,7 @@ def figures(study: Study) -> Iterator[Figure]:
         yield Figure(
             name=f"bytes_of_{name.replace(' ', '_').replace('-', '_')}",
             title=f"{name}, against {recipe.compute}",
-            value=bytes_ / against,
+            value=ratio(bytes_, against),
             unit="",
             formula=Formula(
                 text="e / w", inputs={"e": (bytes_, "B"), "w": (against, "B")}, source=SOURCE
@@ -76,7 +77,7 @@ def section(study: Study) -> Section:
         title=f"Bytes in {recipe.narrow}",
         columns=("tensor class", "an element", f"against {recipe.compute}", ""),
         rows=[
-            (name, (bytes_, "B"), (bytes_ / against, ""), why)
+            (name, (bytes_, "B"), (ratio(bytes_, against), ""), why)
             for name, bytes_, against, why in _classes(study)
         ],
         notes=[],

@@ -58,6 +58,14 @@ class Ranks:
         """Return which member of its group called *name* a *rank* is."""
         return int(self.places[name][1][rank])
 
+    def at(self, **coordinates: int) -> list[int]:
+        """Return the ranks with these *coordinates*, such as ``pp=1, dp=0``."""
+        import numpy as np
+
+        holds = [self.places[name][1] == here for name, here in coordinates.items()]
+        found: list[int] = np.flatnonzero(np.logical_and.reduce(holds)).tolist()
+        return found
+
     def members(self, name: str, rank: int) -> list[int]:
         """Return the ranks of the group called *name* that *rank* is in."""
         found: list[int] = self.groups[name][self.places[name][0][rank]].tolist()

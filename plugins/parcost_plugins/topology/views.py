@@ -12,6 +12,9 @@ from parcost_plugins.topology.ranks import DEGREES, Ranks
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, layers
 
+_MOST_RANKS = 1_000_000
+_MOST_LISTED = 10_000_000  # members of groups, which take some seconds
+
 
 @hookimpl
 def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:
@@ -28,6 +31,11 @@ def _ranks(study: Study, only: Sequence[int]) -> Section:
     wanted = _chosen(study, only, ranks.count, "rank")
     degrees = [name for name in DEGREES if name in ranks.groups]
     several = [name for name in _distinct(ranks) if ranks.groups[name].shape[1] > 1]
+    listed = len(wanted) * sum(ranks.groups[name].shape[1] for name in several)
+    if listed > _MOST_LISTED:
+        message = f"the groups of {len(wanted):,} ranks list {listed:,} members"
+        help = f"{_MOST_LISTED:,} are the most; name some ranks: `--ranks=0-7`"
+        raise SpecError([Diagnostic("show-size", message, help=help, place=study.path)])
     rows = [
         (
             rank,
@@ -70,8 +78,8 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
     group = study.group("pp")
     rows = []
     for stage in _chosen(study, only, layout.pp, "stage"):
-        on = [rank for rank in range(ranks.count) if ranks.coordinate("pp", rank) == stage]
-        replica = [rank for rank in on if ranks.coordinate("dp", rank) == 0]
+        on = ranks.at(pp=stage)
+        replica = ranks.at(pp=stage, dp=0)
         numbers = [n for v in held[stage] for n in range(ends[v] - dealt[v], ends[v])]
         extras = [
             *(["embedding"] if 0 in held[stage] else []),
@@ -177,6 +185,10 @@ def _looked_at(study: Study) -> Ranks:
         message = "a sweep has no single placement"
         help = "pick a point: `--set layout.tp=8`"
         raise SpecError([Diagnostic("show-sweep", message, help=help, place=study.path)])
+    if devices > _MOST_RANKS:
+        message = f"{devices:,.0f} ranks are too many to look at one by one"
+        help = f"{_MOST_RANKS:,} are the most"
+        raise SpecError([Diagnostic("show-size", message, help=help, place=study.path)])
     return Ranks.of(study)
 
 

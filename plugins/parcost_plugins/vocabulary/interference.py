@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import Real
+from parcost.numeric import maximum, ratio
 from parcost_plugins.vocabulary.hardware import Cluster
 from parcost_plugins.vocabulary.training import Overlap
 
@@ -22,6 +23,9 @@ def multiprocessors_taken(study: Study) -> Real:
 
 
 def slowdown(study: Study) -> Real:
-    """Return what one second of hidden traffic adds to the compute above it."""
+    """Return what one second of hidden traffic adds to the compute above it.
+
+    That is infinite where traffic takes every multiprocessor, which a rule refuses.
+    """
     taken, of = multiprocessors_taken(study), study[Cluster].device.multiprocessors
-    return taken / (of - taken)
+    return ratio(taken, maximum(of - taken, 0.0))

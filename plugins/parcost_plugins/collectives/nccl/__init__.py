@@ -51,8 +51,8 @@ class Nccl:
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Say what that is."""
         return (
-            "`tuning`, `generation`, `channels`, and `channel_bandwidth` or `links`, "
-            "in `collectives`"
+            "`tuning` with all of its rows, `generation`, `channels`, and `channel_bandwidth` or "
+            "`links`, in `collectives`"
         )
 
     def choices(self, operation: str, n: Real, group: Group) -> dict[str, Real]:

@@ -16,6 +16,14 @@ from parcost_plugins.vocabulary import (
     Tuning,
 )
 
+#: The pairs of algorithm and protocol that a table has to have latencies of.
+PROTOCOLS = frozenset(
+    (
+        *(f"{shape}_{kind}" for shape in ("ring", "tree") for kind in ("ll", "ll128", "simple")),
+        *("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"),
+    )
+)
+
 
 @frozen(kw_only=True, eq=False)
 class Machine:
@@ -46,7 +54,8 @@ def machine(choice: CollectiveChoice) -> Machine | None:
     generation = next((g for g in table.generations if called(g) == choice.generation), None)
     host = next((h for h in table.hosts if called(h) == choice.host), None)
     intra = choice.channel_bandwidth
-    if generation is None or host is None:
+    rows = {called(protocol) for protocol in table.protocols}
+    if generation is None or host is None or not rows.issuperset(PROTOCOLS):
         return None
     if intra is None:
         if choice.links is None:

@@ -56,15 +56,16 @@ def _ring(machine: Machine, placed: Placed, operation: str, n: Real, protocol: s
     )
     if operation in ("broadcast", "reduce"):
         latency = row.base + where(nodes > 1, outside, inside)
-        return latency + n * steps / P / bus
+        return _moved(latency, n * steps / P, bus)
     crossings = (2.0 if operation == "all_reduce" else 1.0) * (nodes - 1)
     factor = table.simple_overhead if protocol == "simple" else 1.0
     overhead = placed.beyond_one(machine.host.overhead * factor)
-    latency = row.base + (steps - crossings) * maximum(inside, overhead) + crossings * outside
+    latency = row.base + _repeated(steps - crossings, maximum(inside, overhead))
+    latency = latency + _repeated(crossings, outside)
     if protocol == "simple" and operation == "all_reduce":
         long = (nodes > 1) & (n / (machine.channels * P) >= table.long_message)
         latency = latency * where(long, machine.generation.long_ring, 1.0)
-    return latency + n * steps / P / bus
+    return _moved(latency, n * steps / P, bus)
 
 
 def _tree(machine: Machine, placed: Placed, n: Real, protocol: str) -> Real:
@@ -88,9 +89,9 @@ def _tree(machine: Machine, placed: Placed, n: Real, protocol: str) -> Real:
         )
         bus = minimum(bus * share, channels * cap)
     corrected = bus / 2 * _correction(machine, n, protocol)
-    steps = (placed.local - 1) * _inside(row, placed)
-    steps = steps + floor_log2(placed.nodes) * _outside(machine, row, protocol)
-    return row.base + 2 * steps + n / corrected
+    steps = _repeated(placed.local - 1, _inside(row, placed))
+    steps = steps + _repeated(floor_log2(placed.nodes), _outside(machine, row, protocol))
+    return _moved(row.base + 2 * steps, n, corrected)
 
 
 def _nvls(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
@@ -104,7 +105,7 @@ def _nvls(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
     bandwidth = bus * P / maximum(2 * (P - 1), 1.0) if operation == "all_reduce" else bus
     latency = _inside(row, placed) + placed.beyond_one(_outside(machine, row, "simple"))
     offered = (placed.nodes <= 1) | machine.collnet
-    return _where(offered & (bandwidth > 0), latency + n / maximum(bandwidth, 1.0))
+    return _where(offered, _moved(latency, n, bandwidth))
 
 
 def _nvls_tree(machine: Machine, placed: Placed, n: Real) -> Real:
@@ -119,8 +120,8 @@ def _nvls_tree(machine: Machine, placed: Placed, n: Real) -> Real:
     if generation.nvls_tree_corrected and machine.host.nvls_tree_corrected:
         bandwidth = bandwidth * _correction(machine, n, "simple")
     latency = row.base + _inside(row, placed)
-    latency = latency + 2 * floor_log2(placed.nodes) * _outside(machine, row, "simple")
-    return _where(bandwidth > 0, latency + n / maximum(bandwidth, 1.0))
+    latency = latency + _repeated(2 * floor_log2(placed.nodes), _outside(machine, row, "simple"))
+    return _moved(latency, n, bandwidth)
 
 
 def _collnet_direct(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
@@ -134,27 +135,38 @@ def _collnet_direct(machine: Machine, placed: Placed, operation: str, n: Real) -
         bandwidth = bus / 2
     else:
         bandwidth = local * minimum(machine.intra, table.collnet_network * machine.inter)
-    peers = minimum(local - 1, 1.0) * _inside(row, placed)
+    peers = _repeated(minimum(local - 1, 1.0), _inside(row, placed))
     latency = row.base + 2 * (peers + table.collnet_direct_peer * (local - 1))
     latency = latency + _outside(machine, row, "simple")
-    return _where(placed.nodes > 1, latency + n / bandwidth)
+    return _where(placed.nodes > 1, _moved(latency, n, bandwidth))
 
 
 def _collnet_chain(machine: Machine, placed: Placed, n: Real) -> Real:
     if not machine.collnet:
         return INFINITY
     row = machine.protocol("collnet_chain")
-    latency = row.base + 2 * (placed.local - 1) * _inside(row, placed)
+    latency = row.base + _repeated(2 * (placed.local - 1), _inside(row, placed))
     latency = latency + _outside(machine, row, "simple")
-    return _where(placed.nodes > 1, latency + n / (machine.channels * machine.intra / 2))
+    return _where(placed.nodes > 1, _moved(latency, n, machine.channels * machine.intra / 2))
 
 
 def _pat(machine: Machine, placed: Placed, n: Real) -> Real:
     table, row = machine.table, machine.protocol("pat")
-    steps = floor_log2(placed.nodes) * _outside(machine, row, "simple") / table.pat_steps
+    steps = _repeated(floor_log2(placed.nodes), _outside(machine, row, "simple")) / table.pat_steps
     latency = row.base + steps + table.pat_rank * placed.ranks
     bandwidth = machine.channels * _channel(machine, placed) * table.pat
-    return _where((placed.local <= 1) & (placed.nodes > 1), latency + n / bandwidth)
+    return _where((placed.local <= 1) & (placed.nodes > 1), _moved(latency, n, bandwidth))
+
+
+def _moved(latency: Real, n: Real, bandwidth: Real) -> Real:
+    """Return the time of *n* bytes; a table that gives a pair no bandwidth does not offer it."""
+    offered = bandwidth > 0
+    return where(offered, latency + n / where(offered, bandwidth, 1.0), INFINITY)
+
+
+def _repeated(times: Real, step: Real) -> Real:
+    """Return the time of so many steps: none takes nothing, also where one takes for ever."""
+    return where(times > 0, times * step, 0.0)
 
 
 def _where(offered: Mask, seconds: Real) -> Real:
