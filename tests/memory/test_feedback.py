@@ -39,3 +39,12 @@ def test_outer_state_is_sharded_from_zero_1_on(zero: int, ranks: int) -> None:
     extra = "local_updates { workers = 2, period = 10, method = outer }"
     found = held(8, extra, f"zero = {zero}")
     assert found["outer optimizer state"].bytes_ == 8e9 / ranks
+
+
+@pytest.mark.parametrize(
+    ("layout", "groups"), [("", 1), ("tp = 2", 2), ("cp = 2", 2), ("pp = 2", 2)]
+)
+def test_every_group_of_more_than_one_rank_has_a_communicator(layout: str, groups: int) -> None:
+    # Besides that over dp and cp, which holds the same parameters.
+    found = held(8, "memory { communicator = 1 GB }", layout)
+    assert found["communicators"].bytes_ == groups * 1e9
