@@ -88,6 +88,7 @@ def test_memory_by_class_adds_up(bind: Bind) -> None:
                 formula=GIVEN,
                 per_micro_batch=True,
                 count=(1.0, 0.0, 0.0, 0.0),
+                tag="ends",
             ),
         ],
         terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],

@@ -549,3 +549,12 @@ def test_exposed_time_is_neither_negative_nor_more_than_was_sent(
     assert step >= sent * (1 - 1e-12)
     alone = of.outcome.ideal_seconds - exposed
     assert step >= alone * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("tp", "heads"), [(2, 4), (8, 1), (16, 1), (32, 1)])
+def test_ranks_beyond_the_kv_heads_pass_copies_on(tp: int, heads: int) -> None:
+    # Llama 3.1 405B has 8 of them: from 8 ranks on, each has one whole head to pass on.
+    of = study(f"tp = {tp}, cp = 2", devices=64)
+    found = [term.bytes_ for (_, pass_), term in work(of).items() if pass_ == "F"]
+    # keys and values of 128 elements of 2 B, of half of the sequence
+    assert set(found) == {S / 2 * heads * 2 * 128 * 2}
