@@ -67,9 +67,10 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
 
         yield from machines(study)
     if study.all(StateSheet):
-        from parcost_plugins.figures.states import states
+        from parcost_plugins.figures.states import states, tables
 
         yield from outlined(states(study), *_OF_STATES)
+        yield from tables(study)
 
 
 @hookimpl
