@@ -43,7 +43,7 @@ def tables(study: Study) -> Iterator[Section]:
             rows.append(row)
         yield Section(
             title=f"Widest layer, {called(sheet)}",
-            columns=("tp", "hidden size", "parameters", "state of a layer", "of a device"),
+            columns=("tp", "hidden size", "parameters", "state of a layer", "on a rank"),
             rows=rows,
             notes=["12 h^2 parameters of a layer; its activations come on top"],
         )
