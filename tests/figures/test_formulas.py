@@ -20,15 +20,16 @@ import pytest
 
 import parcost
 from parcost.language import units
+from parcost.render.formulas import filled
 from parcost.render.numbers import quantity
 from parcost.terms import Formula
 
 SPECS = Path(__file__).parents[2] / "specs"
 
 #: Formulas that are words, or use letters that nobody gives. It may fall, and never rise.
-MOST_PROSE = 240
+MOST_PROSE = 239
 #: Different formulas that compute their number. It may rise, and never fall.
-FEWEST_COMPUTED = 375
+FEWEST_COMPUTED = 386
 
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![A-Za-z_])|[A-Za-z_][\w']*(?:\[[^\]]*\])?|\S")
 _NAMED = re.compile(r"(?:the faster of )?\w+ by \w+(?: or \w+)*: ")
@@ -357,3 +358,33 @@ def test_the_evaluator(text: str, inputs: dict[str, float], expected: float) -> 
 def test_the_evaluator_refuses_prose(text: str) -> None:
     with pytest.raises(ProseError):
         evaluate(text, {"n": 1.0, "a": 1.0})
+
+
+def test_numbers_stand_where_levels_are_summed() -> None:
+    """`in numbers` of what is summed over levels has each level, and no letter is left."""
+    for path in ("examples/transfers.par", "examples/minimal.par"):
+        for report in parcost.evaluate(SPECS / path):
+            for name, formula, value in formulas(report.results[0]):
+                if computes(formula, value) and any("[" in letter for letter in formula.inputs):
+                    shown = filled(formula)
+                    assert "over levels" not in shown, f"{path}: {name}: {shown}"
+                    assert not re.search(r"\b(alpha|g|G|B)\b(?!/s)", shown.replace(" B", "")), shown
+
+
+def test_two_levels_in_numbers() -> None:
+    letters = {"g[a]": 8.0, "B[a]": 4.0, "g[b]": 2.0, "B[b]": 5.0}
+    inputs = {name: (value, "") for name, value in letters.items()}
+    formula = Formula(text="sum over levels of (g - 1) / G / B", inputs=inputs)
+    assert filled(formula) == "((8 - 1) / 1 / 4 + (2 - 1) / 8 / 5)"
+    largest = Formula(text="largest over levels of g / B + 1", inputs=inputs)
+    assert filled(largest) == "max(8 / 4, 2 / 5) + 1"
+
+
+def test_the_step_and_mfu_are_explained_by_their_parts() -> None:
+    (report,) = parcost.evaluate(SPECS / "examples/minimal.par")
+    found = {f.name: f for _, f in report.result.figures}
+    step = found["step_time"]
+    assert sum(value for value, _ in step.formula.inputs.values()) == pytest.approx(step.value)
+    assert {"work", "once"} <= step.formula.inputs.keys()
+    assert {"tokens", "C", "N", "T", "peak"} == found["mfu"].formula.inputs.keys()
+    assert computes(found["mfu"].formula, found["mfu"].value)

@@ -383,3 +383,19 @@ def test_a_state_that_fills_some_devices_exactly_needs_no_further_one() -> None:
 def test_a_sheet_needs_a_recipe() -> None:
     with pytest.raises(SpecError, match="precision"):
         parcost.load_text("state s { parameters = 7 G }")[0].evaluate()
+
+
+def test_a_layer_may_be_wider_on_more_tensor_parallel_ranks() -> None:
+    """80 GB at 16 B of each of 12 h^2 parameters: h = sqrt(80e9 / 192) = 20,412; twice on 4 ranks."""
+    (scenario,) = parcost.load_text(
+        "use catalog.precisions.bf16\n"
+        "precision sixteen extends bf16 { weights = 2 B, gradients = 2 B, optimizer = 12 B }\n"
+        "state wide { parameters = 7 G, precision = sixteen, capacity = 80 GB }\n"
+    )
+    (section,) = (
+        s for _, s in scenario.evaluate().result.sections if s.title == "Widest layer, wide"
+    )
+    assert [row[0] for row in section.rows] == [1, 2, 4, 8]
+    assert section.rows[0][1] == pytest.approx(20412.4, abs=0.1)
+    assert section.rows[2][1] == pytest.approx(2 * 20412.4, abs=0.2)
+    assert section.rows[2][3][0] == pytest.approx(4 * 80e9)

@@ -181,3 +181,16 @@ def test_a_first_bucket_that_is_larger_than_the_others_is_an_error(bind: Bind) -
     )
     small = bind({"overlap.bucket": 25e6, "overlap.first_bucket": 1e6})
     assert {c.id: c for _, c in small.contributions("checks")}["first-bucket-large"].holds
+
+
+def test_buckets_that_cost_nothing_have_no_best_number() -> None:
+    """Without overhead smaller is always better: no 10^29 buckets, and the limit of the cost."""
+    (scenario,) = parcost.load_text(
+        "buckets free { gradients = 1 GB, factor = 2, bandwidth = 100 GB/s per_direction\n"
+        "overhead = 0 s, backward = 200 ms, count = 8 }\n"
+    )
+    result = scenario.evaluate().result
+    found = {f.name: f.value for _, f in (*result.figures, *result.details)}
+    for name in ("most_count", "bound_count", "contended_count", "best_count"):
+        assert found[f"free.{name}"] == float("inf")
+    assert found["free.best_cost"] == 0.0  # 20 ms under 200 ms: the last bucket is nothing

@@ -132,3 +132,11 @@ def test_a_sweep_has_no_single_placement(tmp_path: Path, show: Show) -> None:
     path = tmp_path / "sweep.par"
     path.write_text(SPEC.replace("tp = 8", "tp = [4, 8]"), encoding="utf-8")
     assert "a sweep has no single placement" in show(path, "--ranks", code=2)
+
+
+def test_the_process_groups_of_a_job_are_counted(tmp_path: Path, show: Show) -> None:
+    """128 ranks as tp 8, dp 4, pp 4: 16 groups of 8, and twice 32 of 4."""
+    path = tmp_path / "groups.par"
+    path.write_text(SPEC.replace("devices = 64", "devices = 128"), encoding="utf-8")
+    said = " ".join(show(path, "--ranks=0").split())
+    assert "process groups: 16 tp groups of 8, 32 pp groups of 4, 32 dp groups of 4; 80" in said

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Outcome, Study, hookimpl
+from parcost import Check, Figure, Outcome, Section, Study, hookimpl
 from parcost_plugins.figures import memory, model, plausible, time
 from parcost_plugins.vocabulary import (
     Estimate,
@@ -44,7 +44,7 @@ def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
 
 
 @hookimpl
-def calculations(study: Study) -> Iterator[Figure | Check]:
+def calculations(study: Study) -> Iterator[Figure | Check | Section]:
     """Return the figures of blocks that need no model and no machine."""
     if study.all(PipelineSketch):
         from parcost_plugins.figures.pipelines import sketches
@@ -67,9 +67,10 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
 
         yield from machines(study)
     if study.all(StateSheet):
-        from parcost_plugins.figures.states import states
+        from parcost_plugins.figures.states import states, tables
 
         yield from outlined(states(study), *_OF_STATES)
+        yield from tables(study)
 
 
 @hookimpl

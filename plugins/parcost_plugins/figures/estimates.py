@@ -112,7 +112,7 @@ def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
         text, inputs = "as given", {}
     elif e.message_time is not None:
         text, inputs = "k t", {"k": (e.messages, ""), "t": (e.message_time, "s")}
-    elif e.message is not None:
+    elif e.message is not None and e.outer is not None:
         text = "k n / B"
         inputs = {"k": (e.messages, ""), "n": (e.message, "B"), "B": (e.outer, "B/s")}
     yield say(

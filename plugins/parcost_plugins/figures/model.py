@@ -14,20 +14,18 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the FLOP/s of a device: those that the model asks for, and all of them."""
     devices, step = study[Cluster].devices, outcome.step_seconds
     asked = ratio(tokens(study) * flops_per_token(study), devices * step)
+    inputs = {
+        "tokens": (tokens(study), ""),
+        "C": (flops_per_token(study), "FLOP"),
+        "N": (devices, ""),
+        "T": (step, "s"),
+    }
     yield Figure(
         name="flops_per_device",
         title="model FLOP/s per device",
         value=asked,
         unit="TFLOPS",
-        formula=Formula(
-            text="tokens C / (N T)",
-            inputs={
-                "tokens": (tokens(study), ""),
-                "C": (flops_per_token(study), "FLOP"),
-                "N": (devices, ""),
-                "T": (step, "s"),
-            },
-        ),
+        formula=Formula(text="tokens C / (N T)", inputs=inputs),
     )
     compute = study[Training].precision.compute
     peak = getattr(study[Cluster].device, compute)
@@ -41,19 +39,23 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="model FLOPs utilisation (MFU)",
         value=asked / peak,
         unit="%",
-        formula=_share(asked, peak),
+        formula=Formula(text="tokens C / (N T peak)", inputs={**inputs, "peak": (peak, "FLOP/s")}),
         note=f"{of_peak} {asked_for}, recomputation left out",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
     masked = causal and not study[Training].flash_attention
     executed = "with its masked half" if masked else asked_for
-    done = ratio(_executed(study, outcome), step)
+    executed_flops = _executed(study, outcome)
+    done = ratio(executed_flops, step)
     yield Figure(
         name="hfu",
         title="hardware FLOPs utilisation (HFU)",
         value=done / peak,
         unit="%",
-        formula=_share(done, peak),
+        formula=Formula(
+            text="D / (T peak)",
+            inputs={"D": (executed_flops, "FLOP"), "T": (step, "s"), "peak": (peak, "FLOP/s")},
+        ),
         note=f"{of_peak} {executed}, all that is executed, on the average device",
     )
 
@@ -78,10 +80,6 @@ def size(study: Study) -> Iterator[Figure]:
             inputs={counted.name: (counted.per_token, "FLOP") for counted in study.flops},
         ),
     )
-
-
-def _share(rate: Real, peak: Real) -> Formula:
-    return Formula(text="F / peak", inputs={"F": (rate, "FLOP/s"), "peak": (peak, "FLOP/s")})
 
 
 def _executed(study: Study, outcome: Outcome) -> Real:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real, Study
-from parcost.numeric import ceil, sqrt
+from parcost import Figure, Real, Section, Study, called
+from parcost.numeric import ceil, is_array, sqrt
 from parcost_plugins.figures.links import per_direction
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.vocabulary import StateSheet
+from parcost_plugins.vocabulary.answers import unlisted
 
 _PER_LAYER = 12.0  # h^2 parameters of a layer: 4 of attention, 8 of an MLP that is 4 h wide
 _ROUNDING = 1e-9
+_WIDTHS = (1, 2, 4, 8)  # tensor-parallel ranks of a table, as many as a node usually has
 
 
 def states(study: Study) -> Iterator[Figure]:
@@ -22,6 +24,33 @@ def states(study: Study) -> Iterator[Figure]:
         yield from _sent(sheet)
         if sheet.capacity is not None:
             yield from _room(sheet, sheet.capacity * sheet.usable)
+
+
+def tables(study: Study) -> Iterator[Section]:
+    """Yield how wide a layer may be on so many tensor-parallel ranks, for every ``state`` block."""
+    for sheet in study.all(StateSheet):
+        if sheet.capacity is None:
+            continue
+        room, each = sheet.capacity * sheet.usable, _each(sheet)
+        if is_array(room, each):
+            yield unlisted(called(sheet))
+            continue
+        rows = []
+        for tp in _WIDTHS:
+            widest = _widest(tp * room, each)
+            elements = _PER_LAYER * widest * widest
+            row = (tp, widest, (elements, "G"), (elements * each, "GB"), (room, "GB"))
+            rows.append(row)
+        yield Section(
+            title=f"Widest layer, {called(sheet)}",
+            columns=("tp", "hidden size", "parameters", "state of a layer", "on a rank"),
+            rows=rows,
+            notes=["12 h^2 parameters of a layer; its activations come on top"],
+        )
+
+
+def _widest(room: Real, each: Real) -> Real:
+    return sqrt(room / (_PER_LAYER * each))
 
 
 def _each(sheet: StateSheet) -> Real:
@@ -245,7 +274,7 @@ def _room(sheet: StateSheet, room: Real) -> Iterator[Figure]:
     yield say(
         "widest_layer",
         "hidden size at which one layer's state fills a device",
-        sqrt(room / (_PER_LAYER * each)),
+        _widest(room, each),
         "",
         "sqrt(M / (12 e))",
         note="of 12 h^2 parameters",

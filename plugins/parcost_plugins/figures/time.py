@@ -23,7 +23,7 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="step time",
         value=step,
         unit="s",
-        formula=Formula(text="the exposed seconds of the ledger, added up"),
+        formula=_parts(outcome),
     )
     inputs = {"tokens": (trained, ""), "T": (step, "s")}
     yield Figure(
@@ -40,6 +40,15 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
         unit="",
         formula=Formula(text="tokens / (T N)", inputs={**inputs, "N": (devices, "")}),
     )
+
+
+def _parts(outcome: Outcome) -> Formula:
+    """Return the step as the sum of the kinds of lines that its ledger has."""
+    parts: dict[str, Real] = {}
+    for line in outcome.ledger:
+        parts[line.kind] = parts.get(line.kind, 0.0) + line.exposed
+    inputs = {kind: (seconds, "s") for kind, seconds in parts.items()}
+    return Formula(text=" + ".join(parts) or "0", inputs=inputs, source="exposed, by the ledger")
 
 
 def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:

@@ -49,8 +49,17 @@ def _ranks(study: Study, only: Sequence[int]) -> Section:
         title="Process groups of the ranks",
         columns=("rank", *degrees, *ranks.units, *(f"{name} group" for name in several)),
         rows=rows,
-        notes=_order(study),
+        notes=[*_order(study), *_counts(ranks, several)],
     )
+
+
+def _counts(ranks: Ranks, names: Sequence[str]) -> Iterator[str]:
+    """Yield how many process groups a job makes: 8 x 4 x 4 ranks have 16, 32 and 32."""
+    if names:
+        shapes = [(name, *ranks.groups[name].shape) for name in names]
+        each = [f"{count} {name} groups of {members}" for name, count, members in shapes]
+        total = sum(count for _, count, _ in shapes)
+        yield f"process groups: {', '.join(each)}; {total} in all, {len(shapes)} of each rank"
 
 
 def _distinct(ranks: Ranks) -> Iterator[str]:

@@ -35,11 +35,10 @@ def passed_round(found: Exchange) -> Iterator[Work]:
     gradients = found.study.collective(
         "point_to_point", found.block_gradients, found.outer, found.algorithm
     )
-    rounds = {"r": (found.rounds, "")}
     block = f"({keys.formula.text}, n = (s / c) b w e)"
     both = f"({block} + ({gradients.formula.text}, n = (s / c) b w g))"
     forward, backward = (
-        found.formula(evolve(keys.formula, text=f"(r - 1) {text}"), **rounds)
+        found.formula(evolve(keys.formula, text=f"(r - 1) {text}"), r=(found.rounds, ""))
         for text in (block, both)
     )
     steps = found.rounds - 1

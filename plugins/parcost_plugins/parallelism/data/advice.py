@@ -19,6 +19,7 @@ from parcost_plugins.vocabulary import (
     MemoryBudget,
     Overlap,
     Plan,
+    Sharding,
     Targets,
     Training,
 )
@@ -133,11 +134,39 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             _yes(not half),
             "half the bytes, at the price of rounding" if half else "",
         ),
+        *_held(study, outcome),
     ]
     return Section(
         title="Checklist of data parallelism",
         columns=("what", "is", "so", "or else"),
         rows=rows,
+    )
+
+
+def _held(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+    """Yield what is checked of the memory and of the links of a replica."""
+    layout, sharding = study[Layout], study[Sharding]
+    if layout.zero == 0:
+        yield (
+            "buckets are views of the gradients",
+            "off" if sharding.bucket_copy else "on",
+            _yes(not sharding.bucket_copy),
+            "copies take the gradients once more" if sharding.bucket_copy else "",
+        )
+    room = study[MemoryBudget].usable * study[Cluster].device.memory
+    fits = bool(outcome.memory_bytes <= room)
+    yield (
+        "every rank has room for what it holds",
+        (outcome.memory_bytes, "GiB"),
+        _yes(fits),
+        "" if fits else f"more than {room / 2**30:.4g} GiB: a higher ZeRO stage shares it out",
+    )
+    link = study.group(next(iter(wires(study))).inside).flat
+    yield (
+        "replicas exchange over",
+        str(link.name),
+        (link.bandwidth, "B/s"),
+        "of each rank, in one direction",
     )
 
 
