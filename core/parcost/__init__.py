@@ -203,6 +203,10 @@ _HOME = {name: f"parcost.{module}" for module, names in _HOMES.items() for name 
 __all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module `parcost` has no attribute `{name}`")

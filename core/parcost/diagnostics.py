@@ -24,6 +24,8 @@ from attrs import frozen
 from parcost.language.text import Span
 
 _FEW = 4  # names that a help line proposes
+_CLOSE = 0.6  # of the letters are those of a name that may be meant
+_DIGITS = {"1": "one", "2": "two", "3": "three", "4": "four"}
 _LONGEST = 500  # characters of foreign text
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
@@ -153,13 +155,32 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     'did you mean `bandwidth`?'
     >>> did_you_mean("h100", ["a100", "h100_nvl", "h100_sxm"])
     'did you mean `h100_nvl` or `h100_sxm`?'
+    >>> did_you_mean("TP", ["tp", "pp"])
+    'did you mean `tp`?'
     """
     names = list(known)
+    same = [other for other in names if other.lower() == name.lower()]
+    if len(same) == 1:
+        return f"did you mean `{same[0]}`?"
     longer = [other for other in names if len(name) > 2 and other.startswith(f"{name}_")]
     if 0 < len(longer) <= _FEW:
         return f"did you mean {' or '.join(f'`{other}`' for other in longer)}?"
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    close = nearest(name, names, 1)
     return f"did you mean `{close[0]}`?" if close else None
+
+
+def nearest(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:
+    """Return up to *count* of the names that are spelled most like *name*, the closest first.
+
+    >>> nearest("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
+    ['one_f_one_b']
+    """
+    names = list(known)
+    close = get_close_matches(name, names, n=count, cutoff=least)
+    if close or not any(digit in _DIGITS for digit in name):
+        return close
+    spelled = "_".join(_DIGITS.get(character, character) for character in name)
+    return get_close_matches(spelled, names, n=count, cutoff=_CLOSE)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[str, int]:

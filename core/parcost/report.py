@@ -40,7 +40,7 @@ class Infeasible:
     reasons: Sequence[str]
 
 
-@record(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False, slots=False, repr=False)
 class Result:
     """One evaluation: a study and what it costs.
 
@@ -88,7 +88,16 @@ class Result:
         for _, figure in self.details:
             if figure.name == name:
                 return figure.value
-        raise KeyError(name)
+        from parcost.diagnostics import nearest
+
+        known = [figure.name for _, figure in (*self.figures, *self.details)]
+        close = " or ".join(f"`{other}`" for other in nearest(name, known, 3))
+        hint = f"; did you mean {close}?" if close else ""
+        raise KeyError(f"no figure is called `{name}`{hint}")
+
+    def __repr__(self) -> str:
+        """Return the study and its headline, in one line."""
+        return f"<Result of `{self.study.name}`: {_headline(self)}>"
 
     @cached_property
     def details(self) -> Sequence[tuple[Plugin, Figure]]:
@@ -117,7 +126,7 @@ class Result:
         return tuple(found)
 
 
-@record(kw_only=True, eq=False)
+@record(kw_only=True, eq=False, repr=False)
 class Report:
     """The results of one scenario. *path* is the file as the user named it.
 
@@ -129,6 +138,25 @@ class Report:
     axes: Sequence[tuple[str, Sequence[Any]]]
     results: Sequence[Result]
     units: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        """Return the name, the file and the headline, in one line."""
+        axes = " x ".join(f"{len(values)} {name}" for name, values in self.axes)
+        found = f"sweep of {axes}" if axes else "; ".join(map(_headline, self.results))
+        return f"<Report `{self.name}` of `{self.path}`: {found}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: the figures of every result."""
+        from html import escape
+
+        rows = [
+            f"<tr><td>{escape(figure.title)}</td><td>{escape(_value(figure))}</td></tr>"
+            for result in self.results
+            for _, figure in result.figures
+            if not figure.detail
+        ]
+        caption = escape(f"{self.name} of {self.path}")
+        return f"<table><caption>{caption}</caption>{''.join(rows)}</table>"
 
     @property
     def result(self) -> Result:
@@ -160,6 +188,22 @@ class Report:
         from parcost.evaluation.points import rows
 
         return rows(self)
+
+
+def _value(figure: Figure) -> str:
+    """Return the value of a figure for reading, or the ends of what a sweep gives."""
+    from parcost.render.numbers import quantity
+
+    return quantity(figure.value, figure.unit)
+
+
+def _headline(result: Result) -> str:
+    """Return whether a result runs, and its first figure."""
+    if not result.legal:
+        return "may not run"
+    first = next((figure for _, figure in result.figures), None)
+    runs = "feasible" if _good(result) else "fails a rule or a claim"
+    return runs if first is None else f"{first.name} = {_value(first)}, {runs}"
 
 
 def _good(result: Result) -> bool:

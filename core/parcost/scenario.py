@@ -34,7 +34,7 @@ MOST_ERRORS = 100
 MOST_BROKEN = 3  # plugins that a hint names
 
 
-@frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False, repr=False)
 class Scenario:
     """One study of a file. *overrides* are attributes set from outside, by path."""
 
@@ -45,6 +45,10 @@ class Scenario:
     plugins: Plugins = field(repr=False)
     loader: Loader = field(repr=False)
     overrides: Mapping[str, s.Attribute] = field(factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the name and the file, in one line."""
+        return f"<Scenario `{self.name}` of `{self.path}`>"
 
     @cached_property
     def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:

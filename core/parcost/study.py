@@ -55,7 +55,7 @@ def key_of(value: Any) -> Any:
     return value
 
 
-@record(eq=False)
+@record(eq=False, repr=False)
 class Study:
     """One scenario. ``study[Layout]`` is its only block of that class.
 
@@ -75,6 +75,10 @@ class Study:
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _answers: dict[Any, Any] = field(factory=dict, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
+
+    def __repr__(self) -> str:
+        """Return the name and the file, in one line."""
+        return f"<Study `{self.name}` of `{self.path}`: {len(self.blocks)} kinds of blocks>"
 
     def __getitem__(self, schema: type[T]) -> T:
         """Return the only block of this class.

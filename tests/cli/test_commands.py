@@ -840,10 +840,30 @@ def test_explain_takes_a_name_without_its_stage_and_in_any_case(run: Run) -> Non
     assert re.search(r"^optimizer update, stage", out, re.MULTILINE)
 
 
+def test_explain_finds_a_figure_by_its_title(run: Run) -> None:
+    for term in ("pipeline bubble", "Pipeline Bubble", "bubble"):
+        out = run("explain", "a.par", term, a=GOOD).out
+        assert "bubble: pipeline bubble" in out
+
+
+def test_explain_without_a_term_lists_them(run: Run) -> None:
+    done = run("explain", "a.par", a=GOOD)
+    assert done.code == 0
+    for name in ("step_time", "bubble", "optimizer update", "Further figures"):
+        assert name in done.out
+
+
+def test_explain_suggests_three_names(run: Run) -> None:
+    done = run("explain", "a.par", "zzzz", a=GOOD)
+    assert done.code == 2
+    (line,) = (line for line in done.err.splitlines() if "help" in line)
+    assert line.count("`") == 6
+
+
 def test_explain_suggests_the_nearest_name(run: Run) -> None:
     done = run("explain", "a.par", "step_tme", a=GOOD)
     assert (done.code, done.out) == (2, "")
-    assert "did you mean `step_time`?" in done.err
+    assert "did you mean `step_time`" in done.err
 
 
 @pytest.mark.parametrize("term", ["mfu", "optimizer update", "optimizer state"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -41,14 +43,14 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
     if field.kind == "integers":
         return Bound(value, _integers(value, node, field), origin)
     if not isinstance(value, v.Said):
-        raise SpecError([_wrong_kind(node, value, field)])
+        raise SpecError([_wrong_kind(binder, node, value, field)])
     what = value.what
     if field.kind == "reference":
         if not isinstance(what, Definition):
-            raise SpecError([_wrong_kind(node, value, field)])
+            raise SpecError([_wrong_kind(binder, node, value, field)])
         return Bound(value, binder.object(what), origin)
     if isinstance(what, Definition) or not isinstance(what, str):
-        raise SpecError([_wrong_kind(node, value, field)])
+        raise SpecError([_wrong_kind(binder, node, value, field)])
     if field.kind != "text" and what not in binder.names.choices(field):
         span = node.value.span
         raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
@@ -91,7 +93,7 @@ def _qualifiers_refer(field: Field) -> bool:
     return any(isinstance(factor, str) for factor in field.qualifiers.values())
 
 
-def _wrong_kind(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
+def _wrong_kind(binder: Binder, node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
     wanted = {
         "word": "a word",
         "switch": "`on` or `off`",
@@ -104,7 +106,24 @@ def _wrong_kind(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
         f"`{node.name.text}` is {wanted}",
         node.value.span,
         f"this is {v.describe(value)}",
+        help=_meant(binder, node, field),
     )
+
+
+def _meant(binder: Binder, node: s.Attribute, field: Field) -> str | None:
+    """Return a help line with the name that a string or a number may stand for."""
+    text = node.span.text.partition("=")[2].strip(' "')
+    known: Sequence[str] = ()
+    if field.kind == "word":
+        known = binder.names.choices(field)
+    elif field.kind == "reference":
+        known = [label for kind, label in binder.definitions.table if kind == field.target]
+    hint = did_you_mean(text, known)
+    if not isinstance(node.value, s.Text):
+        return hint
+    if field.kind not in ("word", "reference", "switch"):
+        return None
+    return "a name stands without quotes" + (f"; {hint}" if hint else f": `{text}`")
 
 
 def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...]:
@@ -225,7 +244,8 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
             ]
         )
     measured = "is a plain number" if wanted == ONE else f"is measured in {wanted}"
-    under = _under(value.dimension, wanted) if wanted != ONE else []
+    kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
+    under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
     raise SpecError(
         [
             problem(
@@ -233,7 +253,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
                 f"`{name}` {measured}",
                 span,
                 f"this is {v.describe(value)}",
-                help=f"write `{span.text}/{under[0]}`" if under else None,
+                help=_per(node, "s" if wanted == RATE else under[0]) if under else None,
             )
         ]
     )
@@ -271,8 +291,7 @@ def _qualified(
                         f"`{name}` must say {choices}",
                         node.value.span,
                         "which one is this?",
-                        help="write "
-                        + " or ".join(f"`{node.value.span.text} {q}`" for q in field.qualifiers),
+                        help=_qualified_ways(node.value.span.text, field.qualifiers),
                     )
                 ]
             )
@@ -285,6 +304,28 @@ def _qualified(
         assert isinstance(by, v.Quantity)
         return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
+
+
+def _per(node: s.Attribute, unit: str) -> str:
+    """Return the help line for a value that lacks the unit by which it is divided."""
+    words = " ".join(word.text for word in node.qualifiers)
+    return f"write `{node.value.span.text}/{unit}{f' {words}' if words else ''}`"
+
+
+def _qualified_ways(text: str, words: Iterable[str]) -> str:
+    """Return the help line for a value that lacks one of *words*, or has it too far inside.
+
+    >>> _qualified_ways("64 sequences * 4", ["sequences", "tokens"])
+    'the word stands behind the whole value: write `(64 * 4) sequences`'
+    >>> _qualified_ways("2 * 4", ["sequences", "tokens"])
+    'write `(2 * 4) sequences` or `(2 * 4) tokens`'
+    """
+    inside = [word for word in words if re.search(rf"\b{re.escape(word)}\b", text)]
+    for word in inside:
+        text = re.sub(rf"\s*\b{re.escape(word)}\b", "", text)
+    text = f"({text})" if re.search(r"[-+*?]|/ ", text) else text
+    ways = " or ".join(f"`{text} {word}`" for word in inside or words)
+    return f"the word stands behind the whole value: write {ways}" if inside else f"write {ways}"
 
 
 _EXACT = 2**53  # beyond, a number and its neighbour are the same

@@ -15,7 +15,7 @@ from attrs import Factory, define, field
 from parcost.binding.document import Module, base_of, label_of, unknown_statement
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
-from parcost.schema import BlockType
+from parcost.schema import BlockType, Field
 
 Key = tuple[str, str]
 DEEPEST_EXTENSION = 20
@@ -299,6 +299,7 @@ def _duplicate(again: s.Block, first: s.Block, name: str) -> Diagnostic:
         again.kind.span,
         "again here",
         also=[(first.kind.span, "first here")],
+        help="write one, or studies that differ in it: `study NAME { ... }`",
     )
 
 
@@ -325,8 +326,22 @@ def _unknown_attribute(
         "unknown-attribute",
         f"`{kind}` has no attribute `{name}`",
         item.name.span,
-        help=_elsewhere(name, types) or did_you_mean(name, known) or _all(known),
+        help=_by_registry(name, fields)
+        or _elsewhere(name, types)
+        or did_you_mean(name, known)
+        or _all(known),
     )
+
+
+def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
+    """Return a help line naming the attribute that holds what *name* is one of.
+
+    A `schedule` is one of the schedules, and `kind` may be the attribute that takes one.
+    """
+    for other, declared in fields.items():
+        if declared.registry and name.rstrip("s") == declared.registry.rstrip("s"):
+            return f"did you mean `{other}`? it is one of the {declared.registry}"
+    return None
 
 
 def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:

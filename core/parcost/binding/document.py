@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import Factory, define
 
 from parcost.binding import files
-from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, nearest, problem
 from parcost.language import syntax as s
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
@@ -288,7 +288,8 @@ class Loader:
                         "unknown-import",
                         f"there is no catalogue `{catalogue_name}`",
                         target.parts[0].span,
-                        help=did_you_mean(catalogue_name, self.catalogues)
+                        help=self._entry_called(target.parts[-1].text)
+                        or did_you_mean(catalogue_name, self.catalogues)
                         or "a file is imported by a path in quotes",
                     )
                 ]
@@ -306,6 +307,16 @@ class Loader:
                 return imported
         message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
         raise SpecError([problem("unknown-import", message, target.span)])
+
+    def _entry_called(self, name: str) -> str | None:
+        """Return a help line with the entry of a catalogue whose last name is like *name*."""
+        known = {
+            entry[-1]: path
+            for catalogue in self.catalogues.values()
+            for entry, path in self._entries(catalogue).items()
+        }
+        close = nearest(name, known, 1)
+        return f"did you mean `use {known[close[0]]}`?" if close else None
 
     def _entries(self, catalogue: Catalogue) -> Mapping[tuple[str, ...], str]:
         """Return the importable names of a catalogue, and how each is spelled; listed once."""

@@ -33,8 +33,8 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
                     help=did_you_mean(name.value, known) or "`parcost plugins` lists them",
                 )
             elif rest and isinstance(rest[0], s.Text):
-                version = found.version or _declared(found.module)
-                yield from _version(rest[0], version, f"plugin `{found.name}`", statement)
+                stated = found.version or _declared(found.module)
+                yield from _version(rest[0], stated, f"plugin `{found.name}`", statement)
         case _:
             yield problem(
                 "malformed-requires",

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from parcost.picked import Picked
     from parcost.report import Report
 
+_PROPOSED = 3  # names that may be meant
+
 
 @click.command("explain")
 @options.path
-@click.argument("term", metavar="TERM")
+@click.argument("term", metavar="[TERM]", default="")
 @options.study
 @options.overrides
 @options.picked
@@ -28,7 +30,7 @@ def command(
     TERM is the name of a line of the ledger, of a line of memory, or of a figure. What
     is printed: its formula, in letters and with the numbers filled in, its source, who
     contributed it, where it stands in the step and what it may hide under. Of a sweep
-    `--set` picks the point.
+    `--set` picks the point. Without a TERM, the terms are listed.
     """
     from parcost import batch
 
@@ -46,6 +48,9 @@ def command(
         else:
             reports.append(entry)
     if not reports:
+        return worst
+    if not term:
+        _list(reports)
         return worst
     found = [_explained(report, term) for report in reports]
     return worst if any(found) else max(worst, _unknown(reports, term))
@@ -77,7 +82,7 @@ def _explained(report: Report, term: str) -> bool:
 
 
 def _unknown(reports: list[Report], term: str) -> int:
-    from parcost.diagnostics import did_you_mean
+    from parcost.diagnostics import nearest
     from parcost.render.explanation import names
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
@@ -87,6 +92,22 @@ def _unknown(reports: list[Report], term: str) -> int:
             Reporter()(report.diagnostics)
         return 1
     tell(f"error: no term is called `{term}`")
-    hint = did_you_mean(term, known) or "terms are " + ", ".join(f"`{n}`" for n in known)
-    tell(f"  = help: {hint}")
+    inside = [name for name in known if term.lower() in name.lower()]
+    close = [*inside, *nearest(term.lower(), known, _PROPOSED, least=0.0)]
+    means = " or ".join(f"`{name}`" for name in list(dict.fromkeys(close))[:_PROPOSED])
+    tell(f"  = help: did you mean {means}? without a term, all are listed")
     return 2
+
+
+def _list(reports: list[Report]) -> None:
+    """Print the names that can be explained, by the part of the report that they stand in."""
+    from parcost.render.explanation import listed_names
+    from parcost.render.page import Heading, Item
+
+    for report in reports:
+        page: list[Item] = [Heading(report.name, 1, aside=report.path)]
+        for result in report.results:
+            page += listed_names(result)
+        show(page)
+        if not any(result.legal for result in report.results):
+            Reporter()(report.diagnostics)

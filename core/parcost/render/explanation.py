@@ -47,6 +47,23 @@ def names(result: Result) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def listed_names(result: Result) -> Iterator[Item]:
+    """Yield what can be explained, in a table for each part of the report."""
+    shown = {figure.name for _, figure in result.figures}
+    details = [(f.name, f.title) for _, f in result.details if f.name not in shown]
+    parts: list[tuple[str, list[tuple[str, str]]]] = [
+        ("Figures", [(figure.name, figure.title) for _, figure in result.figures])
+    ]
+    if result.outcome is not None:
+        lines = [(line.name, PASSES.get(line.pass_, "")) for line in result.outcome.ledger]
+        held = [(line.name, "") for line in result.outcome.memory_lines]
+        parts += [("The step", lines), ("Memory", held)]
+    for title, rows in [*parts, ("Further figures", details)]:
+        if rows:
+            yield Heading(title)
+            yield Table((Column("term"), Column("", flexible=True)), [Row(row) for row in rows])
+
+
 def settings(report: Report) -> list[str]:
     """Return what sets a swept scenario to one of its points: the first that may run."""
     points = report.rows()
@@ -75,7 +92,7 @@ def explain(result: Result, term: str) -> Iterator[Item]:
     shown = {figure.name for _, figure in result.figures}
     more = [(p, f) for p, f in result.details if f.name not in shown]
     for plugin, figure in (*result.figures, *more):
-        if _called(figure.name, term):
+        if _called(figure.name, term) or _called(figure.title, term):
             yield from _figure(plugin, figure)
     if outcome is None:
         return
@@ -88,8 +105,14 @@ def explain(result: Result, term: str) -> Iterator[Item]:
 
 
 def _called(name: str, term: str) -> bool:
-    """Say whether *term* means *name*: whole, or without the stage that it ends with."""
-    return term.lower() in (name.lower(), name.lower().partition(",")[0])
+    """Return whether *term* means *name*: whole, or without the stage that it ends with."""
+    meant, name = _words(term), _words(name)
+    return meant in (name, name.partition(",")[0])
+
+
+def _words(name: str) -> str:
+    """Return a name as it is looked up: `Pipeline bubble` is `pipeline_bubble`."""
+    return " ".join(name.lower().replace("_", " ").split())
 
 
 def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:

@@ -33,7 +33,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
         return
     room = study[MemoryBudget].usable * study[Cluster].device.memory
     alone = outcome.pipeline.chunks == 1
-    columns = ("device", "at its fullest", "of the usable", "micro-batches alive")
+    columns = ("stage", "at its fullest", "of the usable", "micro-batches alive")
     rows: list[tuple[object, ...]] = []
     for device, (held, alive) in enumerate(
         zip(outcome.device_memory, outcome.device_alive, strict=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study, called
-from parcost.numeric import all_of, divides, maximum, where
-from parcost_plugins.vocabulary import Cluster, Layout, Training
-from parcost_plugins.vocabulary.nearest import divisors, multiples
+from parcost.numeric import all_of, divides, is_array, maximum, where
+from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
+from parcost_plugins.vocabulary.nearest import all_divisors, divisors, multiples, next_to
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -36,7 +36,7 @@ def rules(study: Study) -> Iterator[Check]:
         subject="layout.pp",
         message="{devices} devices do not divide by " + product + " = {ranks}",
         inputs={**inputs, "below": below, "above": above},
-        help=_degrees(devices, tp, cp, pp, whole) + "take {below} or {above} devices",
+        help=_degrees(study, whole) + "take {below} or {above} devices",
     )
     yield Check(
         id="layout-product",
@@ -104,14 +104,28 @@ def _divisors_of_experts(ranks: Real, ep: Real, etp: Real) -> str:
     return f"ep = {near} divides" if near else ""
 
 
-def _degrees(devices: Real, tp: Real, cp: Real, pp: int, whole: Mask) -> str:
+def _degrees(study: Study, whole: Mask) -> str:
     """Return the degrees next to those given that divide, as the start of a help line."""
     if all_of(whole):
         return ""
-    left = devices
+    layout = study[Layout]
+    tp, cp, pp, left = layout.tp, layout.cp, layout.pp, study[Cluster].devices
     for name, degree in (("tp", tp), ("cp", cp), ("pp", pp)):
-        if name == "pp" or not all_of(divides(degree, left)):
+        if name == "pp":
+            near = "" if is_array(left) or left % 1 else next_to(pp, _stages(study, int(left)))
+            return f"pp = {near} divides, or " if near else ""
+        if not all_of(divides(degree, left)):
             near = divisors(left, degree)
             return f"{name} = {near} divides, or " if near else ""
         left = left // degree
     return ""
+
+
+def _stages(study: Study, devices: int) -> list[int]:
+    """Return the numbers of stages that divide *devices*, and among which layers divide."""
+    choice, found = study[ScheduleChoice], all_divisors(devices)
+    if choice.stages:
+        return found
+    ends = int(choice.count_embedding) + int(choice.count_head)
+    layers = study[Training].model.layers + ends
+    return [pp for pp in found if layers % (pp * choice.chunks) == 0]

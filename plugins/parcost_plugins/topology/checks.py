@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from parcost import Check, Mask, Study, hookimpl
+from parcost import Check, Mask, Real, Study, hookimpl
 from parcost.numeric import all_of, any_of, ceil_div, minimum
 from parcost_plugins.topology import kinds
 from parcost_plugins.topology.decomposition import (
@@ -190,11 +190,12 @@ def _fast_domain(study: Study) -> Iterator[Check]:
         severity="warning",
         holds=stays,
         subject="layout.tp",
-        message="tensor-parallel groups of {tp} reach beyond the {cap} devices of level "
+        message="tensor-parallel groups of {tp} {cross} the {cap} devices of level "
         "`{level}`: an all-reduce of one activation takes {there:.3g} ms, and {inside:.3g} ms "
         "inside of such a level",
         inputs={
             "tp": tp,
+            "cross": "do not divide" if _is_cut(tp, first.capacity) else "reach beyond",
             "cap": first.capacity,
             "level": first.name,
             "there": there.seconds * 1e3,
@@ -218,3 +219,8 @@ def _fast_domain(study: Study) -> Iterator[Check]:
         ],
         help="a tp that divides {cap} stays inside, where `tp` comes first in `layout.order`",
     )
+
+
+def _is_cut(ranks: Real, capacity: Real) -> bool:
+    """Return whether a border cuts groups that are small enough to stay inside."""
+    return all_of((ranks <= capacity) & (capacity % ranks != 0))

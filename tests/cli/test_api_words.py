@@ -1,0 +1,53 @@
+"""What objects say of themselves in a shell or a notebook."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 8 }
+layout { tp = 8, zero = 1, sequence_parallel = on }
+training { sequence = 2048, global_batch = 8 sequences }
+"""
+
+
+def test_objects_are_short_in_a_shell() -> None:
+    (scenario,) = parcost.load_text(SPEC, "<b>.par")
+    report = scenario.evaluate()
+    for thing in (scenario, report, report.result, report.result.study):
+        assert len(repr(thing)) < 200
+        assert "\n" not in repr(thing)
+    assert "step_time = " in repr(report)
+    assert "feasible" in repr(report.result)
+
+
+def test_a_report_is_a_table_in_a_notebook_and_escapes_names() -> None:
+    (scenario,) = parcost.load_text(SPEC, "<b>.par")
+    html = scenario.evaluate()._repr_html_()
+    assert "&lt;b&gt;.par" in html
+    assert "<b>" not in html
+    assert "<td>step time</td>" in html
+
+
+def test_a_figure_that_is_misspelt_is_suggested() -> None:
+    (scenario,) = parcost.load_text(SPEC)
+    with pytest.raises(KeyError, match="did you mean `activation_memory`"):
+        scenario.evaluate().result.figure("activation_memry")
+
+
+def test_the_package_lists_its_names() -> None:
+    assert {"load", "evaluate", "Report", "hookimpl"} <= set(dir(parcost))
+
+
+def test_help_lists_functions_and_classes() -> None:
+    import pydoc
+
+    text = pydoc.plain(pydoc.render_doc(parcost))
+    for name in ("load(path", "load_text(text", "class Report", "class Scenario"):
+        assert name in text
