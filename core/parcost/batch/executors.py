@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -31,6 +32,7 @@ from parcost.diagnostics import ParcostError, did_you_mean, raised, reraise_inte
 from parcost.threads import tell_failures
 
 GROUP = "parcost.executors"
+_SAFE_PATH = "PYTHONSAFEPATH"
 _MOMENT_SECONDS = 0.5  # between two questions whether anybody is there
 
 P = ParamSpec("P")
@@ -162,11 +164,19 @@ class Pool:
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes that leave Ctrl-C to whoever waits for the results."""
+    """Processes that leave Ctrl-C to whoever waits for the results.
+
+    None of them imports anything from the directory in which it is started.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
+        with _safe_path():  # locks start a process that tracks them
+            super().__init__(jobs, get_context("spawn"), _begin)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Hand a call to a process, which may be started for it."""
-        with _without_interrupts():
+        with _without_interrupts(), _safe_path():
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -186,8 +196,12 @@ def processes(jobs: int) -> Engine:
     others = set(active_children())
 
     def start() -> Executor:
-        # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
-        return Processes(jobs, get_context("spawn"), _begin)
+        if sys.flags.ignore_environment and not sys.flags.safe_path:
+            raise ExecutorError(
+                "processes would import from the current directory: `python -E` hides from them "
+                "that they must not; add -P"
+            )
+        return Processes(jobs)
 
     def stop() -> None:
         for process in set(active_children()) - others:
@@ -245,6 +259,23 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let processes that are started now run without the current directory in their path.
+
+    They run `python -c`, which would import its modules from there first.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_SAFE_PATH, None)
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 @contextmanager

@@ -6,7 +6,6 @@ Imports are in the functions: listing the commands imports this module and no mo
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,16 +109,10 @@ def command(
 
 
 def _read(log: str) -> list[Timings]:
+    from parcost.files import LOG, decode, read_stdin, read_text
     from parcost_plugins.fitting import tables
 
-    try:
-        text = (
-            sys.stdin.read()
-            if log == "-"
-            else Path(log).read_text(encoding="utf-8", errors="replace")
-        )
-    except OSError as error:
-        raise click.UsageError(f"{log} cannot be read: {error.strerror}") from error
+    text = decode(read_stdin(LOG), "<stdin>") if log == "-" else read_text(log, LOG)
     try:
         return tables.read(text)
     except tables.UnreadableError as error:
@@ -171,6 +164,7 @@ def _meant(operation: str, known: list[str]) -> str | None:
 
 
 def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm: str) -> None:
+    from parcost.render.escapes import visible
     from parcost.render.numbers import quantity
 
     largest = max(range(len(timings.sizes)), key=timings.sizes.__getitem__)
@@ -186,7 +180,7 @@ def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm:
         f"crossover (alpha B)            {quantity(crossover, 'B')} of one message",
         f"error of the line              {_errors(line)}, at {quantity(line.worst_size, 'B')}",
     ):
-        click.echo(text, err=True)
+        click.echo(visible(text), err=True)
 
 
 def _errors(line: Line) -> str:
@@ -209,6 +203,8 @@ def _write(text: str, out: str | None) -> None:
     if out is None:
         click.echo(text, nl=False)
         return
+    from parcost.render.escapes import visible
+
     path = Path(out)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -217,4 +213,4 @@ def _write(text: str, out: str | None) -> None:
         raise click.UsageError(f"{out} exists already; remove it or choose another name") from error
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {out}", err=True)
+    click.echo(visible(f"wrote {out}"), err=True)
