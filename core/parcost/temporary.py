@@ -19,7 +19,9 @@ from typing import Self
 try:
     import fcntl
 except ImportError:  # no system of POSIX: nothing is locked, and nothing left over removed
-    fcntl = None  # type: ignore[assignment]
+    _LOCKS = False
+else:
+    _LOCKS = True
 
 _FOLDER = "parcost-temporary-"
 _SUFFIX = ".part"
@@ -80,7 +82,7 @@ def temporary_folder() -> Temporary:
     _remove_left_over(Path(gettempdir()), _FOLDER, "", stat.S_ISDIR)
     while True:
         name = mkdtemp(prefix=_FOLDER)
-        if fcntl is None:
+        if not _LOCKS:
             return Temporary(Path(name))
         with suppress(FileNotFoundError):
             lock = os.open(name, _LOOK)
@@ -91,7 +93,7 @@ def temporary_folder() -> Temporary:
 
 def _held(lock: int, name: str) -> bool:
     """Lock what is new, and say whether it is still there: another run may have looked at it."""
-    if fcntl is None:
+    if not _LOCKS:
         return True
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -106,7 +108,7 @@ def _remove_left_over(
     place: Path, prefix: str, suffix: str, is_kind: Callable[[int], bool]
 ) -> None:
     """Remove what a run that was killed has left in *place*, if it was one of this user."""
-    if fcntl is None:
+    if not _LOCKS:
         return
     named = re.compile(re.escape(prefix) + _RANDOM + re.escape(suffix))
     try:

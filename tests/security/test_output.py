@@ -67,7 +67,6 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_acts_on_a_terminal(run: Run, command: str) -> None:
     good, bad = Path(f"{ODD}.par"), Path(f"{ODD}bad.par")
-    good.write_text(f"# {ODD}\n{STUDIES}  layout   {{  micro_batches_{ODD[-1]} = 1 }}\n" * 1)
     good.write_text(f"# {ODD}\n{STUDIES}\n\n\n\n")
     bad.write_text(f'cluster {{ devices = "{ODD}" }} # {ODD}\nnothing {ODD}\n')
     names = {"SPEC": str(good), "ODD": str(bad)}
