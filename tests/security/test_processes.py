@@ -84,9 +84,7 @@ def test_no_process_imports_from_the_current_directory(
 @pytest.mark.slow
 def test_what_the_command_line_names_is_run(run: Run) -> None:
     Path("a.par").write_text(SPEC)
-    hook = (
-        "from parcost import hookimpl\nopen('ran', 'w')\n@hookimpl\ndef terms():\n    return []\n"
-    )
+    hook = "from parcost import hookimpl\nopen('ran', 'w').close()\n@hookimpl\ndef terms():\n    return []\n"
     Path("named.py").write_text(hook)
     assert run("eval", "a.par").code == 0
     assert not Path("ran").exists()
