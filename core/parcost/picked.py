@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from parcost.diagnostics import PluginError
+from parcost.files import CODE, read_bytes
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugins
@@ -67,17 +67,14 @@ def texts(path: str) -> Iterator[tuple[str, bytes]]:
     What is hidden, compiled or not a plain file is no part of a plugin.
 
     Raises:
-        PluginError: It cannot be read.
+        SpecError: It cannot be read, or is too large.
     """
     place = Path(path)
-    try:
-        if not place.is_dir():
-            yield place.name, place.read_bytes()
-            return
-        for file in files_of(place):
-            yield file.relative_to(place).as_posix(), file.read_bytes()
-    except OSError as error:
-        raise PluginError(f"plugin file {path} cannot be read: {error.strerror}") from error
+    if not place.is_dir():
+        yield place.name, read_bytes(place, CODE, path)
+        return
+    for file in files_of(place):
+        yield file.relative_to(place).as_posix(), read_bytes(file, CODE)
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -104,7 +101,7 @@ def module_of(path: str) -> object:
 
     Raises:
         ImportError: There is none, or nothing in it is a hook.
-        PluginError: It cannot be read.
+        SpecError: It cannot be read, or is too large.
     """
     place = Path(path).resolve()
     hashed = sha256(f"{place}".encode("utf-8", "surrogatepass"))
@@ -141,7 +138,7 @@ class _Source(SourceFileLoader):
 
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+        return self.source_to_code(read_bytes(path, CODE), path)
 
 
 class _Finder(MetaPathFinder):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from parcost.batch import Spec
-from parcost.batch.executors import Engine, ExecutorError, named
+from parcost.batch.executors import Engine, named
 from parcost.batch.keys import Environment, Question
 from parcost.batch.run import Run
 from parcost.cli import main
-from parcost.diagnostics import PluginError
+from parcost.diagnostics import PluginError, SpecError
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +80,7 @@ def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost_plugins.executors import dask
 
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)
-    with pytest.raises((PluginError, ExecutorError), match="no Dask scheduler answers at"):
+    with pytest.raises(SpecError, match="no Dask scheduler answers at"):
         named("dask://127.0.0.1:1").start()
 
 

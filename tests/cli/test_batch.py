@@ -819,7 +819,7 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, forma
     assert f"`{three}`" in refused(three)
     run("eval", "specs", "--format", format_, "--out", four)
     assert f"`{four}` does not end in a seal" in refused(four)
-    assert "cannot be read: No such file" in refused(f"none.{format_}")
+    assert "error[missing-file]: there is no file" in refused(f"none.{format_}")
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])

@@ -59,8 +59,13 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path
 # Beside `parcost` and `parcost.numeric`, what the guide opens to formats and to commands.
 OPEN = {"parcost", "parcost.numeric"}
 OPEN_TO = {
-    "parcost_plugins.exporters": ("parcost.batch", "parcost.render"),
-    "parcost_plugins.fitting": ("parcost.plugins", "parcost.render"),
+    "parcost_plugins.exporters": (
+        "parcost.batch",
+        "parcost.files",
+        "parcost.render",
+        "parcost.temporary",
+    ),
+    "parcost_plugins.fitting": ("parcost.files", "parcost.plugins", "parcost.render"),
 }
 
 

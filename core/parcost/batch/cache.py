@@ -15,25 +15,33 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
 from parcost.batch.entry import Entry, Problem
-from parcost.batch.keys import Environment, Import, Question, decoded, digest, location
+from parcost.batch.keys import Environment, Import, Question, digest, location
 from parcost.batch.specs import Spec
+from parcost.diagnostics import SpecError
+from parcost.files import CACHED, SPEC, read_bytes, read_text
+
+T = TypeVar("T")
 
 _MAGIC = b"parcost 2 "
 _DIGEST = 64
 _LEVEL = 1  # what is in a report repeats itself: a tenth of the size in a tenth of the time
+_MOST_UNPACKED = 2**30  # bytes of one answer
+_OURS = re.compile(r"[0-9a-f]{2}/(\.\d+-)?[0-9a-f]{62}|facts/(\.\d+-)?\w+-[0-9a-f]{64}")
 _DAY = 24 * 3600.0
 _KEPT_DAYS = 30
+_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
 def default_place() -> Path:
@@ -63,27 +71,19 @@ class Cache:
     say: Callable[[str], None]
     _texts: dict[Path, str | None] = field(factory=dict)
     _packaged: dict[Import, bool] = field(factory=dict)  # which every spec names alike
-    _writes: bool = True
+    _complained: bool = False
 
     def find(self, spec: Spec, question: Question) -> list[Entry] | None:
         """Return what is known about a file, if it is still true."""
         try:
-            text = decoded(Path(spec.path).read_bytes())
-        except (OSError, ValueError):
-            return None
-        if text is None:
+            text = read_text(spec.path, SPEC)
+        except SpecError:  # reading it for its report says so
             return None
         found = spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
         place = self._place(key)
-        try:
-            data = place.read_bytes()
-            known = unpacked(data, key)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            self._complain("read", error)
-            return None
+        data = self._read(place)
+        known = None if data is None else _attempt(lambda: unpacked(data, key))
         if known is None:
             return None
         needed, entries = known
@@ -105,11 +105,9 @@ class Cache:
     def noted(self, name: str) -> Any:
         """Return a fact about the environment; None if it is not known."""
         place = self._fact(name)
-        try:
-            data = _opened(place.read_bytes(), place.name)
-        except OSError:
-            return None
-        return None if data is None else json.loads(data)
+        data = self._read(place)
+        opened = None if data is None else _attempt(lambda: _opened(data, place.name))
+        return None if opened is None else _attempt(lambda: json.loads(opened))
 
     def prune(self) -> None:
         """Remove what has not been asked for in a month, at most once a day."""
@@ -117,9 +115,12 @@ class Cache:
         try:
             if stamp.exists() and time() - stamp.stat().st_mtime < _DAY:
                 return
-            stamp.touch()
+            stamp.touch(_PRIVATE_FILE)
             for file in self.folder.glob("*/*"):
-                if time() - file.stat().st_mtime > _KEPT_DAYS * _DAY:
+                if _OURS.fullmatch(f"{file.parent.name}/{file.name}") is None:
+                    continue  # the folder may hold other things as well
+                days = 1 if file.name.startswith(".") else _KEPT_DAYS  # of a run that was killed
+                if time() - file.stat().st_mtime > days * _DAY:
                     file.unlink(missing_ok=True)
         except OSError:
             return  # another run does it, or nobody can
@@ -154,30 +155,77 @@ class Cache:
         except OSError:
             return
 
-    def _write(self, place: Path, data: bytes) -> None:
-        if not self._writes:
-            return
+    def _read(self, place: Path) -> bytes | None:
+        """Return what is kept at *place*, if anything."""
         try:
-            beside = place.with_name(f".{os.getpid()}-{place.name}")  # of no other run
+            return read_bytes(place, CACHED)
+        except SpecError as error:
+            (found,) = error.diagnostics
+            if found.id != "missing-file":
+                self._complain(found.message)
+            return None
+
+    def _write(self, place: Path, data: bytes) -> None:
+        """Keep *data* at *place*, for this user alone; the next result is tried all the same."""
+        if len(data) > CACHED.limit:
+            return
+        beside = place.with_name(f".{os.getpid()}-{place.name}")  # of no other run
+        try:
             try:
                 try:
-                    beside.write_bytes(data)
+                    _write_private(beside, data)
                 except FileNotFoundError:
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    beside.write_bytes(data)
+                    self._make_folders(place.parent)
+                    _write_private(beside, data)
                 beside.replace(place)
             except BaseException:
                 with suppress(OSError):
                     beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
-            self._complain("written", error)
+            self._complain(f"`{place}` cannot be written: {error.strerror}")
 
-    def _complain(self, done: str, error: OSError) -> None:
-        if self._writes:
-            self._writes = False
-            where = f"the cache in `{self.folder}` cannot be {done}: {error.strerror}"
-            self.say(f"note: {where}; results are not remembered")
+    def _make_folders(self, folder: Path) -> None:
+        """Make *folder* of the cache, which nobody else may look into."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        for one in (self.folder, folder):
+            one.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+
+    def _complain(self, reason: str) -> None:
+        if not self._complained:
+            self._complained = True
+            where = f"the cache in `{self.folder}` fails: {reason}"
+            self.say(f"note: {where}; results are not remembered where it does")
+
+
+def _attempt(read: Callable[[], T]) -> T | None:
+    """Return ``read()``; None where what is kept is not as this version writes it."""
+    try:
+        return read()
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
+        return None
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file that its owner alone may read."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags, _PRIVATE_FILE)
+    except FileExistsError:  # a run that was killed had the same number
+        path.unlink()
+        handle = os.open(path, flags, _PRIVATE_FILE)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+
+
+def make_private(folder: Path) -> None:
+    """Let nobody else look into a folder of this user, left open by an older version."""
+    try:
+        status = folder.stat()
+        if status.st_mode & 0o077 and status.st_uid == os.getuid():
+            folder.chmod(_PRIVATE_FOLDER)
+    except (OSError, AttributeError):  # it is not there yet, or users have no numbers here
+        return
 
 
 def packed(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
@@ -245,7 +293,9 @@ def _opened(data: bytes, key: str) -> bytes | None:
     seal, squeezed = data[len(_MAGIC) : start], data[start:]
     if not data.startswith(_MAGIC) or _seal(squeezed, key) != seal:
         return None
-    return zlib.decompress(squeezed)
+    unpacker = zlib.decompressobj()
+    found = unpacker.decompress(squeezed, _MOST_UNPACKED)
+    return found if unpacker.eof else None
 
 
 def _seal(squeezed: bytes, key: str) -> bytes:
@@ -254,7 +304,6 @@ def _seal(squeezed: bytes, key: str) -> bytes:
 
 def _digest_of(place: Path) -> str | None:
     try:
-        text = decoded(place.read_bytes())
-    except (OSError, ValueError):
+        return digest(read_text(place, SPEC))
+    except SpecError:
         return None
-    return None if text is None else digest(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -32,6 +33,7 @@ from parcost.threads import tell_failures
 
 GROUP = "parcost.executors"
 _ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")
+_SAFE_PATH = "PYTHONSAFEPATH"
 _MOMENT_SECONDS = 0.5  # between two questions whether anybody is there
 
 P = ParamSpec("P")
@@ -163,11 +165,19 @@ class Pool:
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes that leave Ctrl-C to whoever waits for the results."""
+    """Processes that leave Ctrl-C to whoever waits for the results.
+
+    None of them imports anything from the directory in which it is started.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
+        with _safe_path():  # locks start a process that tracks them
+            super().__init__(jobs, get_context("spawn"), _begin)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Hand a call to a process, which may be started for it."""
-        with _without_interrupts(), _later():
+        with _without_interrupts(), _safe_path(), _deferred_signals():
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -187,8 +197,12 @@ def processes(jobs: int) -> Engine:
     others = set(active_children())
 
     def start() -> Executor:
-        # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
-        return Processes(jobs, get_context("spawn"), _begin)
+        if sys.flags.ignore_environment and not sys.flags.safe_path:
+            raise ExecutorError(
+                "processes would import from the current directory: `python -E` hides from them "
+                "that they must not; add -P"
+            )
+        return Processes(jobs)
 
     def stop() -> None:
         for process in set(active_children()) - others:
@@ -249,7 +263,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _later() -> Iterator[None]:
+def _deferred_signals() -> Iterator[None]:
     """Handle signals once a process is started: one that is cut off from its data complains.
 
     To block them does not do: another thread may take them, and Python handles them in this one.
@@ -270,6 +284,23 @@ def _later() -> Iterator[None]:
             signal.signal(number, handler)
         for number in dict.fromkeys(came):
             signal.raise_signal(number)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let processes that are started now run without the current directory in their path.
+
+    They run `python -c`, which would import its modules from there first.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_SAFE_PATH, None)
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from attrs import define, field, frozen
 
 from parcost import __version__
 from parcost.diagnostics import reraise_interrupt
+from parcost.files import CODE, read_bytes
 from parcost.picked import Picked, files_of, module_of, name_of, texts
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Environment:
         for name, path in self.packages.items():
             for file in _files(path):
                 _add(hashed.update, f"{name}/{file.relative_to(path.parent).as_posix()}")
-                _add(hashed.update, file.read_bytes())
+                _add(hashed.update, read_bytes(file, CODE))
         return hashed.hexdigest()
 
     def plugin(self, name: str) -> Plugin | None:
@@ -202,14 +203,6 @@ def location(one: Import, path: str, packages: Mapping[str, Path]) -> Path | Non
 def digest(text: str) -> str:
     """Return the hash of a text."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def decoded(data: bytes) -> str | None:
-    """Return the text of a spec as the language reads it; None where it is none."""
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
 
 
 def _imported(module: Module) -> list[Module]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from attrs import frozen
 
 from parcost.batch.rejected import Rejected, reject
+from parcost.files import project_root
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
 _ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
@@ -61,7 +62,7 @@ def _meant(name: str) -> Iterator[Spec | Rejected]:
         return
     if path.is_dir():
         found = _below(path)
-        yield from (_regular(Spec(inner, in_directory=True)) for inner in found)
+        yield from _regular_within(path, found)
         if not found:
             yield reject(name, "empty-directory", f"there is no `.par` file in `{name}`")
     elif exists and path.suffix != ".par":
@@ -69,7 +70,7 @@ def _meant(name: str) -> Iterator[Spec | Rejected]:
         yield reject(name, "not-a-spec", message)
     elif _is_pattern(name):
         found = _once(path for path in _matching(name) if path.endswith(".par"))
-        yield from (_regular(Spec(inner, in_directory=True)) for inner in found)
+        yield from _regular_within(_fixed(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
     else:
@@ -138,6 +139,31 @@ def _regular(spec: Spec) -> Spec | Rejected:
     if path.exists() and not path.is_file():
         return reject(spec.path, "not-a-spec", f"`{spec.path}` is no spec: it is no regular file")
     return spec
+
+
+def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejected]:
+    """Yield what was found at *paths*, unless a link leads out of *home* and of its project."""
+    roots = (home.resolve(), project_root(home / "any"))
+    real = cache(os.path.realpath)
+    for path in paths:
+        linked = Path(path).is_symlink()
+        place = Path(os.path.realpath(path) if linked else real(os.path.dirname(path)))  # noqa: PTH120  as named
+        if any(place.is_relative_to(root) for root in roots):
+            yield _regular(Spec(path, in_directory=True))
+        else:
+            message = f"`{path}` leads out of the project by a link"
+            yield reject(path, "link-escapes", message, "name it, or the directory that it is in")
+
+
+def _fixed(pattern: str) -> Path:
+    """Return the directory that a pattern starts from.
+
+    >>> _fixed("specs/runs/*/a?.par").as_posix(), _fixed("*.par").as_posix()
+    ('specs/runs', '.')
+    """
+    parts = Path(pattern).parts
+    first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return Path(*parts[:first])
 
 
 def _below(folder: Path) -> list[str]:

@@ -279,16 +279,13 @@ def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
             return None
         named = other.labelled(rest[0])
         return (other, named) if named is not None else None
-    own = module.labelled(first)
-    if own is not None:
-        return module, own
-    for other, block, name in module.picked:
-        if name == first:
-            return other, block
-    for other in module.merged:
-        inner = find_block(path, other)
-        if inner:
-            return inner
+    for one in module.scope():
+        own = one.labelled(first)
+        if own is not None:
+            return one, own
+        for other, block, name in one.picked:
+            if name == first:
+                return other, block
     return None
 
 

@@ -16,6 +16,7 @@ from attrs import Factory, define
 
 from parcost.binding import files
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, nearest, problem
+from parcost.files import failure, project_root
 from parcost.language import syntax as s
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from parcost.binding.scope import Bound
 
 STATEMENTS = ("use", "requires")
-MOST_IMPORTS = 200
+MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
 
 
 @record(eq=False)
@@ -65,6 +66,20 @@ class Module:
     diagnostics: list[Diagnostic] = Factory(list)
     literals: dict[tuple[str, int], Bound] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
+    _scope: list[Module] = Factory(list)
+
+    def scope(self) -> list[Module]:
+        """Return this file and those merged into it, each once, in the order of lookup."""
+        if not self._scope:
+            found: dict[int, Module] = {}
+            left = [self]
+            while left:
+                one = left.pop()
+                if id(one) not in found:
+                    found[id(one)] = one
+                    left += reversed(one.merged)
+            self._scope = list(found.values())
+        return self._scope
 
     def labelled(self, label: str) -> s.Block | None:
         """Return the first block of the file that carries *label*."""
@@ -88,6 +103,7 @@ class Loader:
     _modules: dict[str, Module] = Factory(dict)
     _stamps: dict[str, tuple[int, int]] = Factory(dict)
     _open: list[str] = Factory(list)
+    _checked: dict[str, bool] = Factory(dict)  # whether a file is as it was, by this load
 
     def __len__(self) -> int:
         """Return how many files are kept."""
@@ -101,22 +117,29 @@ class Loader:
         Raises:
             SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
         """
+        self._begin()
         try:
-            key = str(path.resolve())
+            place = path.resolve()
         except (OSError, ValueError, RuntimeError):  # too long, or links in a circle
             message = f"`{name}` cannot be read: its path leads nowhere"
-            raise SpecError([Diagnostic("unreadable-file", message, place=name)]) from None
-        stamp = _stamp(path)
-        if key in self._modules and self._stamps.get(key) == stamp and self._fresh(key):
+            raise failure("unreadable-file", message, name) from None
+        if path.suffix == files.SUFFIX != place.suffix and place.exists():
+            message = f"`{name}` is a link to `{place.name}`, which is no spec"
+            raise failure("not-a-spec", message, name)
+        key = str(place)
+        if key in self._modules and self._fresh(key, path):
             return self._modules[key]
+        stamp = _stamp(path)
         source = files.read(path, name)
         module = self._module(source, path, key, root, keep=keep)
         if keep:
             self._stamps[key] = stamp
+            self._checked[key] = True
         return module
 
     def text(self, text: str, name: str) -> Module:
         """Return the module that *text* spells; relative imports start here."""
+        self._begin()
         source = Source(name, text)
         return self._module(source, Path.cwd() / name, f"text:{name}", None, keep=False)
 
@@ -140,15 +163,26 @@ class Loader:
                 steps = tuple(catalogue.prelude.removesuffix(".par").split("/"))
                 yield self.catalogue_file(catalogue, steps)
 
-    def _fresh(self, key: str) -> bool:
-        """Whether no file that the module imports has changed since."""
-        module = self._modules[key]
-        for other in (*module.merged, *module.aliases.values()):
-            if other.path is not None:
-                inner = str(other.path.resolve())
-                if self._stamps.get(inner) != _stamp(other.path) or not self._fresh(inner):
-                    return False
-        return True
+    def _begin(self) -> None:
+        """Look at files anew, unless an import of one that is being read asks."""
+        if not self._open:
+            self._checked.clear()
+
+    def _fresh(self, key: str, path: Path) -> bool:
+        """Whether neither the module at *path* nor a file that it imports has changed since.
+
+        Each file is looked at once in a load, however many import it.
+        """
+        known = self._checked.get(key)
+        if known is None:
+            self._checked[key] = True  # for imports in a circle
+            module = self._modules[key]
+            inner = (other.path for other in (*module.merged, *module.aliases.values()))
+            known = self._stamps.get(key) == _stamp(path) and all(
+                self._fresh(str(other.resolve()), other) for other in inner if other is not None
+            )
+            self._checked[key] = known
+        return known
 
     def _module(
         self,
@@ -240,7 +274,7 @@ class Loader:
         if module.path is None:
             message = "a file of a catalogue imports by name, not by path"
             raise SpecError([problem("import-escapes", message, target.span)])
-        root = root or files.project_root(module.path)
+        root = root or project_root(module.path)
         try:
             path = (module.path.parent / target.value).resolve()
         except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
@@ -258,6 +292,11 @@ class Loader:
                     )
                 ]
             )
+        if path.suffix != files.SUFFIX:
+            message = f"`{target.value}` is no spec: its name does not end in `{files.SUFFIX}`"
+            if Path(target.value).suffix == files.SUFFIX:
+                message = f"`{target.value}` is a link to `{path.name}`, which is no spec"
+            raise SpecError([problem("not-a-spec", message, target.span)])
         key = str(path)
         if key in self._open:
             chain = self._open[self._open.index(key) :]

@@ -85,12 +85,9 @@ class Names:
     def _let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:
         if module is self.binder.module and word in self.binder.study_lets:
             return self.binder.study_lets[word], module
-        if word in module.lets:
-            return module.lets[word], module
-        for other in module.merged:
-            inner = self._let(word, other)
-            if inner:
-                return inner
+        for other in module.scope():
+            if word in other.lets:
+                return other.lets[word], other
         return None
 
     def _let_value(

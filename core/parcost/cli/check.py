@@ -11,6 +11,7 @@ import click
 
 from parcost.cli import options
 from parcost.cli.output import put, results, tell, wants_color
+from parcost.render.escapes import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
@@ -97,7 +98,7 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
         from parcost.render.data import header
 
         document = {**header(), "diagnostics": [as_data(d) for d in found]}
-        put(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        put(visible_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
         return
     for diagnostic in found:
         if format_ == "github":
@@ -128,9 +129,9 @@ def github(diagnostic: Diagnostic) -> str:
     properties["title"] = diagnostic.id
     parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
     parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
-    listed = ",".join(f"{k}={_escaped(v, ':,')}" for k, v in properties.items() if v)
+    listed = ",".join(f"{k}={_escaped(visible(v), ':,')}" for k, v in properties.items() if v)
     severity = diagnostic.severity.value
-    return f"::{severity} {listed}::{_escaped(chr(10).join(parts))}"
+    return f"::{severity} {listed}::{_escaped(visible_lines(chr(10).join(parts)))}"
 
 
 def _escaped(text: str, also: str = "") -> str:

@@ -127,9 +127,12 @@ def _shard(text: str | None) -> Shard | None:
 
 
 def _cache(folder: str | None, environment: Environment) -> Cache:
-    from parcost.batch.cache import Cache, default_place
+    from parcost.batch.cache import Cache, default_place, make_private
 
-    return Cache(Path(folder) if folder else default_place(), environment, tell)
+    place = Path(folder) if folder else default_place()
+    if not folder:
+        make_private(place)
+    return Cache(place, environment, tell)
 
 
 def _format(

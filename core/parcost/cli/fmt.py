@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from difflib import unified_diff
 from functools import partial
@@ -15,6 +14,8 @@ import click
 
 from parcost.cli import options
 from parcost.cli.output import Reporter, put, tell
+from parcost.render.escapes import visible, visible_lines
+from parcost.temporary import file_beside
 
 if TYPE_CHECKING:
     from parcost.language.text import Source
@@ -38,25 +39,24 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
 
 
 def _stdin(*, check: bool, diff: bool) -> int:
+    from parcost import files
     from parcost.diagnostics import SpecError
     from parcost.language.text import Source
 
-    try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        tell(f"error: stdin is not UTF-8: {error.reason} at byte {error.start}")
-        return 2
+    text = files.decode(files.read_stdin(files.SPEC), "<stdin>")
     try:
         formatted = _formatted(Source("<stdin>", text))
     except SpecError as error:
         Reporter()(error.diagnostics)
         if not (check or diff):
-            put(text)  # an editor that takes what is written loses nothing
+            put(
+                visible_lines(text) if sys.stdout.isatty() else text
+            )  # an editor that takes what is written loses nothing
         return 2
     if diff:
         put(_difference("<stdin>", text, formatted))
     elif not check:
-        put(formatted)
+        put(visible_lines(formatted) if sys.stdout.isatty() else formatted)
     return int((check or diff) and formatted != text)
 
 
@@ -89,7 +89,7 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
                 tell(f"error: `{name}` cannot be written: {error.strerror}")
                 worst = max(worst, 2)
                 continue
-        put(f"{name}\n")
+        put(f"{visible(name)}\n")
     verb = "would change" if check or diff else "changed"
     tell(f"{changed} {verb}, {same} left as they were")
     return max(worst, int(bool(changed) and (check or diff)))
@@ -128,19 +128,19 @@ def _difference(path: str, before: str, after: str) -> str:
     marked = (
         line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in lines
     )
-    return "".join(marked)
+    return visible_lines("".join(marked))
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace the content of *path*: a reader sees the old text or the new, never a part."""
     path = path.resolve()
     mode = path.stat().st_mode
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, beside = file_beside(path)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
-        Path(name).chmod(mode)
-        Path(name).replace(path)
+        beside.path.chmod(mode)
+        beside.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.remove()
         raise

@@ -66,15 +66,17 @@ def _joiner(name: str, plugins: Plugins) -> Joined:
 
 def _sealed(joiner: Joined, path: str, name: str) -> Shard:
     from parcost.batch.shards import Shard, ShardError
+    from parcost.diagnostics import ParcostError, raised
 
     try:
         seal = joiner.sealed(Path(path))
         shard = None if seal is None else Shard.of_seal(seal, path)
         whole = shard is not None and shard.holds(joiner.content(Path(path)))
-    except OSError as error:
-        raise ShardError(f"`{path}` cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ShardError(f"`{path}` is no {name}, or was cut short: {error}") from error
+    except ParcostError:
+        raise
+    except Exception as error:  # whatever the format makes of what is in the file
+        said = raised(error)
+        raise ShardError(f"`{path}` is no {name}, or was cut short: {said}") from error
     if shard is None:
         raise ShardError(f"`{path}` does not end in a seal: it is no shard, or was cut short")
     if not whole:

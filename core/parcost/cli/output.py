@@ -13,12 +13,14 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import EISDIR
 from math import inf
 from pathlib import Path
-from tempfile import mkstemp
 from threading import current_thread, main_thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 import click
+
+from parcost.render.escapes import visible, visible_lines, visible_or_colored
+from parcost.temporary import Temporary, file_beside
 
 if TYPE_CHECKING:
     from parcost.diagnostics import Diagnostic
@@ -64,7 +66,12 @@ def paper(stream: TextIO | None = None) -> Paper:
 
 
 def put(text: str, interrupts: Interrupts | None = None) -> None:
-    """Write a result to stdout, at once, and whole also where *interrupts* come."""
+    """Write a result to stdout, at once, and whole also where *interrupts* come.
+
+    On a terminal nothing but colours acts on it.
+    """
+    if sys.stdout.isatty():
+        text = visible_or_colored(text)
     with _writing_to_stdout():
         if interrupts is None or os.name == "nt":  # where pipes cannot be asked for room
             results().write(text)
@@ -235,7 +242,11 @@ def show(items: Iterable[Item]) -> None:
 
 
 def tell(text: str) -> None:
-    """Write a message to stderr."""
+    """Write a message to stderr, less what a terminal might act on."""
+    _tell(visible_lines(text))
+
+
+def _tell(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -259,7 +270,7 @@ class Reporter:
             if len(self._told) > _MOST_REMEMBERED:
                 self._told.clear()
             self._told.add(rendered)
-            tell((rendered if wants_color(sys.stderr) else _COLOUR.sub("", rendered)) + "\n")
+            _tell((rendered if wants_color(sys.stderr) else _COLOUR.sub("", rendered)) + "\n")
 
 
 class Progress:
@@ -276,7 +287,7 @@ class Progress:
     def show(self, text: str) -> None:
         """Put *text* in the place of what was shown before."""
         if self._wanted and monotonic() - self._start > _MOMENT_SECONDS:
-            sys.stderr.write(f"\r{text}\x1b[K")
+            sys.stderr.write(f"\r{visible(text)}\x1b[K")
             sys.stderr.flush()
             self._shown = True
 
@@ -363,7 +374,7 @@ class Target:
         self.name = name
         self._interrupts = interrupts
         self._file: TextIO | None = None
-        self._beside: Path | None = None
+        self._beside: Temporary | None = None
         if name is None:
             return
         path = Path(name)
@@ -373,8 +384,7 @@ class Target:
             if path.exists() and not path.is_file():
                 self._file = path.open("w", encoding="utf-8", newline="")
                 return
-            handle, beside = mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-            self._beside = Path(beside)
+            handle, self._beside = file_beside(path)
             self._file = os.fdopen(handle, "w", encoding="utf-8", errors=_SPELLED, newline="")
 
     def put(self, text: str) -> None:
@@ -389,7 +399,7 @@ class Target:
         """Have *save* write the file instead."""
         assert self._beside is not None
         with self._complaining():
-            save(self._beside)
+            save(self._beside.path)
 
     def paper(self) -> Paper:
         """Return what the results are drawn on."""
@@ -402,8 +412,8 @@ class Target:
         with self._complaining():
             self._file.close()
             if self._beside is not None:
-                self._beside.chmod(0o666 & ~_umask())
-                self._beside.replace(str(self.name))
+                self._beside.path.chmod(0o666 & ~_umask())
+                self._beside.replace(Path(str(self.name)))
                 self._beside = None
 
     def abandon(self) -> None:
@@ -412,7 +422,7 @@ class Target:
             with suppress(OSError):  # what could not be written cannot be flushed either
                 self._file.close()
         if self._beside is not None:
-            self._beside.unlink(missing_ok=True)
+            self._beside.remove()
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:

@@ -149,11 +149,13 @@ def _pages(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> Iterator[str | dict[str, Any]]:
     from parcost import __version__
+    from parcost.render.escapes import visible
     from parcost.render.resolved import resolved
 
     for study in scenario.studies():
         if not wanted:
-            yield f"# {scenario.name} of {scenario.path}, resolved by parcost {__version__}\n"
+            named = visible(f"{scenario.name} of {scenario.path}")
+            yield f"# {named}, resolved by parcost {__version__}\n"
             yield resolved(study) + "\n"
             continue
         views = [view for name, rows in wanted.items() for view in _views(study, name, rows)]
@@ -187,8 +189,9 @@ def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
     from parcost.render.data import header
+    from parcost.render.escapes import visible_json
 
-    return json.dumps({**header(), "studies": documents}, ensure_ascii=False) + "\n"
+    return visible_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 
 
 def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:

@@ -56,8 +56,10 @@ def command(
         import json
 
         from parcost.render.data import header
+        from parcost.render.escapes import visible_json
 
-        put(json.dumps({**header(), "studies": documents}, ensure_ascii=False) + "\n")
+        document = json.dumps({**header(), "studies": documents}, ensure_ascii=False)
+        put(visible_json(document) + "\n")
     return worst
 
 

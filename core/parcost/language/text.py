@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from array import array
 from bisect import bisect_right
 from functools import cached_property
-from itertools import accumulate
 
 from attrs import field, frozen
 
@@ -27,9 +28,12 @@ class Source:
     text: str = field(repr=False, converter=_without_mark)
 
     @cached_property
-    def _starts(self) -> list[int]:
-        lengths = (len(line) + 1 for line in self.text.split("\n"))
-        return list(accumulate(lengths, initial=0))
+    def _starts(self) -> array[int]:
+        """Where each line begins, and one past the end; small also for millions of lines."""
+        starts = array("Q", (0,))
+        starts.extend(match.end() for match in re.finditer("\n", self.text))
+        starts.append(len(self.text) + 1)
+        return starts
 
     def position(self, offset: int) -> tuple[int, int]:
         """Return the 1-based line and column of *offset*.

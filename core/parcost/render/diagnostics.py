@@ -15,6 +15,7 @@ from attrs import frozen
 
 from parcost.diagnostics import Diagnostic, Label, Severity
 from parcost.language.text import Source
+from parcost.render.escapes import visible
 
 WIDEST = 120  # characters of a line that are shown
 _TAB = "    "
@@ -78,17 +79,6 @@ def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
         "notes": list(diagnostic.notes),
         "help": diagnostic.help,
     }
-
-
-def visible(text: str) -> str:
-    r"""Return *text* with what a terminal may act on spelled out.
-
-    >>> print(visible("\x1b[2J"))
-    \x1b[2J
-    """
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-    )
 
 
 @frozen

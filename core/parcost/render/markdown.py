@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from parcost.render.escapes import visible
 from parcost.render.page import Heading, Item, Line, Row, Table
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -27,12 +28,12 @@ def draw(items: Sequence[Item]) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Return *text* with every character that Markdown might take for markup escaped.
+    r"""Return *text* in a line, with what Markdown or a terminal might act on escaped.
 
     >>> escape("dp_reduce <b>")
     'dp\\_reduce \\<b\\>'
     """
-    return _SPECIAL.sub(r"\\\1", text).replace("\n", " ")
+    return _SPECIAL.sub(r"\\\1", visible(text.replace("\n", " ")))
 
 
 def _table(table: Table) -> str:

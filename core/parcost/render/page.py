@@ -13,7 +13,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from parcost.render.diagnostics import visible
+from parcost.render.escapes import visible
 
 Style = Literal["plain", "strong", "faint", "good", "bad", "warning"]
 

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from parcost.language.units import BYTES, SECONDS
 from parcost.numeric import is_array
-from parcost.render.diagnostics import visible
+from parcost.render.escapes import visible, visible_lines
 from parcost.render.numbers import literal
 from parcost.schema import BlockType, Curve, Field, block_type
 
@@ -39,7 +39,7 @@ def resolved(study: Study) -> str:
     axes = dict(study.axes)
     blocks = ["\n".join(_block(block, study, labels, axes)) for block in _reached(study)]
     lets = "\n".join(_lets(study, axes))
-    return "\n\n".join([lets, *blocks] if lets else blocks) + "\n"
+    return visible_lines("\n\n".join([lets, *blocks] if lets else blocks) + "\n")
 
 
 def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:

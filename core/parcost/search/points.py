@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parcost.diagnostics import ParcostError
 from parcost.render.data import key
+from parcost.render.escapes import csv_cell
 from parcost.search.attributes import find
 from parcost.search.exact import outcome_of, room_of
 from parcost.search.found import plain
+from parcost.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,7 +166,8 @@ _YES = {True: "yes", False: "no"}
 
 def _as_text(rows: Iterator[Sequence[Any]]) -> str:
     out = StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
+    cells = ([csv_cell(c) if isinstance(c, str) else c for c in row] for row in rows)
+    csv.writer(out, lineterminator="\n").writerows(cells)
     return out.getvalue()
 
 
@@ -181,8 +183,8 @@ class Parquet:
                 "'parcost[parquet]'. FILE.csv and FILE.jsonl need nothing"
             ) from None
         self._space = space
-        self._folder = TemporaryDirectory(prefix="parcost-")
-        self._text = Path(self._folder.name, "points.csv")
+        self._folder = temporary_folder()
+        self._text = self._folder.path / "points.csv"
         self._file = self._text.open("w", encoding="utf-8", newline="")
         self.points = Points(space, "parquet", self._put)
 
@@ -195,7 +197,7 @@ class Parquet:
         try:
             yield
         except OSError as error:
-            said = f"its points cannot be collected in `{self._folder.name}`: {error.strerror}"
+            said = f"its points cannot be collected in `{self._folder.path}`: {error.strerror}"
             raise PointsError(said) from error
 
     def save(self, path: Path) -> None:
@@ -216,9 +218,14 @@ class Parquet:
         types |= dict.fromkeys(whole(self._space), "BIGINT")
         kinds = ", ".join(f"'{name}': '{types[name]}'" for name in columns(self._space))
         source = f"read_csv('{_escaped(self._text)}', header = true, columns = {{{kinds}}})"
-        query = f"COPY (FROM {source}) TO '{_escaped(path)}' (FORMAT parquet, CODEC zstd)"
+        form = "FORMAT parquet, CODEC zstd, USE_TMP_FILE false"  # the target is a new one anyway
+        query = f"COPY (FROM {source}) TO '{_escaped(path)}' ({form})"
+        settings: dict[str, Any] = {
+            "temp_directory": str(self._folder.path),
+            "autoinstall_known_extensions": False,
+        }
         try:
-            with duckdb.connect(":memory:", config={"temp_directory": self._folder.name}) as base:
+            with duckdb.connect(":memory:", config=settings) as base:
                 base.execute("SET preserve_insertion_order = true")
                 base.execute(query)
         except duckdb.Error as error:
@@ -228,7 +235,7 @@ class Parquet:
         """Remove what was collected."""
         with suppress(OSError):  # what could not be written cannot be flushed either
             self._file.close()
-        self._folder.cleanup()
+        self._folder.remove()
 
 
 def _escaped(path: Path) -> str:

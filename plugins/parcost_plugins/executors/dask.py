@@ -9,13 +9,18 @@ the work, unless there is a new one at its address before the client gives up.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
-from parcost import PluginError
+from parcost import Diagnostic, PluginError, SpecError
 
-_PATIENCE_SECONDS = 10
+_PATIENCE_SECONDS = 5
+_PORT = 8786  # that a scheduler listens at unless told otherwise
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,19 +49,16 @@ class Cluster(Executor):
         """Wait for what is under way, or cancel it; leave the cluster as it is."""
         if not self.gone():
             self._executor.shutdown(wait=wait and not cancel_futures)
-        log = logging.getLogger("distributed.client")  # prints what it was cut short in
-        before, log.disabled = log.disabled, True
-        try:
+        with _quiet("distributed.client"):  # which prints what it was cut short in
             self._client.close()
-        finally:
-            log.disabled = before
 
 
 def executor(address: str) -> Executor:
     """Return an executor of the cluster whose scheduler is at *address*.
 
     Raises:
-        PluginError: The library is not installed, or nobody answers.
+        PluginError: The library is not installed.
+        SpecError: Nobody answers.
     """
     try:
         from distributed import Client
@@ -64,9 +66,77 @@ def executor(address: str) -> Executor:
         raise PluginError(
             "`dask://` needs the library `distributed`: pip install 'parcost[dask]'"
         ) from None
+    unreachable = _unreachable(address)
+    if unreachable:
+        raise _failure(address, unreachable)
     try:
-        connect: Callable[..., Any] = Client
-        client = connect(address, timeout=_PATIENCE_SECONDS, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise PluginError(f"no Dask scheduler answers at `{address}`: {error}") from error
+        # One that has never been connected is not to wait for its scheduler when it is removed.
+        connect: Callable[..., Any] = type("Client", (Client,), {"__del__": lambda _: None})
+        settings = {"timeout": _PATIENCE_SECONDS, "set_as_default": False}
+        with _quiet("distributed"):
+            client = _within(2 * _PATIENCE_SECONDS, lambda: connect(address, **settings))
+    except Exception as error:  # whatever the library makes of who answers there
+        raise _failure(address, " ".join(str(error).split())) from error
     return Cluster(client)
+
+
+def _failure(address: str, why: str) -> SpecError:
+    message = f"no Dask scheduler answers at `{address}`: {why}"
+    help = "write dask://HOST:PORT, the address that `dask scheduler` prints"
+    found = Diagnostic("no-executor", message, place=f"--executor dask://{address}", help=help)
+    return SpecError([found])
+
+
+def _unreachable(address: str) -> str:
+    """Return why nobody takes a connection at *address*; nothing where it is no plain one.
+
+    The client of the library tries for long, and prints what it was cut short in.
+    """
+    scheme, _, rest = address.rpartition("://")
+    if scheme not in ("", "tcp", "tls"):
+        return ""
+    try:
+        found = urlsplit(f"//{rest}")
+        host, port = found.hostname, found.port or _PORT
+    except ValueError as error:
+        return str(error)
+    if not host:
+        return "it names no host"
+    limits = (_PATIENCE_SECONDS, lambda: socket.create_connection((host, port), _PATIENCE_SECONDS))
+    try:
+        _within(*limits).close()
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def _within(seconds: float, call: Callable[[], T]) -> T:
+    """Return ``call()``, whose own limits do not hold where a name or a greeting is waited for.
+
+    Raises:
+        TimeoutError: It takes longer.
+    """
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return done.result(seconds)
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"nothing came within {seconds} s") from error
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Let a logger say nothing meanwhile."""
+    log = logging.getLogger(name)
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before

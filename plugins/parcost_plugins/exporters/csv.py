@@ -3,8 +3,8 @@
 One line for each point: the file, the study, the swept values, every figure in base
 units (which its column names), whether the point runs and fits, and if not, why; and the
 plugins that were left out, where any were. A column that a point knows nothing about
-is empty. The head has the columns of all points together, so they are spooled until the
-last is known.
+is empty. A text that a spreadsheet would take for a formula has an apostrophe in front. The head
+has the columns of all points together, so they are spooled until the last is known.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any
 from parcost import hookimpl
 from parcost.batch.entry import Entry, Part
 from parcost.batch.spool import Spool
+from parcost.files import LINES, read_lines
+from parcost.render.escapes import csv_cell
 from parcost.render.page import Paper
 
 _FIRST = ("path", "name")
@@ -37,7 +39,7 @@ class Csv:
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the head, and then the lines."""
         yield from _written(
-            {name: _text(name, value) for name, value in point.items()}
+            {csv_cell(name): _text(name, value) for name, value in point.items()}
             for entry in entries
             for point in entry.data()
         )
@@ -99,8 +101,7 @@ def _table(path: Path) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", errors="surrogatepass", newline="") as file:
-        yield from file
+    yield from read_lines(path, LINES)
 
 
 def _text(name: str, value: Any) -> str:
@@ -109,6 +110,8 @@ def _text(name: str, value: Any) -> str:
         return ""
     if name == "feasible":
         return "yes" if value else "no"
+    if isinstance(value, str):
+        return csv_cell(value)
     return repr(value) if isinstance(value, float) else str(value)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from parcost import hookimpl
 from parcost.batch.entry import Entry, Part
+from parcost.files import DOCUMENT, LINES, read_lines, read_text
 from parcost.render import data
+from parcost.render.escapes import visible_json
 from parcost.render.page import Paper
 
 _END = "\n}\n"
@@ -43,12 +45,11 @@ class Json:
     def content(self, path: Path) -> Iterator[str]:
         """Yield the document of a shard, less its last member, which is its seal."""
         held = ""
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if line.startswith(_SEAL):
-                    break
-                yield held
-                held = line
+        for line in read_lines(path, LINES):
+            if line.startswith(_SEAL):
+                break
+            yield held
+            held = line
         yield held.rstrip("\n").removesuffix(",") + _END
 
     def join(self, paths: Sequence[Path]) -> Iterator[str]:
@@ -78,12 +79,12 @@ def _written(told: Iterable[tuple[bool, Any]]) -> Iterator[str]:
 
 
 def _document(path: Path) -> Mapping[str, Any]:
-    read = json.loads(path.read_text(encoding="utf-8"))
+    read = json.loads(read_text(path, DOCUMENT))
     return read if isinstance(read, Mapping) else {}
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    return visible_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @hookimpl

@@ -15,6 +15,7 @@ from typing import Any
 
 from parcost import hookimpl
 from parcost.batch.entry import Entry, Part
+from parcost.files import LINES, read_lines
 from parcost.render import data
 from parcost.render.encode import encoded
 from parcost.render.page import Paper
@@ -59,8 +60,7 @@ class JsonLines:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        yield from file
+    yield from read_lines(path, LINES)
 
 
 @hookimpl

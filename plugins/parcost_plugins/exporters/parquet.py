@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from parcost import PluginError, hookimpl
 from parcost.batch.entry import Entry, Part
+from parcost.temporary import temporary_folder
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _LAST = ("feasible", "reason")
+_FORMAT = "FORMAT parquet, CODEC zstd, USE_TMP_FILE false"  # the target is a new one anyway
 _LARGEST = 2**63
 
 
@@ -41,18 +42,22 @@ class Parquet:
                 "Parquet is written by DuckDB, which is not installed: pip install "
                 "'parcost[parquet]'. `--format csv` and `jsonl` need nothing"
             ) from None
-        with TemporaryDirectory(prefix="parcost-") as folder:
-            lines = Path(folder, "points.jsonl")
+        with temporary_folder() as folder:
+            lines = folder.path / "points.jsonl"
             columns, rows = _spooled(entries, lines)
             kinds = ", ".join(f"{_quoted(n, chr(39))}: '{kind}'" for n, kind in columns.items())
             order = ", ".join(_quoted(name, '"') for name in columns)
             source = f"{_quoted(str(lines), chr(39))}, columns = {{{kinds}}}"
             query = f"SELECT {order} FROM read_json({source}, format = 'newline_delimited')"  # noqa: S608  quoted
             target = _quoted(str(path), "'")
+            settings: dict[str, Any] = {
+                "temp_directory": str(folder.path),
+                "autoinstall_known_extensions": False,
+            }
             try:
-                with duckdb.connect(":memory:", config={"temp_directory": folder}) as database:
+                with duckdb.connect(":memory:", config=settings) as database:
                     database.execute("SET preserve_insertion_order = true")
-                    database.execute(f"COPY ({query}) TO {target} (FORMAT parquet, CODEC zstd)")
+                    database.execute(f"COPY ({query}) TO {target} ({_FORMAT})")
                     counted = database.execute(f"SELECT count(*) FROM read_parquet({target})")  # noqa: S608  quoted
                     found = (counted.fetchone() or (0,))[0]
             except duckdb.IOException as error:  # no defect: a full disk, or a folder that is gone

@@ -111,16 +111,10 @@ def command(
 
 
 def _read(log: str) -> list[Timings]:
+    from parcost.files import LOG, decode, read_stdin, read_text
     from parcost_plugins.fitting import tables
 
-    try:
-        text = (
-            sys.stdin.read()
-            if log == "-"
-            else Path(log).read_text(encoding="utf-8", errors="replace")
-        )
-    except OSError as error:
-        raise click.UsageError(f"{log} cannot be read: {error.strerror}") from error
+    text = decode(read_stdin(LOG), "<stdin>") if log == "-" else read_text(log, LOG)
     try:
         return tables.read(text)
     except tables.UnreadableError as error:
@@ -175,6 +169,7 @@ def _meant(operation: str, known: list[str]) -> str | None:
 
 
 def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm: str) -> None:
+    from parcost.render.escapes import visible
     from parcost.render.numbers import quantity
 
     largest = max(range(len(timings.sizes)), key=timings.sizes.__getitem__)
@@ -191,7 +186,7 @@ def _report(line: Line, timings: Timings, operation: str, ranks: int, algorithm:
         f"error of the line              {_errors(line)}"
         + (f", at {quantity(line.worst_size, 'B')}" if line.sizes > 2 else ""),
     ):
-        click.echo(text, err=True)
+        click.echo(visible(text), err=True)
 
 
 def _compare(bandwidth: float, timings: Timings, hosts: int) -> None:
@@ -234,6 +229,8 @@ def _write(text: str, out: str | None) -> None:
     if out is None:
         click.echo(text, nl=False)
         return
+    from parcost.render.escapes import visible
+
     path = Path(out)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -242,4 +239,4 @@ def _write(text: str, out: str | None) -> None:
         raise click.UsageError(f"{out} exists already; remove it or choose another name") from error
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {out}", err=True)
+    click.echo(visible(f"wrote {out}"), err=True)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
+from parcost.render.escapes import visible
+
 
 @frozen(kw_only=True, eq=False)
 class Level:
@@ -28,7 +30,7 @@ def fabric(name: str, levels: Iterable[Level], source: str, notes: Iterable[str]
 
 
 def _level(level: Level, source: str) -> list[str]:
-    told = source.replace('"', "'").replace("\n", " ")
+    told = visible(source.replace('"', "'").replace("\n", " "))
     lines = [f'level {level.name} @measured("{told}") {{']
     if level.size:
         lines.append(f"  size      = {level.size} {level.unit}")

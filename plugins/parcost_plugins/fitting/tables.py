@@ -24,6 +24,8 @@ _ROW = re.compile(
     r"(?:(?P<redop>sum|prod|min|max|avg|all|mulsum|none)\s+(?P<root>-?\d+)\s+)?"
     r"(?P<time>-?\d+(?:\.\d+)?)\s+(?P<algbw>\d+(?:\.\d+)?)\s+(?P<busbw>\d+(?:\.\d+)?)"
 )
+_LONGEST_LINE = 10_000
+_MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError)
 _HEAD = re.compile(r"#\s+size\s+count\s+type")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*?\son\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*?)\s*$")
 _STARTING = re.compile(r"Collective test starting:\s*(\w+)")
@@ -85,6 +87,8 @@ def _from_log(text: str) -> Iterator[Timings]:
     hosts: dict[int, str] = {}
     rows: list[tuple[float, float, float]] = []
     for line in text.splitlines():
+        if len(line) > _LONGEST_LINE:  # no row, and long to search
+            continue
         if match := _STARTING.search(line) or (not operation and _COMMAND.search(line)):
             operation = _operation(match.group(1)) or operation
         if match := _RANK.search(line):
@@ -144,7 +148,7 @@ def _from_json(text: str) -> Timings:
         ranks = len({d["rank"] for d in devices})
         nodes = len({d["hostname"] for d in devices})
         device = str(devices[0]["device_info"]) if devices else ""
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (*_MALFORMED, RecursionError) as error:
         message = f"not the JSON that nccl-tests writes: {error}"
         raise UnreadableError(message) from error
     rows = _timed(list(zip(sizes, times, strict=True)))
@@ -171,6 +175,8 @@ def _from_columns(text: str) -> Iterator[Timings]:
     """Read rows such as ``1 MiB, 85.6 us``, or numbers under ``size_bytes,time_us``."""
     unit, rows = "", []
     for line in text.splitlines():
+        if len(line) > _LONGEST_LINE:
+            continue
         if header := re.search(r"(?:time|seconds)\w*?_(s|ms|us|ns)\b|\b(seconds)\b", line.lower()):
             unit = header.group(1) or "s"
             continue

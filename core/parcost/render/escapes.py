@@ -1,0 +1,81 @@
+"""Texts from elsewhere, spelled so that nothing that shows them acts on them.
+
+Terminals obey control characters, and what reorders or hides letters misleads readers. A name
+in a spec, a path or an argument may hold either. Each way out spells them in its own notation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+# What `str.isprintable` accepts is safe, and so are the blanks that lay a text out.
+_SUSPECT = re.compile(r"[^\x20-\x7e]")
+_BLANKS = "\n\t"
+_COLOUR = re.compile(r"(\x1b\[[\d;]*m)")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def visible(text: str) -> str:
+    r"""Return *text* in one line, with what a terminal may act on spelled out.
+
+    >>> print(visible("\x1b[2J\n"))
+    \x1b[2J\n
+    """
+    return text if text.isprintable() else _spelled(text, _escape, "")
+
+
+def visible_lines(text: str) -> str:
+    r"""Return *text* with all that is neither printable nor the end of a line spelled out.
+
+    >>> visible_lines("a\u202eb\n") == "a\\u202eb\n"
+    True
+    """
+    return text if text.isprintable() else _spelled(text, _escape, _BLANKS)
+
+
+def visible_or_colored(text: str) -> str:
+    r"""Return *text* like `visible_lines`, less the colours, which stay.
+
+    >>> visible_or_colored("\x1b[1mstep\x1b[0m\x1b[2J") == "\x1b[1mstep\x1b[0m\\x1b[2J"
+    True
+    """
+    if "\x1b" not in text:
+        return visible_lines(text)
+    parts = _COLOUR.split(text)
+    return "".join(part if i % 2 else visible_lines(part) for i, part in enumerate(parts))
+
+
+def visible_json(text: str) -> str:
+    r"""Return a text that is JSON with the same strings, spelled as JSON escapes where needed.
+
+    >>> print(visible_json('{"name": "a\u202e"}'))
+    {"name": "a\u202e"}
+    """
+    return text if text.isprintable() else _spelled(text, _escape_json, _BLANKS)
+
+
+def csv_cell(text: str) -> str:
+    r"""Return a text as a cell that a spreadsheet neither calculates nor runs.
+
+    >>> print(csv_cell("=1+1"), csv_cell("@a"), csv_cell("tp8"))
+    '=1+1 '@a tp8
+    """
+    return visible("'" + text if text.startswith(_FORMULA) else text)
+
+
+def _spelled(text: str, escape: Callable[[str], str], kept: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        character = match[0]
+        return character if character.isprintable() or character in kept else escape(character)
+
+    return _SUSPECT.sub(replace, text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _escape_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2))
