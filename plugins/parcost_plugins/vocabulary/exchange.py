@@ -239,7 +239,7 @@ def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: 
 
 def _rail(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of rails for bytes that go straight to all ranks of other units."""
-    level = getattr(link, "level", None)
+    level: Any = getattr(link, "level", None)
     if at == 0 or _kind(level) != "rail" or level.pxn or all_of(level.oversubscription == 1):
         return None
     u, P = _inside(group, at), group.ranks
@@ -252,5 +252,5 @@ def _rail(group: Group, at: int, link: Link) -> Real | None:
 def _same_places(group: Group, at: int) -> Mask:
     """Return whether the members of each unit below level *at* have the same places in it."""
     stride = group.strides[at]
-    narrow = maximum(stride, 1e-9)
-    return where(stride < 1, divides(1.0, 1 / narrow), divides(1.0, stride))  # type: ignore[return-value]
+    near, far = maximum(stride, 1.0), maximum(1 / maximum(stride, 1e-9), 1.0)
+    return divides(1.0, near) & divides(1.0, far)
