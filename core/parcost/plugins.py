@@ -40,6 +40,8 @@ GROUP = "parcost"
 _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
     "blocks": (type,),
     "catalogues": (terms.Catalogue,),
+    "libraries": (terms.Library,),
+    "library": (str,),
     "groups": (terms.Group,),
     "pipelines": (terms.Pipeline,),
     "checks": (terms.Check,),
@@ -55,7 +57,7 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
     "calculations": (terms.Figure, terms.Section, terms.Check),
     "views": (terms.Section,),
 }
-_NAMED = ("collectives", "schedules", "kernels", "exporters")
+_NAMED = ("collectives", "libraries", "schedules", "kernels", "exporters")
 _UNIQUE = ("groups", "terms", "memory", "figures")
 _NUMBERED = ("terms", "memory")
 _RULED = ("checks", "verdicts", "calculations")
@@ -87,6 +89,11 @@ class Plugins:
     left_out: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # paths, of those that are not installed
     known: dict[Any, Any] = field(factory=dict, init=False, repr=False)  # what studies share
+
+    @property
+    def foreign(self) -> tuple[Plugin, ...]:
+        """The plugins that come from outside of this distribution."""
+        return tuple(plugin for plugin in self.plugins if plugin.distribution != _OURS)
 
     @cached_property
     def _hooks(self) -> dict[str, list[tuple[Plugin, Callable[..., Any], tuple[str, ...]]]]:

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from parcost.picked import Picked
     from parcost.plugins import Plugin, Plugins
 
-REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
+REGISTRIES = (
+    "blocks",
+    "catalogues",
+    "collectives",
+    "libraries",
+    "schedules",
+    "kernels",
+    "exporters",
+)
 
 
 @click.command("plugins")
