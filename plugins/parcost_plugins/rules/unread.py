@@ -181,7 +181,8 @@ _OF_LEVELS = {
 
 def _levels(study: Study) -> Iterator[Check]:
     """Warn of attributes of levels without which every link of the layout is the same."""
-    cluster, training = study.get(Cluster), study.get(Training)
+    cluster: Any = study.get(Cluster)
+    training = study.get(Training)
     if cluster is None or training is None:
         return
     transfers = study.all(Transfer)
