@@ -29,7 +29,8 @@ def sections(study: Study) -> Iterator[Section]:
     """Say which traffic stays on a rail, where the fabric has rails."""
     if study.get(Cluster) is None:
         return
-    rows, links = [], []
+    rows: list[tuple[Any, ...]] = []
+    links: list[Any] = []
     for _, group in study.contributions("groups"):
         if group.name == "job" or any(group.links is known for known in links):
             continue  # the same ranks under another name

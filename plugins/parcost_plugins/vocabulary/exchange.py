@@ -155,7 +155,7 @@ def relayed(group: Group) -> Real:
     """Return the share of what leaves a node that first moves inside of it (PXN)."""
     if len(group.links) < 2:
         return 0.0
-    level = getattr(group.links[1], "level", None)
+    level: Any = getattr(group.links[1], "level", None)
     u = group.shape[0]
     return (u - 1) / u if _kind(level) == "rail" and level.pxn else 0.0
 
@@ -205,7 +205,7 @@ def _inside(group: Group, at: int) -> Real:
 
 def _torus(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of a torus for bytes that go to all its units alike."""
-    level = getattr(link, "level", None)
+    level: Any = getattr(link, "level", None)
     if _kind(level) != "torus" or not level.dimensions:
         return None
     g, stride = group.shape[at], maximum(group.strides[at], 1.0)
