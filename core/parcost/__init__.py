@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from parcost.terms import Goal as Goal
     from parcost.terms import Group as Group
     from parcost.terms import Kernels as Kernels
+    from parcost.terms import Library as Library
     from parcost.terms import Limit as Limit
     from parcost.terms import Link as Link
     from parcost.terms import Memory as Memory
@@ -164,6 +165,7 @@ _HOMES = {
         "Group",
         "Kernels",
         "Limit",
+        "Library",
         "Link",
         "Memory",
         "Moment",

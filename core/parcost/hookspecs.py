@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Goal,
         Group,
         Kernels,
+        Library,
         Memory,
         Objective,
         Once,
@@ -60,6 +61,11 @@ def collectives() -> Iterable[Collective]:  # type: ignore[empty-body]
 
 
 @hookspec
+def libraries() -> Iterable[Library]:  # type: ignore[empty-body]
+    """Communication libraries, which say what ``auto`` may pick from, picked by name."""
+
+
+@hookspec
 def schedules() -> Iterable[Schedule]:  # type: ignore[empty-body]
     """Pipeline schedules, picked by name."""
 
@@ -80,6 +86,11 @@ def exporters() -> Iterable[Exporter]:  # type: ignore[empty-body]
 @hookspec
 def groups(study: Study) -> Iterable[Group]:  # type: ignore[empty-body]
     """The groups of ranks that communicate, placed on the fabric."""
+
+
+@hookspec
+def library(study: Study) -> Iterable[str]:  # type: ignore[empty-body]
+    """The name of the communication library in use; nothing where ``auto`` takes any."""
 
 
 @hookspec

@@ -63,6 +63,11 @@ class Plugins:
     known: dict[Any, Any] = field(factory=dict, init=False, repr=False)  # what studies share
     noted: dict[str, Fault] = field(factory=dict, init=False, repr=False)  # faults, by their line
 
+    @property
+    def foreign(self) -> tuple[Plugin, ...]:
+        """The plugins that come from outside of this distribution."""
+        return tuple(plugin for plugin in self.plugins if plugin.distribution != OWN_DISTRIBUTION)
+
     @cached_property
     def registry(self) -> Registry:
         """The plugins that fit, and what they offer by name; asked for once."""

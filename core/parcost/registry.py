@@ -35,6 +35,7 @@ OWN_DISTRIBUTION = "parcost"
 _REQUIRED: Mapping[str, Sequence[str]] = {
     "catalogues": ("root",),
     "collectives": ("operations", "seconds", "formula", "source"),
+    "libraries": (),
     "schedules": (),
     "kernels": ("price",),
     "exporters": (),
@@ -237,6 +238,8 @@ def _name(hook: str, thing: Any) -> str:
         return _word(block_type(thing).kind)
     if hook == "catalogues" and not isinstance(thing, terms.Catalogue):
         raise OfferError(f"returned {_kind(thing)} where Catalogue is asked for")
+    if hook == "libraries" and not isinstance(thing, terms.Library):
+        raise OfferError(f"returned {_kind(thing)} where Library is asked for")
     if not hasattr(thing, "name"):
         raise OfferError(f"returned {_kind(thing)} without a name")
     name = _word(thing.name)

@@ -253,12 +253,24 @@ class Study:
             formula=Formula(text=text, inputs={"n": (n, "B"), **letters}, source=source),
         )
 
+    def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
+        """Return the algorithms that *algorithm* stands for.
+
+        ``auto`` stands for those of the communication library in use, or for all but those
+        that only a name asks for.
+        """
+        return self.once_for(_named, operation, algorithm)
+
     def _offered(self, operation: str, algorithm: str) -> Sequence[Collective]:
         """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
-        offered = self.once_for(_named, operation, algorithm)
+        offered = self.candidates(operation, algorithm)
         if not offered and algorithm == "auto":
-            message = f"no plugin offers `{operation}`"
-            raise SpecError([Diagnostic("no-collective", message, place=self.path or self.name)])
+            libraries = [name for _, name in self.contributions("library")]
+            who = f"no algorithm of the library `{libraries[0]}`" if libraries else "no plugin"
+            message = f"{who} offers `{operation}`"
+            help = "`collectives { library = any }` takes every algorithm" if libraries else None
+            place = self.path or self.name
+            raise SpecError([Diagnostic("no-collective", message, help=help, place=place)])
         return offered
 
     def _told(
@@ -422,12 +434,16 @@ def _algorithms(study: Study, operation: str) -> Sequence[Collective]:
 
 
 def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]:
-    return tuple(
-        known
-        for known in study.algorithms(operation)
-        if known.name == algorithm
-        or (algorithm == "auto" and operation not in getattr(known, "by_name_only", ()))
-    )
+    known = study.algorithms(operation)
+    if algorithm != "auto":
+        return tuple(one for one in known if one.name == algorithm)
+    for plugin, name in study.contributions("library"):
+        offered = study.plugins.named("libraries")
+        if name not in offered:
+            raise FaultError(f"plugin {plugin} names the library `{name}`, which none offers")
+        has = offered[name][1].algorithms.get(operation, ())
+        return tuple(one for one in known if one.name in has)
+    return tuple(one for one in known if operation not in getattr(one, "by_name_only", ()))
 
 
 def _never(operation: str, algorithm: str, group: Group) -> Call:

@@ -486,6 +486,19 @@ class Collective(Protocol):
         ...
 
 
+@record(kw_only=True)
+class Library:
+    """A communication library: the *algorithms* that it has for each operation, by name.
+
+    ``auto`` picks among them alone in a study of the library. One that no plugin offers is
+    passed over.
+    """
+
+    name: str
+    algorithms: Mapping[str, Sequence[str]]
+    source: str
+
+
 class Link(Protocol):
     """What carries messages: a level of the fabric, as one rank of a group sees it.
 

@@ -24,6 +24,7 @@ from parcost.sound import Counts, sound, unvalued, within
 
 # What each hook may answer with. Other hooks take what is marked with `answers`.
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
+    "library": (str,),
     "groups": (terms.Group,),
     "pipelines": (terms.Pipeline,),
     "checks": (terms.Check,),

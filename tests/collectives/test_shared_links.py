@@ -356,3 +356,31 @@ def test_groups_side_by_side_share_the_cuts_of_a_torus(
     for name in ("pairwise", "hierarchical", "bruck"):
         seconds = job.collective("all_to_all", 1.0, "dp", name).seconds
         assert seconds >= bound * (1 - 1e-9)
+
+
+# --- trees --------------------------------------------------------------------------------------
+
+
+def test_double_trees_leave_a_node_through_all_of_its_ports() -> None:
+    """1 GiB over two nodes of eight with 50 GB/s each: twice n / 400 GB/s, and the pieces."""
+    job = study({**NODE, "latency": 3.4e-6}, {"bandwidth": 50e9, "latency": 14e-6},
+                devices=16, dp=16.0)  # fmt: skip
+    n, start = float(2**30), 4 * 14e-6
+    once = n / 400e9 + 2 * start + (8 * start * n / 400e9) ** 0.5
+    found = job.collective("all_reduce", n, "dp", "double_tree").seconds
+    assert found == pytest.approx(2 * once)
+    around = job.collective("all_reduce", n, "dp", "ring").seconds
+    assert around < found < 1.5 * around
+
+
+@given(g=st.sampled_from([1, 2, 4, 8]), k=st.integers(2, 64), stride=st.sampled_from([1, 2, 8]))
+def test_of_long_messages_double_trees_move_as_many_bytes_as_a_ring(
+    g: int, k: int, stride: int
+) -> None:
+    node = {**NODE, "size": float(g * stride)}
+    port = {"bandwidth": 50e9, "latency": 1e-6}
+    P = g * k
+    job = study(node, port, devices=P * stride, tp=float(stride), dp=float(P))
+    trees = job.collective("all_reduce", 1e13, "dp", "double_tree").seconds
+    around = job.collective("all_reduce", 1e13, "dp", "ring").seconds
+    assert trees == pytest.approx(around * P / (P - 1), rel=0.05)

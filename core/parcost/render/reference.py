@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BEGIN = "<!-- reference: made by `python -m parcost.render.reference docs/language.md` -->"
 END = "<!-- end of reference -->"
-REGISTRIES = ("collectives", "schedules", "kernels")
+REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
 
 _MEASURES = {
     BYTES: "bytes (`GB`, `GiB`, ...)",

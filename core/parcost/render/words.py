@@ -64,8 +64,14 @@ def swept(report: Report, name: str, value: Any) -> str:
 
 
 def picked(plugins: Plugins) -> str:
-    """Return, to stand behind a verdict, which plugins came from files and were left out."""
-    files = f"; with: {', '.join(plugins.files)}" if plugins.files else ""
+    """Return, to stand behind a verdict, which plugins came from outside and were left out."""
+    installed = [
+        str(plugin)
+        for plugin in plugins.foreign
+        if plugin.distribution and plugin.distribution not in plugins.files
+    ]
+    outside = ", ".join([*installed, *plugins.files])
+    files = f"; with: {outside}" if outside else ""
     return files + (f"; without: {', '.join(plugins.left_out)}" if plugins.left_out else "")
 
 

@@ -3,8 +3,9 @@
 Every rank is an inner node of one tree and a leaf of the other, so that each tree may
 carry half of the message with every port busy. It is cut into c pieces per tree, with
 c = sqrt(d n / (2 alpha B)) for trees of depth d; a short message is not cut. NCCL calls
-them its tree. They ignore the levels of the fabric, so all messages are priced at
-``group.pair``, the slowest boundary.
+them its tree: one pair of trees per channel, each of which leaves the node through a port of
+its own, so that a boundary is crossed through every port that the group owns there, as by a
+ring. They ignore the levels of the fabric and are priced on ``group.flat``.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class DoubleTree(Phased):
 
     name = "double_tree"
     operations = frozenset({"all_reduce", "broadcast", "reduce"})
-    source = "Sanders, Speck, Träff 2009"
-    sees = "pair"
+    source = "Sanders, Speck, Träff 2009; NCCL, src/graph/trees.cc: a tree per channel"
+    sees = "flat"
 
     def cut(self, pieces: Real) -> DoubleTree:
         """Return the algorithm with so many *pieces* in each tree."""
@@ -39,7 +40,7 @@ class DoubleTree(Phased):
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the ways along the trees, in pieces or whole, whichever is faster."""
-        link, depth = group.pair, ceil_log2(group.ranks)
+        link, depth = group.flat, ceil_log2(group.ranks)
         other = minimum(depth, 1.0)  # one rank has a tree without depth
         if self.pieces is None:
             per_latency = maximum(link.latency * link.bandwidth, 1.0)  # bytes; at least one

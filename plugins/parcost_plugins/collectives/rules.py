@@ -66,11 +66,7 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
 def _no_such(study: Study, role: str, name: str, operation: str, group: Group) -> Check:
     """Return the rule that an algorithm does what it is named for, of more than one rank."""
     does = sorted(study.plugins.named("collectives")[name][1].operations)
-    others = sorted(
-        known.name
-        for known in study.algorithms(operation)
-        if operation not in getattr(known, "by_name_only", ())
-    )
+    others = sorted(known.name for known in study.candidates(operation))
     return Check(
         id="collective-operation",
         holds=group.ranks <= 1,

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from parcost import Check, Mask, Study, block_type, called
+from parcost import Check, Figure, Group, Mask, Real, Study, block_type, called
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import (
     Checkpoint,
+    Cluster,
     CollectiveChoice,
     Compression,
     Context,
@@ -25,6 +26,7 @@ from parcost_plugins.vocabulary import (
     Energy,
     KernelChoice,
     Layout,
+    Level,
     Overlap,
     Routing,
     ScheduleChoice,
@@ -32,6 +34,7 @@ from parcost_plugins.vocabulary import (
     Training,
     Transfer,
 )
+from parcost_plugins.vocabulary.exchange import direct, exchanges, relayed
 
 
 @frozen
@@ -156,6 +159,97 @@ def rules(study: Study) -> Iterator[Check]:
                     help="read with {waits_for}",
                     severity="warning",
                 )
+    yield from _levels(study)
+
+
+#: Attributes of a level that may leave all links as they are, and what would read them.
+_OF_LEVELS = {
+    "efficiency": "a group of ranks that crosses the level",
+    "ports": "a group of ranks that crosses the level",
+    "collisions": "a group of ranks that crosses the level",
+    "oversubscription": "a group that reaches beyond a unit of the level, or beyond a leaf of the "
+    "outermost, or leaves its rail",
+    "pxn": "a group of several ranks in each node that crosses the rails",
+    "routing": "a group of ranks that crosses the level, whose links are fewer than its groups",
+    "radix": "a `hop_latency`, or an `oversubscription` of its leaves",
+    "hops": "a `hop_latency`",
+    "in_network": "an all-reduce that is faster in the switches of the level",
+    "hop_latency": "a group of ranks that crosses the level through a switch",
+    "cable_latency": "a group of ranks that crosses the level",
+}
+
+
+def _levels(study: Study) -> Iterator[Check]:
+    """Warn of attributes of levels without which every link of the layout is the same."""
+    cluster: Any = study.get(Cluster)
+    training = study.get(Training)
+    if cluster is None or training is None:
+        return
+    transfers = study.all(Transfer)
+    names = {t.level for t in transfers}
+    alone = not any(t.group == "job" for t in transfers)
+    links = None
+    for level in cluster.fabric.levels:
+        if level.label in names:
+            continue
+        for attribute, waits_for in _OF_LEVELS.items():
+            if not _written(study, level, attribute):
+                continue
+            links = _links(study, job=not alone) if links is None else links
+            plain = evolve(level, **{attribute: block_type(Level).defaults[attribute]})
+            others = tuple(plain if one is level else one for one in cluster.fabric.levels)
+            changed = evolve(cluster, fabric=evolve(cluster.fabric, levels=others))
+            other = study.with_blocks({Cluster: (changed,)})
+            if attribute == "in_network":
+                same = _alike(_times(study), _times(other))
+            else:
+                same = _alike(links, _links(other, job=not alone))
+            if same:
+                yield Check(
+                    id="no-effect",
+                    holds=False,
+                    subject=f"{level.label}.{attribute}",
+                    message="`{attribute}` of level `{level}` has no effect",
+                    inputs={
+                        "attribute": attribute,
+                        "level": level.label,
+                        "waits_for": waits_for,
+                    },
+                    help="read with {waits_for}",
+                    severity="warning",
+                )
+
+
+def _links(study: Study, *, job: bool) -> list[Real]:
+    """Return the latencies and bandwidths of all links that the groups of a study cross."""
+    numbers: list[Real] = []
+    for _, group in study.contributions("groups"):
+        if group.name != "job" or job:
+            numbers += _numbers(group)
+    return numbers
+
+
+def _times(study: Study) -> list[Real]:
+    """Return the seconds of all that a step and the transfers take."""
+    terms = [term for _, term in study.contributions("terms")]
+    figures = [f for _, f in study.contributions("calculations") if isinstance(f, Figure)]
+    return [*(getattr(t, "seconds", 0.0) for t in terms), *(f.value for f in figures)]
+
+
+def _numbers(group: Group) -> Iterator[Real]:
+    by_level = zip(
+        group.shape, group.links, group.pairs, exchanges(group), direct(group), strict=True
+    )
+    whole = [link for link in (group.flat, group.pair, group.hop) if any_of(group.ranks > 1)]
+    crossed = [link for g, *links in by_level if any_of(g > 1) for link in links]
+    for link in (*whole, *crossed):
+        yield link.latency
+        yield link.bandwidth
+    yield relayed(group)
+
+
+def _alike(these: list[Real], those: list[Real]) -> bool:
+    return not any(any_of(a != b) for a, b in zip(these, those, strict=True))
 
 
 def _written(study: Study, block: object, attribute: str) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-from parcost import Edge, Figure, Formula, Group, Outcome, Real, Study, hookimpl
-from parcost.numeric import INFINITY, all_of, maximum, where
+from parcost import Edge, Figure, Formula, Group, Outcome, Real, Section, Study, hookimpl
+from parcost.numeric import INFINITY, all_of, any_of, maximum, where
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster
+from parcost_plugins.vocabulary.exchange import on_rail
 
 
 @hookimpl
@@ -19,7 +20,67 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     for _, group in study.contributions("groups"):
         if not all_of(group.ranks == 1):
             yield from _group(group)
+            yield from _rail(group)
     yield from _boundary(study, outcome)
+
+
+@hookimpl
+def sections(study: Study) -> Iterator[Section]:
+    """Say which traffic stays on a rail, where the fabric has rails."""
+    if study.get(Cluster) is None:
+        return
+    rows: list[tuple[Any, ...]] = []
+    links: list[Any] = []
+    for _, group in study.contributions("groups"):
+        if group.name == "job" or any(group.links is known for known in links):
+            continue  # the same ranks under another name
+        links.append(group.links)
+        for at, level in _rails(group):
+            straight = on_rail(group, at)
+            alike = all_of(straight * _members(group, at) == 1)
+            rows.append(
+                (
+                    group.name,
+                    level.label,
+                    (1.0 if alike else 0.0, "%"),
+                    (1.0, "%") if level.pxn else (straight, "%"),
+                    "inside the node first (PXN)" if level.pxn else "straight",
+                )
+            )
+    if rows:
+        yield Section(
+            title="Traffic that stays on a rail",
+            columns=("group", "level", "to the next node", "to all ranks", "messages go"),
+            rows=rows,
+            notes=["what leaves its rail goes up from its leaf, by what oversubscription leaves"],
+        )
+
+
+def _rails(group: Group) -> Iterator[tuple[int, Any]]:
+    """Yield the levels that are rails and that *group* crosses, with their places."""
+    for at, link in enumerate(group.links):
+        level: Any = getattr(link, "level", None)
+        if at and level is not None and level.kind == "rail" and any_of(group.shape[at] > 1):
+            yield at, level
+
+
+def _members(group: Group, at: int) -> Real:
+    """Return the members of a unit of the level below *at*."""
+    return prod(group.shape[:at], start=1.0)
+
+
+def _rail(group: Group) -> Iterator[Figure]:
+    """Yield what stays on the rails of a level when every rank sends to every other."""
+    for at, level in _rails(group):
+        yield _figure(
+            f"{group.name}_on_{level.label}",
+            f"of what {group.name} sends over `{level.label}`, on a rail",
+            1.0 if level.pxn else on_rail(group, at),
+            "%",
+            "1 / u" if not level.pxn else "1, by way of the device on the other rail",
+            {"u": (_members(group, at), "")},
+            "in an exchange of all ranks with all; a ring joins devices of the same place",
+        )
 
 
 def _machine(study: Study) -> Iterator[Figure]:

@@ -90,13 +90,7 @@ def price(study: Study, transfer: Transfer, group: Group, n: Real) -> Priced:
 
 def chosen(study: Study, transfer: Transfer) -> Sequence[Collective]:
     """Return the algorithms that *transfer* picks among: one, unless it says ``auto``."""
-    operation, name = transfer.operation, transfer.algorithm
-    found = [
-        known
-        for known in study.algorithms(operation)
-        if name == known.name
-        or (name == "auto" and operation not in getattr(known, "by_name_only", ()))
-    ]
+    found = study.candidates(transfer.operation, transfer.algorithm)
     if transfer.pieces is None:
         return found
     return [known.cut(transfer.pieces) for known in found if hasattr(known, "cut")]

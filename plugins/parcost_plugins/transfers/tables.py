@@ -69,9 +69,13 @@ def comparison(study: Study, priced: Priced) -> Section:
             elif not all_:
                 needs = known.needs(operation) if hasattr(known, "needs") else ""
                 unable.append(f"`{known.name}` cannot run here: it needs {needs}")
-        auto = [s for s, k in timed if operation not in getattr(k, "by_name_only", ())]
+        picked = {k.name for k in study.candidates(operation)}
+        auto = [s for s, k in timed if k.name in picked]
         for seconds, known in sorted(timed, key=lambda pair: (pair[0], pair[1].name)):
-            rows.append(_row(operation, known, seconds, priced, min(auto, default=None), all_=all_))
+            best = min(auto, default=None)
+            by_name = known.name not in picked
+            row = _row(operation, known, seconds, priced, best, by_name=by_name, all_=all_)
+            rows.append(row)
     columns = ("algorithm", "rounds", "bytes", "start-up", "time", "")
     return Section(
         title=f"{called(transfer)}: {'every operation' if all_ else transfer.operation} "
@@ -87,11 +91,18 @@ def comparison(study: Study, priced: Priced) -> Section:
 
 
 def _row(
-    operation: str, known: Any, seconds: Any, priced: Priced, best: Any, *, all_: bool
+    operation: str,
+    known: Any,
+    seconds: Any,
+    priced: Priced,
+    best: Any,
+    *,
+    by_name: bool,
+    all_: bool,
 ) -> tuple[Any, ...]:
     moved = movement(known, operation, priced.sent, priced.group)
     mark = "fastest" if seconds == best else ""
-    if operation in getattr(known, "by_name_only", ()):
+    if by_name:
         mark = "nothing beats it" if known.name == "lower_bound" else "only by name"
     cells = (
         ("-", "-", "-")
@@ -178,8 +189,7 @@ def advice(study: Study, priced: Priced) -> Section:
             rows += _fewer_bytes(priced)
     others = [
         (known.seconds(transfer.operation, priced.sent, group), known.name)
-        for known in study.algorithms(transfer.operation)
-        if transfer.operation not in getattr(known, "by_name_only", ())
+        for known in study.candidates(transfer.operation)
     ]
     fast, best = min(others)
     if fast < seconds:

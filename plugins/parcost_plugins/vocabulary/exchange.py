@@ -155,7 +155,7 @@ def relayed(group: Group) -> Real:
     """Return the share of what leaves a node that first moves inside of it (PXN)."""
     if len(group.links) < 2:
         return 0.0
-    level = getattr(group.links[1], "level", None)
+    level: Any = getattr(group.links[1], "level", None)
     u = group.shape[0]
     return (u - 1) / u if _kind(level) == "rail" and level.pxn else 0.0
 
@@ -205,7 +205,7 @@ def _inside(group: Group, at: int) -> Real:
 
 def _torus(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of a torus for bytes that go to all its units alike."""
-    level = getattr(link, "level", None)
+    level: Any = getattr(link, "level", None)
     if _kind(level) != "torus" or not level.dimensions:
         return None
     g, stride = group.shape[at], maximum(group.strides[at], 1.0)
@@ -239,7 +239,7 @@ def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: 
 
 def _rail(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of rails for bytes that go straight to all ranks of other units."""
-    level = getattr(link, "level", None)
+    level: Any = getattr(link, "level", None)
     if at == 0 or _kind(level) != "rail" or level.pxn or all_of(level.oversubscription == 1):
         return None
     u, P = _inside(group, at), group.ranks
@@ -252,5 +252,5 @@ def _rail(group: Group, at: int, link: Link) -> Real | None:
 def _same_places(group: Group, at: int) -> Mask:
     """Return whether the members of each unit below level *at* have the same places in it."""
     stride = group.strides[at]
-    narrow = maximum(stride, 1e-9)
-    return where(stride < 1, divides(1.0, 1 / narrow), divides(1.0, stride))  # type: ignore[return-value]
+    near, far = maximum(stride, 1.0), maximum(1 / maximum(stride, 1e-9), 1.0)
+    return divides(1.0, near) & divides(1.0, far)

@@ -119,6 +119,13 @@ class Device:
         "is left out",
     )
     power: Real | None = quantity(WATTS, default=None, doc="thermal design power")
+    library: str = word(
+        "any",
+        registry="libraries",
+        default="any",
+        doc="communication library that its vendor ships: `auto` picks of its algorithms; "
+        "`any` is all that plugins offer",
+    )
 
 
 @block("level", inside="fabric", label="required")

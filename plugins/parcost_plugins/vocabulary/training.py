@@ -325,8 +325,16 @@ class Overlap:
 
 @block("collectives", label="none")
 class CollectiveChoice:
-    """Which algorithm each group uses; ``auto`` is the fastest for each message."""
+    """Which algorithm each group uses; ``auto`` is the library's fastest for each message."""
 
+    library: str = word(
+        "device",
+        "any",
+        registry="libraries",
+        default="device",
+        doc="communication library, of whose algorithms `auto` picks; `device` is the one that "
+        "the device names, `any` all that plugins offer",
+    )
     tensor: str = word("auto", registry="collectives", default="auto", doc="tensor parallel")
     data: str = word("auto", registry="collectives", default="auto", doc="data parallel")
     pipeline: str = word("auto", registry="collectives", default="auto", doc="between stages")

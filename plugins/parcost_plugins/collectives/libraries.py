@@ -1,0 +1,82 @@
+"""Communication libraries: which algorithms ``auto`` may pick for each operation.
+
+``collectives { library = nccl }`` names one. Without it, the device says which one its vendor
+ships (``device { library = nccl }``); ``any`` is every algorithm that a plugin offers, but for
+those that only a name asks for. So an algorithm of another plugin moves no study of a library
+that does not have it.
+
+Algorithms that carry other names in a library: NCCL's *tree* is ``double_tree``, and its
+all-to-all, gathers and scatters are grouped messages, ``pairwise`` and ``linear``. MPI is what
+MPICH and Open MPI offer between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Library, Study, hookimpl
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice
+
+ANY = "any"
+_MESSAGES = {
+    "all_to_all": ("pairwise",),
+    "scatter": ("linear",),
+    "gather": ("linear",),
+    "point_to_point": ("direct",),
+}
+_RINGS = {"broadcast": ("ring",), "reduce": ("ring",)}
+
+NCCL = Library(
+    name="nccl",
+    source="NCCL 2.30, src/graph/tuning.cc: algorithms by collective; grouped messages else",
+    algorithms={
+        "all_reduce": ("ring", "double_tree", "nvls", "collnet_direct", "collnet_chain"),
+        "all_gather": ("ring", "nvls", "pat"),
+        "reduce_scatter": ("ring", "nvls", "pat"),
+        **_RINGS,
+        **_MESSAGES,
+    },
+)
+RCCL = Library(
+    name="rccl",
+    source="RCCL, src/graph/tuning.cc: ring and tree; messages grouped for the rest",
+    algorithms={
+        "all_reduce": ("ring", "double_tree"),
+        "all_gather": ("ring",),
+        "reduce_scatter": ("ring",),
+        **_RINGS,
+        **_MESSAGES,
+    },
+)
+MPI = Library(
+    name="mpi",
+    source="Thakur, Rabenseifner, Gropp 2005 (MPICH); Open MPI, coll/base",
+    algorithms={
+        "all_reduce": ("recursive_doubling", "halving_doubling", "ring", "tree"),
+        "all_gather": ("recursive_doubling", "bruck", "ring"),
+        "reduce_scatter": ("halving_doubling", "recursive_doubling", "pairwise", "ring"),
+        "broadcast": ("tree", "van_de_geijn", "ring"),
+        "reduce": ("tree", "halving_doubling", "ring"),
+        "scatter": ("tree", "linear"),
+        "gather": ("tree", "linear"),
+        "all_to_all": ("bruck", "pairwise"),
+        "point_to_point": ("direct",),
+    },
+)
+
+
+@hookimpl
+def libraries() -> list[Library]:
+    """Offer the libraries."""
+    return [NCCL, RCCL, MPI]
+
+
+@hookimpl
+def library(study: Study) -> Iterator[str]:
+    """Name the library of the study, unless it is any."""
+    choice, cluster = study.get(CollectiveChoice), study.get(Cluster)
+    name = "device" if choice is None else choice.library
+    if name == "device":
+        name = getattr(cluster.device, "library", ANY) if cluster is not None else ANY
+    if name != ANY:
+        yield name
