@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import suppress
 from importlib.metadata import EntryPoint
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import pytest
 from parcost.batch import Spec, executors, work
 from parcost.batch.cache import Cache
 from parcost.batch.entry import Entry
-from parcost.batch.executors import Engine, ExecutorError, Pool, UnknownExecutorError, processes
+from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
 from parcost.batch.keys import Environment, Question
 from parcost.batch.run import Run
 from parcost.batch.work import StrangerError, Task, Worker, answers
@@ -385,44 +383,44 @@ def test_a_worker_that_is_killed_as_it_answers_keeps_nobody_waiting() -> None:
     assert not reader.is_alive()
 
 
+SIGNALLED = """
+import os, signal, time
+from multiprocessing import popen_spawn_posix
+from parcost.batch.executors import Pool, processes
+
+spawn = popen_spawn_posix.util.spawnv_passfds
+
+def interrupted(*arguments):
+    number = spawn(*arguments)
+    if "spawn_main" in str(arguments):
+        os.kill(os.getpid(), signal.SIGTERM)  # before the worker is told what to do
+        time.sleep(0.01)
+    return number
+
+def end(*_):
+    raise KeyboardInterrupt
+
+if __name__ == "__main__":
+    popen_spawn_posix.util.spawnv_passfds = interrupted
+    signal.signal(signal.SIGTERM, end)
+    pool = Pool(processes(1))
+    try:
+        pool.submit(os.getpid)
+    except KeyboardInterrupt:
+        print("interrupted")
+    pool.close(whole=False)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_a_signal_while_a_worker_is_started_waits_until_it_has_what_it_reads(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     """Else it begins, finds the end of its data where that should be, and says so at length."""
-    from multiprocessing import popen_spawn_posix
-
-    spawn = popen_spawn_posix.util.spawnv_passfds
-    started: list[int] = []
-
-    def interrupted(*arguments: Any) -> int:
-        number: int = spawn(*arguments)
-        if "spawn_main" not in str(arguments):  # it is no worker
-            return number
-        started.append(number)
-        os.kill(os.getpid(), signal.SIGTERM)  # before the process has been told what to do
-        time.sleep(0.01)
-        return number
-
-    def ended(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(popen_spawn_posix.util, "spawnv_passfds", interrupted)
-    before = signal.signal(signal.SIGTERM, ended)
-    pool = Pool(processes(1))
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            pool.submit(os.getpid)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        monkeypatch.undo()
-        pool.close(whole=False)
-    for process in active_children():
-        process.join(10)
-    late = time.monotonic() + 10
-    for number in started:  # one that nobody knows of might still complain
-        with suppress(ChildProcessError):
-            while time.monotonic() < late and not os.waitpid(number, os.WNOHANG)[0]:
-                time.sleep(0.05)
-    assert capfd.readouterr().err == ""
+    script = tmp_path / "script.py"
+    script.write_text(SIGNALLED)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
