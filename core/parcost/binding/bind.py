@@ -135,7 +135,9 @@ class Binder:
             }
             message = f"there is no attribute `{path}`"
             several = [p for p in known if p.endswith(f".{path}")]
-            help = f"there is `{'`, `'.join(several)}`" if several else ""
+            help: str | None = None
+            if several:
+                help = "there is " + ", ".join(f"`{one}`" for one in several)
             help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
