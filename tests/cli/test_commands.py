@@ -1039,3 +1039,11 @@ def test_check_names_a_plugin_that_fails(run: Run, monkeypatch: pytest.MonkeyPat
     assert done.code == 3
     assert "error[plugin-fault]: plugin `rules` of parcost" in done.out
     assert "failed in `checks`: raised ZeroDivisionError" in done.out
+
+
+def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
+    """What decides how many stages there are costs an evaluation a point."""
+    done = run("eval", "a.par", "--set", "layout.pp=range(1, 20000)", a=GOOD)
+    assert done.code == 2
+    assert "error[too-many-points]: the sweeps have 20,000 points" in done.err
+    assert "each point of `layout.pp` is evaluated by itself, 10,000 at most" in done.err
