@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
@@ -17,7 +18,7 @@ from parcost.binding.bind import Binder
 from parcost.binding.defaults import given
 from parcost.binding.document import Loader, Module
 from parcost.binding.scope import Axis
-from parcost.diagnostics import Diagnostic, Severity, SpecError
+from parcost.diagnostics import Diagnostic, Severity, SpecError, problem
 from parcost.evaluation import judge
 from parcost.evaluation.claims import claims
 from parcost.language import syntax as s
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from parcost.plugins import Plugins
 
 MOST_POINTS = 10_000_000
+MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
 MOST_ERRORS = 100
 MOST_BROKEN = 3  # plugins that a hint names
 
@@ -58,12 +60,7 @@ class Scenario:
         for axis in axes:
             points *= len(axis.values)
         if points > MOST_POINTS:
-            from parcost.diagnostics import problem
-
-            sizes = " x ".join(str(len(axis.values)) for axis in axes)
-            message = f"the sweeps have {sizes} = {points:,} points"
-            hint = f"{MOST_POINTS:,} are the most"
-            raise SpecError([problem("too-many-points", message, axes[-1].span, help=hint)])
+            raise _too_many("the sweeps have", axes, points, f"{MOST_POINTS:,} are the most")
         return study, axes, binder
 
     def _written(self, axis: Axis) -> tuple[int, int]:
@@ -221,6 +218,11 @@ class Scenario:
         study, axes, _ = self._probe
         structural = [axis for axis in axes if axis.structural]
         numeric = [axis for axis in axes if not axis.structural]
+        bound_apart = prod(len(axis.values) for axis in structural)
+        if bound_apart > MOST_BOUND:
+            names = ", ".join(f"`{axis.name}`" for axis in structural)
+            hint = f"each point of {names} is evaluated by itself, {MOST_BOUND:,} at most"
+            raise _too_many("the sweeps have", structural, bound_apart, hint)
         if not axes:
             yield {}, study.fresh(), {}
             return
@@ -301,6 +303,13 @@ _IMPORTS = {"missing-file", "unreadable-file", "unknown-import", "import-escapes
 _IMPORTS |= {"circular-import", "not-utf8", "malformed-use"}
 _UNKNOWN = {"unknown-name", "missing-block"}
 _MISSING = {"missing-attribute", "missing-block", "unknown-name"}
+
+
+def _too_many(what: str, axes: Sequence[Axis], points: int, hint: str) -> SpecError:
+    sizes = " x ".join(str(len(axis.values)) for axis in axes)
+    said = f"{sizes} = {points:,}" if len(axes) > 1 else f"{points:,}"
+    found = problem("too-many-points", f"{what} {said} points", axes[-1].span, help=hint)
+    return SpecError([found])
 
 
 def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:

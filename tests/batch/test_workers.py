@@ -383,3 +383,46 @@ def test_a_worker_that_is_killed_as_it_answers_keeps_nobody_waiting() -> None:
     engine.stop()
     reader.join(20)
     assert not reader.is_alive()
+
+
+SIGNALLED = """
+import os, signal, time
+from multiprocessing import popen_spawn_posix
+from parcost.batch.executors import Pool, processes
+
+spawn = popen_spawn_posix.util.spawnv_passfds
+
+def interrupted(*arguments):
+    number = spawn(*arguments)
+    if "spawn_main" in str(arguments):
+        os.kill(os.getpid(), signal.SIGTERM)  # before the worker is told what to do
+        time.sleep(0.01)
+    return number
+
+def end(*_):
+    raise KeyboardInterrupt
+
+if __name__ == "__main__":
+    popen_spawn_posix.util.spawnv_passfds = interrupted
+    signal.signal(signal.SIGTERM, end)
+    pool = Pool(processes(1))
+    try:
+        pool.submit(os.getpid)
+    except KeyboardInterrupt:
+        print("interrupted")
+    pool.close(whole=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_signal_while_a_worker_is_started_waits_until_it_has_what_it_reads(
+    tmp_path: Path,
+) -> None:
+    """Else it begins, finds the end of its data where that should be, and says so at length."""
+    script = tmp_path / "script.py"
+    script.write_text(SIGNALLED)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

@@ -293,6 +293,31 @@ def test_a_wrong_option_is_a_usage_error(run: Run, arguments: list[str], said: s
     assert said in done.err
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["hgx_h100.network", "network", "fabric.network", "cluster.fabric.network"],
+)
+def test_set_reaches_blocks_inside_of_those_in_use(run: Run, path: str) -> None:
+    """A slower network makes the step longer, however the path to it is written."""
+    setting = f"{path}.bandwidth=1 Gbps per_direction"
+    done = run("eval", "a.par", "--set", setting, "--format", "json", a=GOOD)
+    usual = run("eval", "a.par", "--format", "json", a=GOOD)
+    slow, step = (
+        json.loads(r.out)["reports"][0]["results"][0]["step_seconds"] for r in (done, usual)
+    )
+    assert slow > 1.05 * step
+
+
+def test_a_path_that_several_blocks_have_is_refused_with_all_of_them(run: Run) -> None:
+    text = GOOD.replace(
+        "cluster", "use catalog.fabrics.hgx_b200\ncluster { fabric = hgx_h100 }\ncluster", 1
+    )
+    text = GOOD + "use catalog.fabrics.hgx_b200\n"
+    done = run("eval", "a.par", "--set", "network.bandwidth=1 Gbps per_direction", a=text)
+    assert done.code == 2
+    assert "there is `hgx_h100.network.bandwidth`, `hgx_b200.network.bandwidth`" in done.err
+
+
 def test_without_leaves_a_plugin_out(run: Run) -> None:
     table = run("eval", "a.par", "--without", "exporter_json", a=GOOD)
     assert table.code == 0
@@ -1054,3 +1079,11 @@ def test_check_names_a_plugin_that_fails(run: Run, monkeypatch: pytest.MonkeyPat
     assert done.code == 3
     assert "error[plugin-fault]: plugin `rules` of parcost" in done.out
     assert "failed in `checks`: raised ZeroDivisionError" in done.out
+
+
+def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
+    """What decides how many stages there are costs an evaluation a point."""
+    done = run("eval", "a.par", "--set", "layout.pp=range(1, 20000)", a=GOOD)
+    assert done.code == 2
+    assert "error[too-many-points]: the sweeps have 20,000 points" in done.err
+    assert "each point of `layout.pp` is evaluated by itself, 10,000 at most" in done.err

@@ -116,38 +116,60 @@ class Binder:
             self._given[id(definition), name] = node
 
     def _locate(self, path: str) -> tuple[Definition, str]:
+        """Return the block and the attribute at *path*, through blocks inside and in use.
+
+        Raises:
+            SpecError: There is no such attribute, or several.
+        """
         *steps, name = path.split(".")
         definition = self._find_definition(steps[0]) if steps else None
         for step in steps[1:]:
-            children = definition.children.values() if definition else ()
-            definition = next((c for c in children if step in (c.label, c.type.kind)), None)
+            definition = self._inner(definition, step) if definition else None
         if definition is None or name not in definition.type.fields:
-            known = [
-                f"{d.called}.{n}" for d in self.definitions.table.values() for n in d.type.fields
-            ]
+            table = self.definitions.table.values()
+            known = {
+                f"{called}.{n}": None
+                for top in table
+                for called, d in [(top.called, top), *_nested(top.called, top)]
+                for n in d.type.fields
+            }
             message = f"there is no attribute `{path}`"
-            help = did_you_mean(path, known) or _ending_in(path, known)
+            several = [p for p in known if p.endswith(f".{path}")]
+            help: str | None = None
+            if several:
+                help = "there is " + ", ".join(f"`{one}`" for one in several)
+            help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
-            kinds = {d.type.kind for d in self.definitions.table.values()}
-            if type_ is not None and not type_.inside and type_.kind not in kinds:
+            kinds = {d.type.kind for d in table}
+            absent = type_ is not None and not type_.inside and type_.kind not in kinds
+            if type_ is not None and absent and not several:
                 help = f"the study has no block `{type_.kind}`: write one"
-            raise SpecError(
-                [
-                    Diagnostic(
-                        "unknown-attribute",
-                        message,
-                        place=self.module.source.name,
-                        help=help,
-                    )
-                ]
-            )
+            place = self.module.source.name
+            raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
         return definition, name
+
+    def _inner(self, definition: Definition, step: str) -> Definition | None:
+        """Return the block called *step* in *definition*, or the one that an attribute names."""
+        for child in definition.children.values():
+            if step in (child.label, child.type.kind):
+                return child
+        field = definition.type.fields.get(step)
+        if field is None or field.kind != "reference":
+            return None
+        given = self._given.get((id(definition), step))
+        if given is None and step in definition.attributes:
+            given, _ = definition.attributes[step]
+        if given is None:  # a reference that nobody writes is to the only one
+            only = [d for d in self.definitions.table.values() if d.type.kind == field.target]
+            return only[0] if len(only) == 1 else None
+        return self._find_definition(given.value.text) if isinstance(given.value, s.Path) else None
 
     def _find_definition(self, word: str) -> Definition | None:
         table = self.definitions.table.values()
         labelled = [d for d in table if d.label == word]
         kinds = [d for d in table if d.type.kind == word]
-        found = labelled or kinds
+        inside = [d for top in table for _, d in _nested(top.called, top) if d.label == word]
+        found = labelled or kinds or inside
         return found[0] if len(found) == 1 else None
 
     def _object_or_none(self, definition: Definition) -> Any:
@@ -374,3 +396,11 @@ def _provenance(node: s.Attribute, definition: Definition) -> tuple[str, str]:
         return "", ""
     first = given[0]
     return first.kind.text, first.source.value if first.source else ""
+
+
+def _nested(path: str, definition: Definition) -> Iterator[tuple[str, Definition]]:
+    """Yield the blocks inside of *definition*, which is at *path*, with their paths."""
+    for child in definition.children.values():
+        inner = f"{path}.{child.called}"
+        yield inner, child
+        yield from _nested(inner, child)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from parcost.terms import Goal
 
 _FAULT = 3
+_WORTHWHILE_SECONDS = 60.0  # below, one process is usually faster
+_QUICK = "note: a search that takes less than a minute is usually faster without `--jobs`\n"
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
@@ -155,6 +157,8 @@ def command(
         ids = {d.id for d in error.diagnostics}
         return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
+    if engine is not None and found.seconds < _WORTHWHILE_SECONDS:
+        tell(_QUICK)
     if format_ == "json":
         put(json.dumps(told.data(whole, found, best, near), indent=2) + "\n")
     else:
