@@ -29,7 +29,7 @@ from parcost.batch.entry import Entry, Problem
 from parcost.batch.keys import Environment, Import, Question, decoded, digest, location
 from parcost.batch.specs import Spec
 
-_MAGIC = b"parcost 2 "
+_MAGIC = b"parcost 3 "
 _DIGEST = 64
 _LEVEL = 1  # what is in a report repeats itself: a tenth of the size in a tenth of the time
 _DAY = 24 * 3600.0
@@ -216,6 +216,7 @@ def _head(entry: Entry, size: int) -> dict[str, Any]:
         "reasons": list(entry.reasons),
         "problems": [[problem.text, problem.line] for problem in entry.problems],
         "faults": list(entry.faults),
+        "missing": [list(pair) for pair in entry.missing],
         "part": entry.part,
         "size": size,
     }
@@ -229,6 +230,7 @@ def _entry(told: Mapping[str, Any], text: str) -> Entry:
         reasons=tuple(told["reasons"]),
         problems=tuple(Problem(text=text, line=line) for text, line in told["problems"]),
         faults=tuple(told["faults"]),
+        missing=tuple((name, hint) for name, hint in told["missing"]),
         part=told["part"],
         text=text,
         remembered=True,

@@ -36,11 +36,13 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     of_peak = f"of the dense {compute} peak; attention counted"
     yield Figure(
         name="mfu",
+        column=2,
         title="model FLOPs utilisation (MFU)",
         value=asked / peak,
         unit="%",
         formula=_share(asked, peak),
         note=f"{of_peak} causal, recomputation left out",
+        brief=f"of the dense {compute} peak",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
     executed = "causal" if study[Training].flash_attention else "with its masked half"
@@ -52,6 +54,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         unit="%",
         formula=_share(done, peak),
         note=f"{of_peak} {executed}, all that is executed, on the average device",
+        brief="with what is computed again",
     )
 
 
