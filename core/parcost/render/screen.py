@@ -127,7 +127,7 @@ def _failed(claims: Sequence[Expectation]) -> Iterator[Item]:
 
 def _headlines(result: Result, names: Sequence[str]) -> Table:
     shown = chosen(result, names) if names else [f for _, f in result.figures]
-    rows = []
+    rows: list[Row] = []
     for figure in shown:
         if names or figure.brief is not None:
             note = _note(figure) if runs(result) or rows else "if it ran"

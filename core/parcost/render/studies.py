@@ -19,7 +19,7 @@ from parcost.evaluation.choice import chosen
 from parcost.numeric import all_of
 from parcost.render import numbers
 from parcost.render.narrative import runs
-from parcost.render.page import Column, Heading, Item, Line, Row, Table
+from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.render.plain import widths
 from parcost.render.screen import ranking
 from parcost.render.words import incomplete, share
@@ -61,7 +61,7 @@ def _of_one(report: Report, names: Sequence[str]) -> Iterator[Item]:
     columns = [Column("study")]
     columns += [Column(head(figure), "right", optional=True) for figure in figures]
     cells = [numbers.quantity(figure.value, figure.unit) for figure in figures]
-    style = "plain" if not verdict else "bad"
+    style: Style = "bad" if verdict else "plain"
     yield Table([*columns, Column()], [Row((_place(report), *cells, verdict), style)])
 
 
