@@ -53,6 +53,7 @@ _ANSWERS: Mapping[str, tuple[type, ...] | None] = {
     "goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
+    "replays": (terms.Replay,),
     "views": (terms.Section,),
 }
 _NAMED = ("collectives", "schedules", "kernels", "exporters")

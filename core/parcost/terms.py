@@ -373,6 +373,20 @@ class Activity(NamedTuple):
 LONGEST_ORDER = 2**17
 
 
+@record(kw_only=True, eq=False)
+class Replay:
+    """A pipeline by itself, without the rest of a step: what ``parcost timeline`` draws.
+
+    *hop* are the seconds of a message between neighbouring devices.
+    """
+
+    name: str
+    schedule: Schedule
+    pipeline: Pipeline
+    times: Times
+    hop: Real = 0.0
+
+
 class Schedule(Protocol):
     """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Outcome, Study, hookimpl
+from parcost import Check, Figure, Outcome, Replay, Study, hookimpl
 from parcost_plugins.figures import memory, model, plausible, time
 from parcost_plugins.vocabulary import (
     Estimate,
@@ -70,6 +70,15 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
         from parcost_plugins.figures.states import states
 
         yield from outlined(states(study), *_OF_STATES)
+
+
+@hookimpl
+def replays(study: Study) -> Iterator[Replay]:
+    """Return the ``pipeline`` blocks."""
+    if study.all(PipelineSketch):
+        from parcost_plugins.figures import pipelines
+
+        yield from pipelines.replays(study)
 
 
 @hookimpl

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import LONGEST_ORDER, Check, Figure, Pipeline, Real, Schedule, Study, Times, called
+from parcost import (
+    LONGEST_ORDER,
+    Check,
+    Figure,
+    Pipeline,
+    Real,
+    Replay,
+    Schedule,
+    Study,
+    Times,
+    called,
+)
 from parcost import makespan as timed
 from parcost.numeric import ceil, floor, maximum, ratio
 from parcost_plugins.figures.naming import figures_of
@@ -38,7 +49,20 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
                 yield from _fewest(sketch, makespan)
 
 
+def replays(study: Study) -> Iterator[Replay]:
+    """Yield every ``pipeline`` block that runs and is of one point."""
+    for sketch in study.all(PipelineSketch):
+        schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
+        if not _impossible(sketch, schedule):
+            yield _replay(sketch, schedule)
+
+
 def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
+    run = _replay(sketch, schedule)
+    return timed(schedule, run.pipeline, run.times, run.hop)
+
+
+def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
     virtual = sketch.stages * sketch.chunks
     weights = sketch.weight_share * sketch.backward
     each = (sketch.forward, sketch.backward - weights, weights)
@@ -49,7 +73,8 @@ def _makespan(sketch: PipelineSketch, schedule: Schedule) -> Real:
         chunks=sketch.chunks,
         micro_batches=sketch.micro_batches,
     )
-    return timed(schedule, cut, Times(F, B, W), sketch.hop)
+    times = Times(F, B, W)
+    return Replay(name=called(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop)
 
 
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
