@@ -208,6 +208,7 @@ def test_the_commands_of_the_readme_run(
         assert capsys.readouterr().out.strip(), line
 
 
+@pytest.mark.slow
 def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
     assert main(["check", str(ROOT / "specs")]) == 0
 
