@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from parcost.terms import Pair as Pair
     from parcost.terms import Pass as Pass
     from parcost.terms import Pipeline as Pipeline
+    from parcost.terms import Replay as Replay
     from parcost.terms import Schedule as Schedule
     from parcost.terms import Section as Section
     from parcost.terms import Times as Times
@@ -176,6 +177,7 @@ _HOMES = {
         "Pair",
         "Pass",
         "Pipeline",
+        "Replay",
         "Schedule",
         "Section",
         "Times",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Objective,
         Once,
         Pipeline,
+        Replay,
         Schedule,
         Section,
         Work,
@@ -140,6 +141,11 @@ def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: i
     is about was written; names of figures about a labelled block start with its label,
     as in ``gradients.seconds``. A failed error makes the study not run.
     """
+
+
+@hookspec
+def replays(study: Study) -> Iterable[Replay]:  # type: ignore[empty-body]
+    """The pipelines that stand by themselves, without a step, for ``parcost timeline`` to draw."""
 
 
 # --- What may be chosen: asked by a search -------------------------------------------

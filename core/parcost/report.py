@@ -180,14 +180,21 @@ class Report:
         some = any if self.axes else all
         return int(not some(_good(result) for result in self.results))
 
-    def rows(self) -> Sequence[Mapping[str, Any]]:
+    def rows(self, figures: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per point: axis values, figures, ``feasible``, ``reason``.
 
-        Figures of a point that cannot run are None.
+        Figures of a point that cannot run are None. *figures* are those to return, by name;
+        without any they are all but the details.
+
+        Raises:
+            KeyError: No figure has that name.
         """
+        from parcost.evaluation.choice import missing
         from parcost.evaluation.points import rows
 
-        return rows(self)
+        for name, hint in missing(self, figures).items():
+            raise KeyError(f"no figure is called {name!r}" + (f"; {hint}" if hint else ""))
+        return rows(self, figures)
 
 
 def _value(figure: Figure) -> str:

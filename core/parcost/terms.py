@@ -209,7 +209,11 @@ class Figure:
     """A headline number of the report; ``expect`` may make claims about it by *name*.
 
     *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail*
-    is printed where a claim names it or somebody asks for it, and else left to files.
+    is printed where a claim names it or somebody asks for it, and else left to files. A
+    figure with a *brief* note, which may be empty, stands on the report of one screen with
+    that in the place of *note*; *whole* is what the value is a part of, if anything. With a
+    *column* it is one in tables of many studies or points, the lowest number first: what
+    there is no room for goes from the end.
     """
 
     name: str
@@ -219,19 +223,24 @@ class Figure:
     formula: Formula
     note: str = ""
     detail: bool = False
+    brief: str | None = None
+    whole: Real | None = None
+    column: int | None = None
 
 
 @record(kw_only=True, eq=False)
 class Section:
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
-    Each line is a tuple of cells; the first of *columns* names rows.
+    Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
+    stand on the report of one screen as well.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
     notes: Sequence[str] = ()
+    lead: int = 0
 
 
 @record(kw_only=True, eq=False)
@@ -373,6 +382,20 @@ class Activity(NamedTuple):
 
 #: The longest order that is worked out, in micro-batches times virtual stages.
 LONGEST_ORDER = 2**17
+
+
+@record(kw_only=True, eq=False)
+class Replay:
+    """A pipeline by itself, without the rest of a step: what ``parcost timeline`` draws.
+
+    *hop* are the seconds of a message between neighbouring devices.
+    """
+
+    name: str
+    schedule: Schedule
+    pipeline: Pipeline
+    times: Times
+    hop: Real = 0.0
 
 
 class Schedule(Protocol):

@@ -38,6 +38,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
+    "replays": (terms.Replay,),
     "views": (terms.Section,),
 }
 _MARKED = ("parameters", "operators", "flops")  # answers that plugins declare

@@ -259,7 +259,8 @@ def test_what_is_no_plugin_is_a_usage_error(run: Run, files: list[str], said: st
 
 def test_it_may_stand_in_for_one_that_is_installed(run: Run) -> None:
     Path("optimizer.py").write_text(LOADER, encoding="utf-8")
-    done = run("eval", "specs/a.par", "--without", "optimizer", "--plugin", "optimizer.py")
+    left_out = ("--without", "optimizer", "--plugin", "optimizer.py")
+    done = run("eval", "specs/a.par", "--full", *left_out)
     assert "with: optimizer.py; without: optimizer" in done.out
     assert "data_stall" in done.out
 

@@ -133,3 +133,28 @@ def test_passes_are_as_wide_as_they_are_long_and_idle_time_is_dots() -> None:
 def test_passes_without_any_time_are_drawn_as_nothing() -> None:
     device = [Activity(Op("F", 0, 0), 0.0, 0.0), Activity(Op("BW", 0, 0), 0.0, 0.0)]
     assert list(draw([device], 80)) == ["device 0  "]
+
+
+def test_a_pipeline_block_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.par"
+    text = "pipeline q { stages = 4, micro_batches = 4, forward = 1 s, backward = 2 s }\n"
+    path.write_text(text, encoding="utf-8")
+    assert main(["timeline", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "one_f_one_b on 4 devices, 4 micro-batches: 21 s" in out  # (p - 1 + m) (F + B)
+    assert main(["timeline", str(path), "--format", "json"]) == 0
+    (drawn,) = json.loads(capsys.readouterr().out)["studies"]
+    assert drawn["pipeline"] == "q"
+    last = drawn["devices"][3]
+    assert last[0]["start_seconds"] == 3.0  # three forward passes before it
+    assert [len(device) for device in drawn["devices"]] == [8] * 4
+
+
+def test_a_pipeline_block_that_is_swept_has_no_single_timeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.par"
+    text = "pipeline q { stages = 4, micro_batches = 4, forward = [1 s, 2 s] }\n"
+    path.write_text(text, encoding="utf-8")
+    assert main(["timeline", str(path)]) == 1
+    assert "no timeline" in capsys.readouterr().err

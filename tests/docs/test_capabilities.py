@@ -20,7 +20,7 @@ _ROW = re.compile(
     r"^\| \[(?P<done>[x ])\] \| (?P<id>\d{3}\.\d+) \| (?P<what>[^|]+) \| (?P<by>.+) \|$"
 )
 _COMMAND = re.compile(r"`parcost (?P<words>[^`]+)`(?: \(exits (?P<code>\d))?")
-_TITLE = re.compile(r'`parcost eval (?P<file>[^` ]+)`: (?P<titles>"[^|]+")')
+_TITLE = re.compile(r'`parcost eval (?P<file>[^` ]+ --full)`: (?P<titles>"[^|]+")')
 ROWS = [match for line in TEXT.splitlines() if (match := _ROW.match(line))]
 
 

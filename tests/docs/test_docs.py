@@ -184,7 +184,35 @@ def test_the_report_of_the_readme_is_what_its_command_prints(
     golden(path, shown.sub(lambda _: printed, text, count=1))
 
 
+def test_the_readme_is_read_in_ten_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 @pytest.mark.slow
+def test_the_commands_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks: dict[str, str] = {}
+    for found in _FENCE.finditer(text):
+        blocks.setdefault(found["language"], found["text"])
+    (tmp_path / "my_job.par").write_text(blocks["par"], encoding="utf-8")
+    (tmp_path / "specs").symlink_to(ROOT / "specs")
+    monkeypatch.chdir(tmp_path)
+    lines = [line for line in blocks["console"].splitlines() if line]
+    assert len(lines) == 5
+    for line in lines:
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "parcost"
+        assert main(arguments) == 0, line
+        assert capsys.readouterr().out.strip(), line
+
+
+@pytest.mark.slow
+def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
+    assert main(["check", str(ROOT / "specs")]) == 0
+
+
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "parcost.render.reference"],

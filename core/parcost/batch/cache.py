@@ -34,7 +34,7 @@ from parcost.files import CACHED, SPEC, read_bytes, read_text
 
 T = TypeVar("T")
 
-_MAGIC = b"parcost 2 "
+_MAGIC = b"parcost 3 "
 _DIGEST = 64
 _LEVEL = 1  # what is in a report repeats itself: a tenth of the size in a tenth of the time
 _MOST_UNPACKED = 2**30  # bytes of one answer
@@ -264,6 +264,7 @@ def _head(entry: Entry, size: int) -> dict[str, Any]:
         "reasons": list(entry.reasons),
         "problems": [[problem.text, problem.line] for problem in entry.problems],
         "faults": list(entry.faults),
+        "missing": [list(pair) for pair in entry.missing],
         "part": entry.part,
         "size": size,
     }
@@ -277,6 +278,7 @@ def _entry(told: Mapping[str, Any], text: str) -> Entry:
         reasons=tuple(told["reasons"]),
         problems=tuple(Problem(text=text, line=line) for text, line in told["problems"]),
         faults=tuple(told["faults"]),
+        missing=tuple((name, hint) for name, hint in told["missing"]),
         part=told["part"],
         text=text,
         remembered=True,

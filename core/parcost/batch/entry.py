@@ -35,7 +35,8 @@ class Problem:
 class Entry:
     """A report, or a file without one, which then has no *name* but *reasons*.
 
-    *faults* are the plugins that failed. *part* says which part *text* is, as JSON:
+    *faults* are the plugins that failed. *missing* are figures that the user chose and the
+    report lacks, each with a hint. *part* says which part *text* is, as JSON:
 
     - ``data``: what ``parcost.render.data`` says of it, without the sections;
     - ``full``: the same with the sections, such as advice;
@@ -50,6 +51,7 @@ class Entry:
     reasons: Sequence[str] = ()
     problems: Sequence[Problem] = ()
     faults: Sequence[str] = ()
+    missing: Sequence[tuple[str, str]] = ()
     part: Part
     text: str = field(repr=False)
     remembered: bool = False

@@ -26,6 +26,7 @@ from parcost import __version__
 from parcost.diagnostics import reraise_interrupt
 from parcost.files import CODE, read_bytes
 from parcost.picked import Picked, files_of, module_of, name_of, texts
+from parcost.render.view import View
 
 if TYPE_CHECKING:
     from parcost.batch.entry import Part
@@ -127,6 +128,7 @@ class Question:
     overrides: Mapping[str, str]
     study: str | None
     part: Part
+    view: View = field(factory=View)
 
     def key(self, environment: str, path: str, text: str, *, in_directory: bool) -> str:
         """Return the key under which the answer about a spec is kept.
@@ -137,7 +139,8 @@ class Question:
         given = (f"{name} = {value}" for name, value in sorted(self.overrides.items()))
         study = "" if self.study is None else f"study {self.study}"
         about = ("named", "found")[in_directory]
-        for part in (environment, self.part, study, *given, about, path, text):
+        view = repr(self.view)
+        for part in (environment, self.part, view, study, *given, about, path, text):
             _add(hashed.update, part)
         return hashed.hexdigest()
 

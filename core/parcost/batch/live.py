@@ -14,7 +14,6 @@ from parcost.diagnostics import SpecError, did_you_mean
 
 if TYPE_CHECKING:
     from parcost.api import Session
-    from parcost.language.syntax import Block
     from parcost.report import Report
     from parcost.scenario import Scenario
 
@@ -86,6 +85,8 @@ def only_defines(scenario: Scenario) -> bool:
     Definitions are blocks with a label that calculate nothing, and those that a prelude
     gives every study; and values with a name, where no block stands beside them or is merged.
     """
+    from parcost.binding.document import label_of
+
     module, types = scenario.module, scenario.plugins.blocks
     if module.studies or module.expects:
         return False
@@ -95,15 +96,10 @@ def only_defines(scenario: Scenario) -> bool:
     for block in module.blocks:
         kind = block.kind.text
         label = types[kind].label if kind in types else "none"
-        if not (kind in given or label == "required" or (label == "optional" and _named(block))):
+        if not (kind in given or label == "required" or (label == "optional" and label_of(block))):
             return False
     try:
         plain = evolve(scenario, overrides={})  # which are meant for studies
         return not any(study.contributions("calculations") for study in plain.studies())
     except SpecError:
         return False  # evaluating it says what is wrong
-
-
-def _named(block: Block) -> bool:
-    """Return whether *block* has a name that other files can import it by."""
-    return bool(block.words) and block.words[0].text != "extends"

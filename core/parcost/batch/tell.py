@@ -8,27 +8,30 @@ from typing import TYPE_CHECKING, Any
 from parcost.batch.entry import Entry, Part, Problem, page_data, points
 from parcost.batch.rejected import Rejected, attempt
 from parcost.diagnostics import Severity
+from parcost.evaluation.choice import missing, offered
+from parcost.evaluation.points import judged, key_of
 from parcost.render import data
 from parcost.render.diagnostics import one_line, render
 from parcost.render.encode import encoded
+from parcost.render.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parcost.diagnostics import Diagnostic
-    from parcost.report import Report
+    from parcost.report import Expectation, Report
 
 
-def told(found: Report | Rejected, part: Part) -> Entry:
-    """Return the entry of *found* with that part."""
+def told(found: Report | Rejected, part: Part, view: View | None = None) -> Entry:
+    """Return the entry of *found* with that part, as *view* has it: without one, whole."""
     if isinstance(found, Rejected):
         return _rejected(found, part)
-    entry = attempt(found.path, lambda: _report(found, part))
+    entry = attempt(found.path, lambda: _report(found, part, view or View()))
     return _rejected(entry, part) if isinstance(entry, Rejected) else entry
 
 
-def _report(report: Report, part: Part) -> Entry:
-    text = _part(report, part)  # some plugins are only asked now, and may fail
+def _report(report: Report, part: Part, view: View) -> Entry:
+    text = _part(report, part, view)  # some plugins are only asked now, and may fail
     code = report.exit_code
     faults = (str(fault) for result in report.results for fault in result.faults)
     return Entry(
@@ -37,6 +40,7 @@ def _report(report: Report, part: Part) -> Entry:
         exit_code=code,
         problems=tuple(_problems(report.diagnostics, code)),
         faults=tuple(dict.fromkeys(faults)),
+        missing=tuple(missing(report, view.figures).items()),
         part=part,
         text=text,
     )
@@ -59,18 +63,18 @@ def _rejected(found: Rejected, part: Part) -> Entry:
     )
 
 
-def _part(report: Report, part: Part) -> str:
+def _part(report: Report, part: Part, view: View) -> str:
     match part:
         case "data":
             return data.report(report, sections=False)
         case "full":
             return data.report(report)
         case "points":
-            return encoded(points(list(_points(report))))
+            return encoded(points(list(_points(report, view.figures))))
         case "page":
             from parcost.render.narrative import tell
 
-            return encoded(page_data(tell(report)))
+            return encoded(page_data(tell(report, view)))
 
 
 def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
@@ -85,12 +89,16 @@ def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
             yield Problem(text=render(diagnostic, color=True), line=line)
 
 
-def _points(report: Report) -> Iterator[Mapping[str, Any]]:
-    units = {f.name: f.unit for result in report.results for _, f in result.figures}
+def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield every point with the figures called *names*, or with all that there are."""
+    legal = [result for result in report.results if result.legal]
+    every = {name: f for result in legal for name, f in offered(result).items()}
+    units = {name: figure.unit for name, figure in every.items()}
     units |= report.units
+    claims = judged(report)
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
-    for row in data.points(report):
+    for row in data.points(report, names or tuple(every)):
         last = {"feasible": row["feasible"], "reason": row.get("reason") or ""}
         yield {
             "path": report.path,
@@ -101,5 +109,14 @@ def _points(report: Report) -> Iterator[Mapping[str, Any]]:
                 if name not in last
             },
             **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
+            **_claims(claims.get(key_of(row, report), ())),
             **last,
         }
+
+
+def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
+    """Return how many claims a point has, and those that do not hold there."""
+    if not claims:
+        return {}
+    failed = [claim.text for claim, holds in claims if not holds]
+    return {"claims": len(claims), "claims_failed": "; ".join(failed)}

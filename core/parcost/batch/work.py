@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from parcost.batch.cache import Answer, packed
 from parcost.batch.keys import Environment, Imports, Question
@@ -80,17 +80,18 @@ class Worker:
         from parcost.batch.tell import told
 
         self._forget()
-        bound = of_spec(spec, self.session, overrides=question.overrides, study=question.study)
+        bound = [*of_spec(spec, self.session, overrides=question.overrides, study=question.study)]
+        view = evolve(question.view, kind=question.view.among(len(bound)))
         entries: list[Entry] = []
         first: Scenario | None = None
         for scenario in bound:
             if isinstance(scenario, Rejected):
-                entries.append(told(scenario, question.part))
+                entries.append(told(scenario, question.part, view))
                 continue
             first = first or scenario
             if not passed_over(scenario, spec):
                 report = attempt(scenario.path, scenario.evaluate)
-                entries.append(told(report, question.part))
+                entries.append(told(report, question.part, view))
                 if not isinstance(report, Rejected):
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parcost.batch.work import Worker
     from parcost.cli.writing import Format
     from parcost.picked import Picked
+    from parcost.render.view import Kind, Order, View
 
 
 @click.command("eval")
@@ -30,6 +31,23 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="NAME",
     help="table, md, json, jsonl, csv, parquet, or another that a plugin offers.",
+)
+@click.option("--full", is_flag=True, help="The whole report: every term, section and claim.")
+@click.option(
+    "--section",
+    metavar="NAME",
+    help="The parts of the whole report whose title contains NAME.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["execution", "size"]),
+    help="How the terms of the whole report are ordered.  [default: execution]",
+)
+@click.option("--compare", is_flag=True, help="One table with a column for each study.")
+@click.option(
+    "--figures",
+    metavar="NAME,...",
+    help="These figures alone, in this order; `parcost figures` lists them.",
 )
 @options.study
 @options.overrides
@@ -57,6 +75,11 @@ if TYPE_CHECKING:
 def command(
     paths: tuple[str, ...],
     format_: str,
+    full: bool,
+    section: str | None,
+    order: Order | None,
+    compare: bool,
+    figures: str | None,
     study: str | None,
     overrides: tuple[str, ...],
     picked: Picked,
@@ -71,12 +94,13 @@ def command(
 
     Reports go to stdout, problems to stderr. A directory stands for every .par file in
     it and below, and a pattern for the files that match it; a bad file never stops the
-    others. What a batch finds is kept, so that the next one evaluates what has changed.
+    others. One study is one screen, and several are a line each. What a batch finds is
+    kept, so that the next one evaluates what has changed.
     """
     from parcost.batch.keys import Environment, Question
     from parcost.batch.run import Run
     from parcost.batch.specs import several, specs
-    from parcost.cli.writing import Watch
+    from parcost.cli.writing import Watch, on_one_page
 
     if folder and no_cache:
         raise click.UsageError("`--cache` and `--no-cache` contradict each other")
@@ -90,17 +114,25 @@ def command(
     format_found, worker = _format(format_, environment, cache)
     if not hasattr(format_found.exporter, "write") and out is None:
         raise click.UsageError(f"`--format {format_}` writes files: add --out FILE")
-    question = Question(values, study, format_found.reads)
+    view = _view(
+        full=full, section=section, order=order, compare=compare, figures=figures, many=many
+    )
+    _fitting(view, format_found, order)
+    question = Question(values, study, format_found.reads, view)
     files: Sequence[Spec | Rejected] = list(specs(paths))
     if part is not None:
         part, files = _sharded(part, files, format_found, environment, question)
     run = Run(question, environment, cache, engine, worker)
-    watch = Watch(run, len(files), elsewhere=out is not None)
+    warn = format_found.reads != "page" or view.kind in ("section", "compare")
+    watch = Watch(run, len(files), elsewhere=out is not None, warn=warn)
     interrupts = Interrupts()
     target = Target(out, interrupts)
     try:
         with interrupts:
-            format_found.write(watch(run.entries(files), interrupts), target, part)
+            entries = watch(run.entries(files), interrupts)
+            if format_found.reads == "page":
+                entries = on_one_page(entries, view, target.paper().width)
+            format_found.write(entries, target, part)
             interrupts.check()
             target.finish()
     except KeyboardInterrupt:
@@ -112,7 +144,47 @@ def command(
         cache.prune()
     if many:
         tell(watch.summary())
+    watch.tell_missing()
     return watch.exit_code
+
+
+def _view(
+    *,
+    full: bool,
+    section: str | None,
+    order: Order | None,
+    compare: bool,
+    figures: str | None,
+    many: bool,
+) -> View:
+    """Return what the options say of the page; those that contradict are a usage error."""
+    from parcost.render.view import View
+
+    kinds: dict[Kind, bool] = {
+        "full": full,
+        "section": section is not None,
+        "compare": compare,
+    }
+    given = [kind for kind, wanted in kinds.items() if wanted]
+    if len(given) > 1:
+        raise click.UsageError(f"`--{given[0]}` and `--{given[1]}` contradict each other")
+    kind: Kind = given[0] if given else "line" if many else "screen"
+    if order is not None and kind not in ("full", "section"):
+        raise click.UsageError("`--order` is that of the whole report: add --full")
+    names = tuple(name.strip() for name in figures.split(",")) if figures is not None else ()
+    if figures is not None and not all(names):
+        raise click.UsageError(f"`--figures {figures}` names no figure; write --figures mfu,bubble")
+    return View(kind=kind, section=section or "", order=order or "execution", figures=names)
+
+
+def _fitting(view: View, format_: Format, order: Order | None) -> None:
+    """Refuse options that a format does not read."""
+    name, reads = format_.exporter.name, format_.reads
+    if reads != "page" and (view.kind in ("full", "section", "compare") or order is not None):
+        option = "order" if view.kind in ("screen", "line") else view.kind
+        raise click.UsageError(f"`--{option}` is for pages: `--format {name}` has no use for it")
+    if view.figures and reads not in ("page", "points"):
+        raise click.UsageError(f"`--figures` has no effect on `--format {name}`, which has all")
 
 
 def _shard(text: str | None) -> Shard | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from parcost.cli.output import Reporter, paper, put, show, tell
 if TYPE_CHECKING:
     from parcost.picked import Picked
     from parcost.report import Report
+    from parcost.terms import Replay
 
 
 @click.command("timeline")
@@ -72,8 +74,13 @@ def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) ->
         outcome = result.outcome
         if outcome is None:
             Reporter()(result.diagnostics)
+            runs = list(result.study.contributions("replays")) if result.legal else []
+            if runs and not result.swept:
+                _sketched(report, [run for _, run in runs], documents, drawing=drawing)
+                continue
             if result.legal:
-                tell(f"error: `{report.name}` of `{report.path}` trains nothing: no timeline")
+                why = "sweeps" if runs else "trains nothing"
+                tell(f"error: `{report.name}` of `{report.path}` {why}: no timeline")
             worst = max(worst, 1)
         elif result.swept:
             swept = " and ".join(f"`{name}`" for name, _ in result.study.axes)
@@ -87,3 +94,22 @@ def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) ->
             found = {"study": report.name, "path": report.path, "at": dict(result.at)}
             documents.append({**found, "devices": devices})
     return worst
+
+
+def _sketched(
+    report: Report, runs: Sequence[Replay], documents: list[dict[str, Any]], *, drawing: bool
+) -> None:
+    """Draw pipelines that stand by themselves, or add them to *documents*."""
+    from parcost.evaluation.trace import of_replay
+    from parcost.render import timeline
+    from parcost.render.page import Heading
+
+    for run in runs:
+        devices, order = of_replay(run)
+        if drawing:
+            title = Heading(f"{report.name}: {run.name}", 1, aside=report.path)
+            lines = timeline.drawing(devices, order, run.pipeline, paper().width)
+            show([title, *lines])
+        else:
+            found = {"study": report.name, "path": report.path, "at": {}, "pipeline": run.name}
+            documents.append({**found, "devices": timeline.data(devices)})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parcost.batch.run import Run
     from parcost.batch.shards import Shard
     from parcost.plugins import Plugin, Plugins
+    from parcost.render.view import View
     from parcost.terms import Exporter
 
 _CALLED = {
@@ -111,6 +112,28 @@ class _Fed:
             raise
 
 
+def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[Entry]:
+    """Yield *entries*, or one in the place of several that stand on one page.
+
+    Studies of one file are few, and several files are a line each.
+    """
+    from parcost.batch.entry import Entry, page_data
+    from parcost.render.encode import encoded
+
+    if view.kind in ("full", "section"):
+        yield from entries
+        return
+    found = list(entries)
+    kind = view.among(len(found))
+    if kind == "screen":
+        yield from found
+        return
+    from parcost.render.studies import joined
+
+    page = joined(found, beside=kind == "compare", width=width)
+    yield Entry(path="", name="", part="page", text=encoded(page_data(page)))
+
+
 def format_named(name: str, plugins: Plugins) -> Format:
     """Return the format of that name; an unknown one is a usage error."""
     from parcost.diagnostics import did_you_mean
@@ -140,15 +163,17 @@ def remember_formats(plugins: Plugins, cache: Cache) -> None:
 class Watch:
     """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
 
-    def __init__(self, run: Run, files: int, *, elsewhere: bool) -> None:
+    def __init__(self, run: Run, files: int, *, elsewhere: bool, warn: bool = True) -> None:
         self.exit_code = 0
         self._run = run
         self._files = files
+        self._warn, self._warnings = warn, 0  # what a page says is not said again
         self._counts: Counter[int] = Counter()
         self._remembered = 0
         self._lines: dict[int, dict[str, None]] = {code: {} for code in _MORE}
         self._untold: Counter[int] = Counter()
         self._faults: set[str] = set()
+        self._missing: dict[str, str] | None = None  # what every report so far lacks
         self._progress = Progress(elsewhere=elsewhere)
         self._report = Reporter()
 
@@ -159,6 +184,10 @@ class Watch:
             if entry.problems or entry.faults:
                 self._progress.clear()
                 self._tell(entry)
+            if not entry.rejected:
+                missing = dict(entry.missing)
+                before = missing if self._missing is None else self._missing
+                self._missing = {name: hint for name, hint in before.items() if name in missing}
             self._counts[entry.exit_code] += 1
             self._remembered += entry.remembered
             self.exit_code = max(self.exit_code, entry.exit_code)
@@ -172,6 +201,9 @@ class Watch:
         # what a report says is a verdict, also where a plugin failed beside it
         code = entry.exit_code if entry.rejected else _VERDICT
         for problem in entry.problems:
+            if not (problem.line or self._warn):
+                self._warnings += 1
+                continue
             self._report.show(problem.text)
             self._keep(problem.line, code)
         for fault in entry.faults:
@@ -189,6 +221,13 @@ class Watch:
             else:
                 self._untold[code] += 1
 
+    def tell_missing(self) -> None:
+        """Name the figures that the user chose and that no report has, which is bad input."""
+        for name, hint in (self._missing or {}).items():
+            near = hint or "`parcost figures SPEC` lists them"
+            tell(f"error: no figure is called `{name}`; {near}")
+            self.exit_code = max(self.exit_code, 2)
+
     def interrupted(self) -> None:
         """Say how far the work has got."""
         self._progress.clear()
@@ -204,6 +243,9 @@ class Watch:
             if more := self._untold[code]:
                 lines.append(f"and {more:,} more {_MORE[code]}")
         counted = [f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items())]
+        if self._warnings:
+            some = "warning" if self._warnings == 1 else "warnings"
+            counted.append(f"{self._warnings} {some}, which `parcost check` shows")
         if self._remembered:
             counted.append(f"{self._remembered} of them unchanged, from the cache")
         return "\n".join([*lines, "; ".join(counted) or "nothing to evaluate"])

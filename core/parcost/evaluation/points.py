@@ -6,24 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.diagnostics import Severity
+from parcost.evaluation.choice import chosen
 
 if TYPE_CHECKING:
-    from parcost.report import Report, Result
+    from parcost.report import Expectation, Report, Result
+
+#: The swept values of a point, as text.
+Key = tuple[str, ...]
 
 
-def rows(report: Report) -> Sequence[Mapping[str, Any]]:
+def rows(report: Report, wanted: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
     """Return one mapping per point, in the order of the sweep.
 
-    Axis values and figures by name, ``feasible``, and ``reason`` where it is not.
+    Axis values and figures by name, those called *wanted* or else the headlines,
+    ``feasible``, and ``reason`` where it is not.
     """
     names = [name for name, _ in report.axes]
-    figures: list[str] = []
-    for result in report.results:
-        figures += [f.name for _, f in result.figures if f.name not in figures]
+    figures: list[str] = list(wanted)
+    if not figures:
+        for result in report.results:
+            figures += [f.name for _, f in result.figures if f.name not in figures]
     found = [
         {**dict.fromkeys(names), **dict.fromkeys(figures), **row}
         for result in report.results
-        for row in _rows_of(result)
+        for row in _rows_of(result, wanted)
     ]
     order = {name: {_key(v): i for i, v in enumerate(values)} for name, values in report.axes}
     return sorted(found, key=lambda row: [order[n].get(_key(row[n]), 0) for n in names])
@@ -51,7 +57,24 @@ def at(value: Any, point: int) -> Any:
     return value[point].item()
 
 
-def _rows_of(result: Result) -> Sequence[dict[str, Any]]:
+def judged(report: Report) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
+    """Return every claim at every point that was priced, and whether it holds there."""
+    found = {}
+    for result in report.results:
+        axes = result.study.axes
+        for i in range(_count(result)):
+            point = {**result.at, **{name: at(values, i) for name, values in axes}}
+            claims = [(claim, bool(at(claim.holds, i))) for claim in result.expectations]
+            found[key_of(point, report)] = claims
+    return found
+
+
+def key_of(point: Mapping[str, Any], report: Report) -> Key:
+    """Return what tells a point of *report* from the others: its swept values, as text."""
+    return tuple(str(point[name]) for name, _ in report.axes)
+
+
+def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
     reasons = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
     if not result.legal:
         if not result.study.axes:
@@ -61,10 +84,11 @@ def _rows_of(result: Result) -> Sequence[dict[str, Any]]:
             for i in range(_count(result))
         ]
     found = []
+    figures = chosen(result, wanted) if wanted else [figure for _, figure in result.figures]
     for i in range(_count(result)):
         feasible = bool(at(result.feasible, i))
         row = _point(result, i)
-        row |= {f.name: at(f.value, i) for _, f in result.figures}
+        row |= {f.name: at(f.value, i) for f in figures}
         row["feasible"] = feasible
         row["reason"] = "" if feasible else _reasons(result, i)
         found.append(row)

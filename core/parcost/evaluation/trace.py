@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parcost.evaluation.once import Pipelined
+from parcost.evaluation.order import Order
 from parcost.evaluation.replay import Hop, Plan, play
 from parcost.numeric import is_array
-from parcost.terms import Activity, Times
+from parcost.terms import Activity, Replay, Times
 
 
 def trace(run: Pipelined) -> Sequence[Sequence[Activity]]:
@@ -20,6 +21,20 @@ def trace(run: Pipelined) -> Sequence[Sequence[Activity]]:
     if is_array(*values):
         raise ValueError("a sweep has no single timeline: evaluate one of its points")
     return traced(run.plan, run.times, run.hop)
+
+
+def of_replay(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]:
+    """Return the activities of each device of a pipeline by itself, and its order.
+
+    Raises:
+        ValueError: The run is of many candidates.
+        SpecError: The schedule does not exist there.
+    """
+    values = [*run.times.F, *run.times.B, *run.times.W, run.hop, run.pipeline.micro_batches]
+    if is_array(*values):
+        raise ValueError("a sweep has no single timeline: evaluate one of its points")
+    plan = Plan(run.schedule, run.pipeline)
+    return traced(plan, run.times, run.hop), plan.orders[0][1]
 
 
 def traced(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:

@@ -103,8 +103,13 @@ def report(told: Report, *, sections: bool = True) -> Json:
     return members(shown)
 
 
-def points(told: Report) -> list[Mapping[str, Any]]:
-    """Return every point of a report; the reason of one says which plugins failed there as well."""
+def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+    """Return every point of a report, with its headlines or *figures*.
+
+    The reason of one says which plugins failed there as well.
+    """
+    from parcost.evaluation.points import rows
+
     names = [name for name, _ in told.axes]
     failed: dict[tuple[str, ...], Sequence[str]] = {}
 
@@ -113,11 +118,11 @@ def points(told: Report) -> list[Mapping[str, Any]]:
 
     for result in told.results:
         said = dict.fromkeys(incomplete(result))
-        rows = evolve(told, results=[result]).rows() if said else ()
-        failed |= {at(row): list(said) for row in rows}
+        of_result = evolve(told, results=[result]).rows() if said else ()
+        failed |= {at(row): list(said) for row in of_result}
     return [
         {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(at(row), ()))))}
-        for row in told.rows()
+        for row in rows(told, figures)
     ]
 
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from parcost.diagnostics import Severity
+from parcost.evaluation.choice import chosen
 from parcost.numeric import all_of
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.render.view import Order, View
 from parcost.render.words import cells, incomplete, picked, share
 
 if TYPE_CHECKING:
@@ -31,30 +33,47 @@ _KINDS = {
 _RIGHT: Literal["right"] = "right"
 
 
-def tell(report: Report) -> list[Item]:
-    """Return the page of a report."""
+def tell(report: Report, view: View | None = None) -> list[Item]:
+    """Return the page of a report, as *view* has it: without one, everything."""
+    view = view or View()
+    if view.kind == "line" or (view.kind == "compare" and not report.axes):
+        from parcost.render import studies
+
+        tell_study = studies.line if view.kind == "line" else studies.column
+        return list(tell_study(report, view.figures))
     if report.axes:
         from parcost.render import sweep
 
-        return list(sweep.tell(report))
-    items: list[Item] = [Heading(report.name, 1, aside=report.path)]
-    for result in report.results:
-        items += tell_result(result)
+        items = list(sweep.tell(report, view))
+    elif view.kind == "screen":
+        from parcost.render import screen
+
+        return list(screen.page(report, view.figures))
+    else:
+        items = [Heading(report.name, 1, aside=report.path)]
+        for result in report.results:
+            items += tell_result(result, view)
+    if view.kind == "section":
+        from parcost.render.parts import part
+
+        return part(items, view.section, report.path)
     return items
 
 
-def tell_result(result: Result) -> Iterator[Item]:
+def tell_result(result: Result, view: View) -> Iterator[Item]:
     """Yield what there is to say about a single point."""
     sections = result.sections  # asked first: a plugin that fails now makes this incomplete too
     yield from verdict(result)
     outcome = result.outcome
     if outcome is not None:
         if runs(result):
-            yield from _figures("What a step costs", result)
-            yield from ledger(outcome)
+            yield from _figures("What a step costs", result, view.figures)
+        else:
+            yield from _figures("What a step would cost, if it ran", result, view.figures)
+        yield from ledger(outcome, view.order)
         yield from memory(outcome)
     elif result.legal:
-        yield from _figures("What was calculated", result)
+        yield from _figures("What was calculated", result, view.figures)
     for _, section in sections:
         yield from section_page(section)
     if result.expectations and runs(result):
@@ -88,14 +107,16 @@ def verdict(result: Result) -> Iterator[Item]:
             yield Line(f"warning: {warning.message}", "warning")
 
 
-def _figures(title: str, result: Result) -> Iterator[Item]:
+def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]:
     shown = printed([figure for _, figure in result.figures], result.expectations)
+    if names:
+        shown = chosen(result, names)
     rows = [Row((f.title, numbers.quantity(f.value, f.unit), f.note)) for f in shown]
     if rows:
         yield Heading(title)
         yield Table((Column(), Column(align=_RIGHT), Column(flexible=True)), rows)
     more = len(result.figures) - len(shown)
-    if more:
+    if more > 0 and not names:
         yield Line(f"`parcost figures` lists {more} more", "faint")
 
 
@@ -105,8 +126,12 @@ def printed(figures: Sequence[Figure], claims: Sequence[Expectation]) -> Sequenc
     return [f for f in figures if not f.detail or f.name in claimed]
 
 
-def ledger(outcome: Outcome) -> Iterator[Item]:
-    """Yield where the time goes; exposed seconds add up to the step."""
+def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
+    """Yield where the time goes; exposed seconds add up to the step.
+
+    In order of execution the terms of a pass are as the reducer has them; in order of size
+    the largest part comes first, and the largest term of it.
+    """
     step = outcome.step_seconds
     scale = numbers.Column(step, "s")
     groups: dict[str, list[LedgerLine]] = {}
@@ -117,6 +142,12 @@ def ledger(outcome: Outcome) -> Iterator[Item]:
         else:
             small += bool(line.exposed or line.hidden)
     rows: list[Row] = []
+    if order == "size":
+        sizes = {title: sum(x.exposed for x in lines) for title, lines in groups.items()}
+        groups = {
+            title: sorted(groups[title], key=lambda line: -line.exposed)
+            for title in sorted(sizes, key=lambda title: -sizes[title])
+        }
     for title, lines in groups.items():
         if len(lines) == 1:
             rows.append(_time(lines[0].name, lines, step, scale, "strong"))
@@ -200,13 +231,15 @@ def memory(outcome: Outcome) -> Iterator[Item]:
     )
 
 
-def section_page(section: Section) -> Iterator[Item]:
+def section_page(section: Section, rows: Sequence[tuple[Any, ...]] | None = None) -> Iterator[Item]:
+    """Yield a section, or some of its *rows*."""
+    rows = section.rows if rows is None else rows
     yield Heading(section.title)
     columns = []
     for position, title in enumerate(section.columns):
-        numeric = all(not isinstance(row[position], str) for row in section.rows)
+        numeric = all(not isinstance(row[position], str) for row in rows)
         columns.append(Column(title, "right" if numeric else "left", flexible=not numeric))
-    spelled = [cells(column) for column in zip(*section.rows, strict=True)]
+    spelled = [cells(column) for column in zip(*rows, strict=True)]
     yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
     for note in section.notes:
         yield Line(note, "faint")

@@ -33,10 +33,13 @@ class Paper:
 
 @frozen
 class Heading:
-    """A title; *level* 1 opens a report, 2 a part of it. *aside* stands at the far end."""
+    """A title; *level* 1 opens a report, 2 a part of it, 3 a short part without a gap below.
+
+    *aside* stands at the far end of a report's title.
+    """
 
     text: str = field(converter=visible)
-    level: Literal[1, 2] = 2
+    level: Literal[1, 2, 3] = 2
     aside: str = field(default="", converter=visible)
 
 

@@ -21,6 +21,7 @@ _ASCII = str.maketrans(
     {
         "×": "x", "±": "+-", "µ": "u", "·": "*", "≤": "<=", "≥": ">=", "→": "->",
         "–": "-", "—": "-", "…": "...", "²": "^2", "‘": "'", "’": "'", "“": '"', "”": '"',
+        "█": "#",
     }
 )  # fmt: skip
 
@@ -53,7 +54,7 @@ def _drawn(item: Item, paper: Paper) -> Iterator[tuple[str, Style]]:
 def _heading(heading: Heading, paper: Paper) -> Iterator[tuple[str, Style]]:
     yield "", "plain"
     room = paper.width - len(heading.text)
-    if heading.level == 2:
+    if heading.level > 1:
         yield heading.text, "strong"
     elif heading.aside and len(heading.aside) + _GAP <= room:
         yield heading.text + heading.aside.rjust(room), "strong"
@@ -61,10 +62,13 @@ def _heading(heading: Heading, paper: Paper) -> Iterator[tuple[str, Style]]:
         yield from ((text, "strong") for text in (heading.text, heading.aside) if text)
     if heading.level == 1:
         yield ("━" if paper.unicode else "=") * paper.width, "faint"
-    yield "", "plain"
+    if heading.level < 3:
+        yield "", "plain"
 
 
 def _wrapped(line: Line, paper: Paper) -> list[str]:
+    if not line.text:
+        return [""]
     margin = _MARGIN + " " * line.indent
     return wrap(
         line.text,
@@ -89,8 +93,8 @@ def _table(table: Table, paper: Paper) -> Iterator[tuple[str, Style]]:
         if row.rule:
             yield rule, "faint"
         yield from _cells(row, table.columns, room)
-    if left_out:
-        said = f"no room for {', '.join(left_out)}; md, csv and json have everything"
+    if titles := ", ".join(filter(None, left_out)):
+        said = f"no room for {titles}; --figures chooses"
         yield from ((text, "faint") for text in _wrapped(Line(said), paper))
 
 

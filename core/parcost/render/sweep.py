@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from parcost.evaluation.points import at
+from parcost.evaluation.choice import chosen
+from parcost.evaluation.points import judged, key_of
 from parcost.render import numbers
 from parcost.render.narrative import printed, section_page
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.render.screen import all_warnings, warnings
+from parcost.render.studies import head
 from parcost.render.words import incomplete, picked, swept
 
 if TYPE_CHECKING:
-    from parcost.report import Expectation, Report
+    from parcost.render.view import View
+    from parcost.report import Report
     from parcost.terms import Figure, Section
 
 Point = Mapping[str, Any]
-Key = tuple[str, ...]  # the swept values of a point
 
-_FIRST = ("step_time", "mfu", "memory", "tokens_per_second")  # what nearly everybody asks for
+_POINTS = 20  # on one screen
+_REFUSED = 6
 _PASS: tuple[str, Style] = ("pass", "good")
 _PART: tuple[str, Style] = ("part", "warning")
 _FAIL: tuple[str, Style] = ("FAIL", "bad")
 
 
-def tell(report: Report) -> Iterator[Item]:
+def tell(report: Report, view: View) -> Iterator[Item]:
     """Yield the page of a sweep: axis values, figures, and why a point cannot run."""
-    points = report.rows()
+    points = report.rows(view.figures)
     axes = [name for name, _ in report.axes]
-    every = {f.name: f for result in report.results for _, f in result.figures}
-    claims = [claim for result in report.results for claim in result.expectations]
-    figures = {f.name: f for f in printed(list(every.values()), claims)}
+    short = view.kind in ("screen", "compare")
+    figures = _shown(report, view)
     run = [point for point in points if point["feasible"]]
     yield Heading(report.name, 1, aside=report.path)
     chosen = picked(report.results[0].study.plugins)
@@ -40,11 +44,20 @@ def tell(report: Report) -> Iterator[Item]:
     yield Line(counted, "good" if run else "bad")
     faults = {text for result in report.results for text in incomplete(result)}
     yield from (Line(text, "bad") for text in sorted(faults))
+    every = {id(d): d for result in report.results for d in result.diagnostics}
+    told = list({d.message: d for d in every.values()}.values())
+    yield from warnings(told) if short else all_warnings(told)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
+    if short and not view.figures:
+        varying = [figure for figure in varying if figure.column is not None] or varying
     if run:
         yield Heading("What each point costs")
-        yield _costs(report, run, varying)
+        listed = run[:_POINTS] if short else run
+        yield _costs(report, listed, varying, given=bool(view.figures))
+        yield from _more(len(run) - len(listed), "points")
+    if constant and short and not view.figures:
+        constant = [name for name in constant if figures[name].column is not None]
     if constant:
         yield Heading("What every point has in common")
         shared = [(figures[name], run[0][name]) for name in constant]
@@ -58,8 +71,26 @@ def tell(report: Report) -> Iterator[Item]:
     if len(run) < len(points):
         yield Heading("What cannot run, and why")
         refused = [p for p in points if not p["feasible"]]
+        more = len(refused) - _REFUSED if short else 0
+        refused = refused[:_REFUSED] if short else refused
         rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
         yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
+        yield from _more(more, "points")
+
+
+def _shown(report: Report, view: View) -> Mapping[str, Figure]:
+    """Return the figures of the page by name: those that the user chose, or else headlines."""
+    if view.figures:
+        legal = [result for result in report.results if result.legal]
+        return {f.name: f for result in legal for f in chosen(result, view.figures)}
+    every = {f.name: f for result in report.results for _, f in result.figures}
+    claims = [claim for result in report.results for claim in result.expectations]
+    return {f.name: f for f in printed(list(every.values()), claims)}
+
+
+def _more(left: int, what: str) -> Iterator[Item]:
+    if left > 0:
+        yield Line(f"{left:,} more {what}: --full, or --format csv", "faint")
 
 
 def _sections(report: Report) -> Iterator[Item]:
@@ -84,24 +115,24 @@ def _heads(names: Sequence[str]) -> list[str]:
 
 
 def _axes(names: Sequence[str]) -> list[Column]:
-    return [Column(head, "right") for head in _heads(names)]
+    return [Column(head.replace("_", " "), "right") for head in _heads(names)]
 
 
 def _where(report: Report, point: Point) -> list[str]:
     return [swept(report, name, point[name]) for name, _ in report.axes]
 
 
-def _head(figure: Figure) -> str:
-    """Return the head of a column: short, and breaking at most once or twice."""
-    return figure.name.replace("_per_second", "/s").replace("_per_", " /").replace("_", " ")
+def _costs(
+    report: Report, points: Sequence[Point], figures: Sequence[Figure], *, given: bool
+) -> Table:
+    """Return one row for each point; what there is no room for is what tells least.
 
-
-def _costs(report: Report, points: Sequence[Point], figures: Sequence[Figure]) -> Table:
-    """Return one row for each point; what there is no room for is what tells least."""
-    ranks = {name: rank for rank, name in enumerate(_FIRST)}
-    figures = sorted(figures, key=lambda figure: ranks.get(figure.name, len(ranks)))
+    Figures that are *given* by the user stay in that order.
+    """
+    if not given:
+        figures = sorted(figures, key=lambda f: inf if f.column is None else f.column)
     columns = _axes([name for name, _ in report.axes])
-    columns += [Column(_head(f), "right", optional=True) for f in figures]
+    columns += [Column(head(f), "right", optional=True) for f in figures]
     rows = [
         Row(
             [
@@ -117,10 +148,10 @@ def _costs(report: Report, points: Sequence[Point], figures: Sequence[Figure]) -
 def _expected(report: Report, points: Sequence[Point]) -> Table:
     """Return for each claim at how many points it holds, and the first where it does not."""
     names = [name for name, _ in report.axes]
-    judged = _judged(report)
+    claims = judged(report)
     rows = []
-    for position, (claim, _) in enumerate(judged[_key(points[0], names)]):
-        fails = [p for p in points if not judged[_key(p, names)][position][1]]
+    for position, (claim, _) in enumerate(claims[key_of(points[0], report)]):
+        fails = [p for p in points if not claims[key_of(p, report)][position][1]]
         held = len(points) - len(fails)
         said = f"at {held:,} of {len(points):,} points"
         word, style = _PASS if not fails else _PART if held else _FAIL
@@ -130,20 +161,3 @@ def _expected(report: Report, points: Sequence[Point]) -> Table:
             said += f"; not at {', '.join(map(' = '.join, values))}: {got}"
         rows.append(Row((word, claim.text, said), style))
     return Table((Column(), Column("claim", flexible=True), Column("holds", flexible=True)), rows)
-
-
-def _judged(report: Report) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
-    """Return every claim at every point that was priced, and whether it holds there."""
-    names = [name for name, _ in report.axes]
-    judged = {}
-    for result in report.results:
-        axes = result.study.axes
-        for i in range(len(axes[0][1]) if axes else 1):
-            point = {**result.at, **{name: at(values, i) for name, values in axes}}
-            claims = [(claim, bool(at(claim.holds, i))) for claim in result.expectations]
-            judged[_key(point, names)] = claims
-    return judged
-
-
-def _key(point: Point, names: Sequence[str]) -> Key:
-    return tuple(str(point[name]) for name in names)

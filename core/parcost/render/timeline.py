@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.render.numbers import quantity
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
-from parcost.terms import Activity, Op, Pair
+from parcost.terms import Activity, Op, Pair, Pipeline
 
 if TYPE_CHECKING:
+    from parcost.evaluation.order import Order
     from parcost.report import Result
 
 _CUT = " ~~ "
@@ -33,10 +34,17 @@ def page(result: Result, name: str, path: str, width: int) -> Iterator[Item]:
     """Yield the timeline of *result*, for paper of some *width*, and what it says."""
     outcome = result.outcome
     assert outcome is not None
-    devices, cut = outcome.timeline(), outcome.pipeline
-    end = max(device[-1].end for device in devices)
     at = ", ".join(f"{key} = {value}" for key, value in result.at.items())
     yield Heading(f"{name}, {at}" if at else name, 1, aside=path)
+    order = outcome.pipelined.plan.orders[0][1]  # type: ignore[union-attr]
+    yield from drawing(outcome.timeline(), order, outcome.pipeline, width)
+
+
+def drawing(
+    devices: Sequence[Sequence[Activity]], order: Order, cut: Pipeline, width: int
+) -> Iterator[Item]:
+    """Yield the lines of a pipeline's devices, and what each does."""
+    end = max(device[-1].end for device in devices)
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
     yield Line(
         f"{cut.schedule} on {cut.stages} devices{chunks}, {cut.micro_batches:g} micro-batches: "
@@ -47,7 +55,7 @@ def page(result: Result, name: str, path: str, width: int) -> Iterator[Item]:
     yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if len(devices) > _SHOWN:
         yield Line(f"{_SHOWN} of {len(devices)} devices are shown", "faint")
-    yield _phases(devices, outcome.pipelined.plan.orders[0][1], end)  # type: ignore[union-attr]
+    yield _phases(devices, order, end)
 
 
 def draw(devices: Sequence[Sequence[Activity]], width: int) -> Iterator[str]:

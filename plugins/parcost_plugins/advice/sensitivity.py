@@ -8,6 +8,7 @@ from parcost import Curve, Section, Study, called
 from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 
+_LEAD = 3  # rows on the report of one screen
 _LEAST = 0.001  # of the step; what changes it less is not listed
 
 
@@ -24,6 +25,7 @@ def section(tried: Sequence[tuple[str, Change]], found: Sequence[Effect]) -> Sec
         columns=("with", "step", "change"),
         rows=sorted(rows, key=lambda row: row[1][0]),
         notes=[_others(small)] if small else [],
+        lead=_LEAD,
     )
 
 
@@ -39,11 +41,15 @@ def improvements(study: Study) -> list[tuple[str, Change]]:
 
 def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
     device, overlap, kernels = study[Cluster].device, study[Overlap], study[KernelChoice]
-    compute = study[Training].precision.compute
-    peak = getattr(device, compute)
-    if peak is not None:
-        yield f"{compute} peak x 2", Change(device, compute, 2.0 * peak)
+    precision = study[Training].precision
+    for type_ in (precision.compute, precision.narrow):
+        peak = getattr(device, type_, None)  # the narrow type may be "none"
+        if peak is not None:
+            yield f"{type_} peak x 2", Change(device, type_, 2.0 * peak)
     yield "memory bandwidth x 2", Change(device, "memory_bandwidth", 2.0 * device.memory_bandwidth)
+    if device.host_bandwidth is not None:
+        host = device.host_bandwidth
+        yield "bandwidth to the host x 2", Change(device, "host_bandwidth", 2.0 * host)
     yield "kernel launch / 2", Change(kernels, "launch", kernels.launch / 2.0)
     for level in study[Cluster].fabric.levels:
         rate = level.bandwidth

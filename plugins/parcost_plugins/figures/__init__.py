@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Outcome, Section, Study, hookimpl
+from parcost import Check, Figure, Outcome, Replay, Section, Study, hookimpl
 from parcost_plugins.figures import memory, model, plausible, time
 from parcost_plugins.vocabulary import (
     Estimate,
@@ -71,6 +71,15 @@ def calculations(study: Study) -> Iterator[Figure | Check | Section]:
 
         yield from outlined(states(study), *_OF_STATES)
         yield from tables(study)
+
+
+@hookimpl
+def replays(study: Study) -> Iterator[Replay]:
+    """Return the ``pipeline`` blocks."""
+    if study.all(PipelineSketch):
+        from parcost_plugins.figures import pipelines
+
+        yield from pipelines.replays(study)
 
 
 @hookimpl

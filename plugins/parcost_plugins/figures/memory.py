@@ -14,14 +14,18 @@ def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
     used = outcome.memory_bytes
     yield Figure(
         name="memory",
+        column=3,
         title="memory",
         value=used,
         unit="GiB",
         formula=Formula(text="the memory terms of the fullest device, added up"),
         note="on the fullest device at its fullest moment",
+        brief="usable",
+        whole=usable * capacity,
     )
     yield Figure(
         name="headroom",
+        column=5,
         title="memory left",
         value=usable * capacity - used,
         unit="GiB",

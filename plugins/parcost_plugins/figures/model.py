@@ -36,11 +36,13 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     asked_for = "causal" if causal else "in both directions"
     yield Figure(
         name="mfu",
+        column=2,
         title="model FLOPs utilisation (MFU)",
         value=asked / peak,
         unit="%",
         formula=Formula(text="tokens C / (N T peak)", inputs={**inputs, "peak": (peak, "FLOP/s")}),
         note=f"{of_peak} {asked_for}, recomputation left out",
+        brief=f"of the dense {compute} peak",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
     masked = causal and not study[Training].flash_attention
@@ -57,6 +59,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
             inputs={"D": (executed_flops, "FLOP"), "T": (step, "s"), "peak": (peak, "FLOP/s")},
         ),
         note=f"{of_peak} {executed}, all that is executed, on the average device",
+        brief="with what is computed again",
     )
 
 

@@ -15,6 +15,7 @@ from parcost import (
     Figure,
     Pipeline,
     Real,
+    Replay,
     Schedule,
     Study,
     Times,
@@ -40,7 +41,8 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
         elif why := _impossible(sketch, schedule):
             yield why
         else:
-            passes = _passes(sketch)
+            run = _replay(sketch, schedule)
+            passes = (run.pipeline, run.times, run.hop)
             makespan = timed(schedule, *passes)
             yield from _bubble(sketch, makespan)
             yield from _span(sketch, longest_span(schedule, *passes))
@@ -54,7 +56,15 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
                     yield from _fewest(sketch, makespan)
 
 
-def _passes(sketch: PipelineSketch) -> tuple[Pipeline, Times, Real]:
+def replays(study: Study) -> Iterator[Replay]:
+    """Yield every ``pipeline`` block that runs and is of one point."""
+    for sketch in study.all(PipelineSketch):
+        schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
+        if not _impossible(sketch, schedule):
+            yield _replay(sketch, schedule)
+
+
+def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
     """Return the pipeline, the times of its passes, and that of a message."""
     virtual = sketch.stages * sketch.chunks
     weights = sketch.weight_share * sketch.backward
@@ -66,7 +76,8 @@ def _passes(sketch: PipelineSketch) -> tuple[Pipeline, Times, Real]:
         chunks=sketch.chunks,
         micro_batches=sketch.micro_batches,
     )
-    return cut, Times(F, B, W), sketch.hop
+    times = Times(F, B, W)
+    return Replay(name=called(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop)
 
 
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:

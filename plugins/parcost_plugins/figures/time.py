@@ -20,18 +20,22 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
     step, devices, trained = outcome.step_seconds, study[Cluster].devices, tokens(study)
     yield Figure(
         name="step_time",
+        column=1,
         title="step time",
         value=step,
         unit="s",
         formula=_parts(outcome),
+        brief="",
     )
     inputs = {"tokens": (trained, ""), "T": (step, "s")}
     yield Figure(
         name="tokens_per_second",
+        column=7,
         title="tokens per second",
         value=ratio(trained, step),
         unit="",
         formula=Formula(text="tokens / T", inputs=inputs),
+        brief="",
     )
     yield Figure(
         name="tokens_per_second_per_device",
@@ -39,6 +43,7 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=ratio(trained, step * devices),
         unit="",
         formula=Formula(text="tokens / (T N)", inputs={**inputs, "N": (devices, "")}),
+        brief="",
     )
 
 
@@ -58,11 +63,13 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     inputs = {"bubble": (bubble, "s"), "ideal": (ideal, "s")}
     yield Figure(
         name="bubble",
+        column=4,
         title="pipeline bubble",
         value=ratio(bubble, ideal + bubble),
         unit="%",
         formula=Formula(text="bubble / (ideal + bubble)", inputs=inputs),
         note="idle share of the pipeline's makespan on the busiest device, hops left out",
+        brief="idle share of the busiest device",
     )
     if outcome.pipeline.stages > 1:
         yield _average_bubble(outcome, ideal + bubble)
@@ -77,11 +84,13 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     exposed = communication_seconds(study, outcome)
     yield Figure(
         name="exposed_communication",
+        column=6,
         title="exposed communication",
         value=ratio(exposed, step),
         unit="%",
         formula=Formula(text="exposed / T", inputs={"exposed": (exposed, "s"), "T": (step, "s")}),
         note="of the step, on the busiest device",
+        brief="of the step",
     )
 
 

@@ -1,0 +1,38 @@
+"""Which page a report is drawn as, and what of it the user chose."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import frozen
+
+Kind = Literal["screen", "full", "section", "line", "compare"]
+Order = Literal["execution", "size"]
+
+SIDE_BY_SIDE = 3  # studies of one file that stand beside each other; more are a line each
+
+
+@frozen(kw_only=True)
+class View:
+    """What the command line says about the page of a report.
+
+    *kind*: ``screen`` the short page, ``full`` everything, ``section`` one part of that,
+    ``line`` a row of a table of studies, ``compare`` a column of one. *section* is what the
+    title of the part contains. *order* is that of the ledger. *figures* are the columns, or
+    rows, that the user chose; none are those that plugins mark.
+    """
+
+    kind: Kind = "full"
+    section: str = ""
+    order: Order = "execution"
+    figures: tuple[str, ...] = ()
+
+    def among(self, studies: int) -> Kind:
+        """Return the kind for one of so many *studies* of a file.
+
+        >>> View(kind="screen").among(1), View(kind="screen").among(9)
+        ('screen', 'line')
+        """
+        if self.kind != "screen" or studies == 1:
+            return self.kind
+        return "compare" if studies <= SIDE_BY_SIDE else "line"

@@ -1,0 +1,230 @@
+"""The report on one screen, the other views of it, and the figures that a user chooses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost.cli import main
+from parcost.render.studies import joined
+
+ROOT = Path(__file__).parents[2]
+SEVENTY = str(ROOT / "specs" / "runs" / "llama3_70b_64_h100.par")
+SMALL = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 16 }
+layout   { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 8192, global_batch = 32 sequences, recompute = full }
+"""
+DEEPSEEK = """\
+use catalog.devices.h800_sxm
+use catalog.fabrics.hgx_h800
+use catalog.models.deepseek_v3
+use catalog.precisions.fp8_deepseek
+cluster  { devices = 2048 }
+layout   { pp = 16, ep = 64, zero = 1 }
+schedule { kind = dualpipe, stages = [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, 3, 3] }
+training { sequence = 4096, global_batch = 15360 sequences, recompute = full }
+"""
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in a directory of its own; files are written there first."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def do(*arguments: str, **files: str) -> Any:
+        for name, text in files.items():
+            (tmp_path / f"{name}.par").write_text(text, encoding="utf-8")
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return do
+
+
+@pytest.mark.parametrize("study", ["llama3_70b_64_h100", "llama3_70b_64_h100_tiled"])
+def test_a_job_is_one_screen(run: Run, study: str) -> None:
+    done = run("eval", SEVENTY, "--study", study)
+    lines = done.out.splitlines()
+    assert (done.code, done.err) == (0, "")
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert done.out.count("pipeline bubble  ") == 2  # one figure, and one cause
+    for title in ("step time", "model FLOPs", "hardware FLOPs", "exposed", "memory"):
+        assert re.search(rf"^  {title}.*? +[\d.]+ (s|%|GiB)", done.out, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_a_large_mixture_of_experts_is_one_screen(run: Run) -> None:
+    done = run("eval", "a.par", a=DEEPSEEK)
+    lines = done.out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    causes = re.findall(r"^  (compute|expert|pipeline bubble|hops|data) ", done.out, re.MULTILINE)
+    assert {"compute", "expert", "hops", "data"} <= set(causes)
+    assert "fp8 peak x 2" in run("eval", "a.par", "--section", "help").out
+
+
+def test_causes_add_up_to_the_step_and_stand_in_order_of_size(run: Run) -> None:
+    out = run("eval", SEVENTY, "--study", "llama3_70b_64_h100").out
+    table = out.partition("by cause")[2].partition("The memory")[0]
+    parts = [float(n.replace(",", "")) for n in re.findall(r"([\d,]+) ms", table)]
+    assert parts == sorted(parts, reverse=True)
+    assert sum(parts) == pytest.approx(4434.451, abs=0.5 * len(parts))  # as its comment derives
+    bars = [len(bar) for bar in re.findall(r"#+", table)]
+    assert bars[0] == 28
+    # a bar is as long as its part of the largest
+    assert bars[1] == round(28 * parts[1] / parts[0])
+
+
+def test_a_directory_is_a_line_for_each_study_and_then_what_failed(run: Run) -> None:
+    good = dict.fromkeys("abcd", SMALL)
+    done = run("eval", ".", **good, e=SMALL.replace("tp = 2", "tp = 3"))
+    assert done.code == 1
+    lines = done.out.splitlines()
+    assert len(lines) <= 10
+    assert re.findall(r"^  (\w) +[\d.]+ m?s ", done.out, re.MULTILINE) == ["a", "b", "c", "d"]
+    assert "e (e.par): " in done.out.partition("  d ")[2]
+
+
+def test_a_directory_counts_warnings_and_does_not_print_them(run: Run) -> None:
+    warned = SMALL.replace("devices = 16", "devices = 2")
+    warned += "schedule { kind = one_f_one_b }\n"
+    done = run("eval", ".", a=SMALL, b=warned)
+    assert "warning[" not in done.err
+    assert re.search(r"\d warnings?, which `parcost check` shows", done.err)
+    screen = run("eval", "b.par")
+    assert "warning: zero 1 shards nothing" in screen.out
+    assert "warning[" not in screen.err
+
+
+def test_a_section_is_found_by_part_of_its_title(run: Run) -> None:
+    text = SMALL.replace("tp = 2", "tp = 2, pp = 2")
+    out = run("eval", "a.par", "--section", "memory", a=text).out
+    assert "Where the memory goes" in out
+    assert "Memory by stage" in out
+    assert "Where the time goes" not in out
+    missed = run("eval", "a.par", "--section", "memry")
+    assert missed.code == 2
+    assert "did you mean `memory`?" in missed.err
+    assert "where the time goes" in missed.err
+
+
+def test_the_whole_report_stands_in_order_of_execution_or_size(run: Run) -> None:
+    def titles(*options: str) -> list[str]:
+        out = run("eval", "a.par", "--section", "time goes", *options, a=SMALL).out
+        return re.findall(r"^  (forward|recompute|backward|weight gradients) ", out, re.MULTILINE)
+
+    assert titles() == ["forward", "recompute", "backward", "weight gradients"]
+    by_size = titles("--order", "size")
+    assert by_size[0] == "backward"  # the most of it: twice the attention of a forward pass
+    assert set(by_size) == set(titles())
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--full", "--compare"], "contradict each other"),
+        (["--order", "size"], "add --full"),
+        (["--full", "--format", "json"], "is for pages"),
+        (["--figures", "mfu", "--format", "jsonl"], "has no effect"),
+        (["--figures", ","], "names no figure"),
+    ],
+)
+def test_options_that_have_no_effect_are_refused(run: Run, arguments: list[str], said: str) -> None:
+    done = run("eval", "a.par", *arguments, a=SMALL)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_studies_are_compared_in_one_table(run: Run) -> None:
+    done = run("eval", "a.par", "b.par", "--compare", a=SMALL, b=SMALL.replace("= 2,", "= 4,"))
+    (head,) = re.findall(r"^ +(a +b)$", done.out.partition("by cause")[0], re.MULTILINE)
+    assert head.split() == ["a", "b"]
+    (mfu,) = re.findall(r"\(MFU\) +([\d.]+) % +([\d.]+) %", done.out)
+    for name, shown in zip("ab", mfu, strict=True):
+        (scenario,) = parcost.load(f"{name}.par")
+        assert float(shown) == pytest.approx(100 * scenario.evaluate().result.figure("mfu"), 1e-3)
+    assert re.search(r"^  tensor +\S+ m?s .* %  .* %$", done.out, re.MULTILINE)
+
+
+def test_a_comparison_that_is_too_wide_goes_on_below(run: Run) -> None:
+    text = SMALL + "".join(f"study a_rather_long_name_{i} {{ }}\n" for i in range(4))
+    done = run("eval", "a.par", "--compare", a=text)
+    assert max(map(len, done.out.splitlines())) <= 80
+    for i in range(4):
+        assert f"a_rather_long_name_{i}" in done.out
+
+
+def test_csv_has_every_figure_and_what_claims_say(run: Run) -> None:
+    claimed = SMALL + "expect {\n mfu >= 1 %\n mfu >= 99 %\n}\n"
+    (row,) = csv.DictReader(io.StringIO(run("eval", "a.par", "--format", "csv", a=claimed).out))
+    (scenario,) = parcost.load("a.par")
+    result = scenario.evaluate().result
+    names = {figure.name for _, figure in (*result.figures, *result.details)}
+    assert len(row) >= len(names) > 100
+    assert row["claims"] == "2"
+    assert row["claims_failed"] == "mfu >= 99 %"
+
+
+def test_figures_choose_the_columns_of_csv_sweeps_and_rows(run: Run) -> None:
+    swept = SMALL.replace("tp = 2", "tp = [2, 4]")
+    out = run("eval", "a.par", "--format", "csv", "--figures", "bubble,mfu", a=swept).out
+    assert out.splitlines()[0] == "path,name,layout.tp,bubble_fraction,mfu_fraction,feasible,reason"
+    table = run("eval", "a.par", "--figures", "headroom,hfu").out
+    assert re.search(r"^ +tp +headroom +hfu$", table, re.MULTILINE)
+    (scenario,) = parcost.load("a.par")
+    report = scenario.evaluate()
+    assert list(report.rows(["hfu"])[0]) == ["layout.tp", "hfu", "feasible", "reason"]
+    with pytest.raises(KeyError, match="did you mean `headroom`"):
+        report.rows(["headrom"])
+
+
+def test_a_figure_that_no_study_has_is_bad_input(run: Run) -> None:
+    done = run("eval", "a.par", "b.par", "--figures", "mfuu,bubble", a=SMALL, b=SMALL)
+    assert done.code == 2
+    assert "no figure is called `mfuu`; did you mean `mfu`?" in done.err
+    assert done.err.count("mfuu") == 1
+
+
+def test_a_sweep_keeps_bubble_headroom_and_exposed_communication(run: Run) -> None:
+    swept = SMALL.replace("tp = 2", "tp = 2, pp = [2, 4]").replace("recompute = full", "")
+    head = run("eval", "a.par", a=swept).out.partition("What each point costs")[2]
+    for title in ("bubble", "headroom", "exposed", "mfu", "memory"):
+        assert title in head.partition("---")[0]
+
+
+def test_a_long_sweep_shows_twenty_points_and_says_so(run: Run) -> None:
+    swept = (
+        SMALL.replace("recompute = full", "recompute = full, micro_batch = [1, 2]")
+        .replace("tp = 2", "tp = [1, 2, 4], zero = [0, 1, 2]")
+        .replace("layout   {", "overlap { bucket = [25 MB, 50 MB] }\nlayout   {")
+        .replace("zero = 1, ", "")
+    )
+    out = run("eval", "a.par", a=swept).out
+    points = csv.DictReader(io.StringIO(run("eval", "a.par", "--format", "csv").out))
+    runs = sum(point["feasible"] == "yes" for point in points)
+    assert runs > 20
+    assert f"{runs - 20} more points" in out
+    assert "more points" not in run("eval", "a.par", "--full").out
+
+
+def test_nothing_is_joined_out_of_nothing() -> None:
+    assert joined([], beside=False, width=80) == []
