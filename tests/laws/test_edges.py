@@ -38,6 +38,12 @@ FOUND = {
     "a table of no bandwidth": ("library", "tuning table { generation hopper { tree_more_nodes = 0 B/s } }"),
     "serving by what cannot sum": ("served", "serving chat { collective = bruck }"),
     "wires of too many bytes": ("compressed", "local_updates { wire = 1e300 B }"),
+    "a placement beside baselines in a list": (
+        "placed",
+        "placement routed { baseline_remote = [50 %, 25 %] }",
+    ),
+    "layouts of nodes in a list": ("sheets", "grid large { node = [2, 8] }"),
+    "latent attention of no heads": ("planned", "model planned { kv_lora = 1000000 }"),
     "efficiency of next to nothing": ("dense", "kernels { streaming large { efficiency = 1e-300 } }"),
 }
 
