@@ -199,7 +199,7 @@ def command(rng: random.Random) -> Met:
 def _commanded(words: list[str]) -> str:
     from parcost.cli import main
 
-    here, told = os.getcwd(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")
+    here, told = Path.cwd(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")
     os.chdir(workplace())
     try:
         with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
@@ -415,9 +415,7 @@ def chunks(kinds: dict[str, int], seed: int) -> Iterator[Chunk]:
         [Chunk(kind, seed, first, min(CHUNK, count - first)) for first in range(0, count, CHUNK)]
         for kind, count in kinds.items()
     ]
-    ranked = [
-        (i / len(some), chunk) for some in left for i, chunk in enumerate(some)
-    ]
+    ranked = [(i / len(some), chunk) for some in left for i, chunk in enumerate(some)]
     yield from (chunk for _, chunk in sorted(ranked))
 
 
@@ -431,7 +429,9 @@ def campaign(
     kinds: dict[str, int], seed: int, jobs: int, log: Path | None, minutes: float
 ) -> list[dict[str, Any]]:
     """Run what the log lacks of a campaign; return the lines of all chunks."""
-    done = [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
+    done = (
+        [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
+    )
     known = {(line["kind"], line["seed"], line["first"], line["count"]) for line in done}
     todo = [chunk for chunk in chunks(kinds, seed) if tuple(chunk) not in known]
     deadline = time.monotonic() + 60 * minutes
@@ -463,7 +463,9 @@ def summary(lines: list[dict[str, Any]]) -> str:
             continue
         inputs = sum(line["count"] for line in some)
         faulty = [fault["fault"] for line in some for fault in line["faults"]]
-        names.update(f"{kind}: {re.sub(r'[0-9]+', '#', f.partition(' <- ')[0])[:160]}" for f in faulty)
+        names.update(
+            f"{kind}: {re.sub(r'[0-9]+', '#', f.partition(' <- ')[0])[:160]}" for f in faulty
+        )
         each = 1000 * sum(line["seconds"] for line in some) / inputs
         worst = max(line["slowest"][0] for line in some)
         most = max(line["peak"] for line in some) / 1e6

@@ -37,7 +37,21 @@ Place = tuple[tuple[str, str], ...]
 
 #: The ends of the ranges that attributes declare, and magnitudes in between.
 _SMALL = ("0", "1e-300", "1e-30", "1e-18", "1e-9", "0.001", "0.5", "1")
-_LARGE = ("1.5", "2", "7", "64", "1000", "4096", "1e6", "1e9", "1e12", "1e15", "1e18", "1e30", "1e300")
+_LARGE = (
+    "1.5",
+    "2",
+    "7",
+    "64",
+    "1000",
+    "4096",
+    "1e6",
+    "1e9",
+    "1e12",
+    "1e15",
+    "1e18",
+    "1e30",
+    "1e300",
+)
 _COUNTS = (0, 1, 2, 3, 5, 8, 64, 100, 1000, 4096, 65_537, 10**6, 10**9, 2**31, 10**15, 2**53)
 _TEXTS = ('""', '"x"', '"node"', '"network"', '"compute"', '"tp-cp-dp-pp"', '"dp-pp-cp-tp"')
 _TEXTS += ('"tp"', '"a b"', '"port"', '"\u6f22 \u202e"', '"layout.tp, schedule.kind"', '"a{b}%s"')
@@ -89,9 +103,12 @@ class Spec:
         """Return the spec with *value* for the attribute *name* of the block at *place*."""
         return evolve(self, nodes=_with_value(self.nodes, place, name, value))
 
-    def without(self, place: Place) -> Spec:
-        """Return the spec without the block at *place*, which stands alone."""
-        return evolve(self, nodes=tuple(n for n in self.nodes if (n.kind, n.label) != place[0]))
+    def extending(self, place: Place, parent: str) -> Spec:
+        """Return the spec where the outermost block of *place* extends *parent*."""
+        nodes = (
+            evolve(n, parent=parent) if (n.kind, n.label) == place[0] else n for n in self.nodes
+        )
+        return evolve(self, nodes=tuple(nodes))
 
     def places(self) -> Iterator[tuple[Place, Node]]:
         """Yield every block of the spec with where it stands."""

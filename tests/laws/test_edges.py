@@ -35,7 +35,10 @@ FOUND = {
     "all multiprocessors taken": ("contexts", "overlap { multiprocessors = 8 }"),
     "gradients of no bytes": ("latent", "precision narrow { gradients = 0 B }"),
     "no memory is usable": ("stages", "memory { usable = 0 }"),
-    "a table of no bandwidth": ("library", "tuning table { generation hopper { tree_more_nodes = 0 B/s } }"),
+    "a table of no bandwidth": (
+        "library",
+        "tuning table { generation hopper { tree_more_nodes = 0 B/s } }",
+    ),
     "serving by what cannot sum": ("served", "serving chat { collective = bruck }"),
     "wires of too many bytes": ("compressed", "local_updates { wire = 1e300 B }"),
     "a placement beside baselines in a list": (
@@ -44,7 +47,10 @@ FOUND = {
     ),
     "layouts of nodes in a list": ("sheets", "grid large { node = [2, 8] }"),
     "latent attention of no heads": ("planned", "model planned { kv_lora = 1000000 }"),
-    "efficiency of next to nothing": ("dense", "kernels { streaming large { efficiency = 1e-300 } }"),
+    "efficiency of next to nothing": (
+        "dense",
+        "kernels { streaming large { efficiency = 1e-300 } }",
+    ),
 }
 
 
@@ -84,10 +90,12 @@ def _table_lines() -> list[str]:
         *("long_message = 64 B", "correction_from = 64 B", "tree_ll_correction = [100]"),
         *("tree_ll128_correction = [100]", "tree_simple_correction = [100]"),
         "host intel { ll_two_nodes = 1 GB/s, ll_more_nodes = 1 GB/s, overhead = 1 us }",
-        "generation hopper { payload = 20 GB/s, ll_one_node = 1 GB/s, ring_ll128 = 1 GB/s, "
-        "tree_ll128_one_node = 1 GB/s, tree_ll128_two_nodes = 1 GB/s, "
-        "tree_ll128_more_nodes = 1 GB/s, tree_one_node = 1 GB/s, tree_two_nodes = 1 GB/s, "
-        "tree_more_nodes = 1 GB/s }",
+        (
+            "generation hopper { payload = 20 GB/s, ll_one_node = 1 GB/s, ring_ll128 = 1 GB/s, "
+            "tree_ll128_one_node = 1 GB/s, tree_ll128_two_nodes = 1 GB/s, "
+            "tree_ll128_more_nodes = 1 GB/s, tree_one_node = 1 GB/s, tree_two_nodes = 1 GB/s, "
+            "tree_more_nodes = 1 GB/s }"
+        ),
     ]
 
 
@@ -113,7 +121,11 @@ def test_the_bases_run_and_have_every_block() -> None:
         (scenario,) = SESSION.load_text(spec.text)
         assert scenario.evaluate().exit_code == 0, spec.name
         kinds |= {place[-1][0] for place, _, _ in GENERATOR.attributes(spec)}
-    without = {k for k, t in GENERATOR.types.items() if all(f.kind == "children" for f in t.fields.values())}
+    without = {
+        k
+        for k, t in GENERATOR.types.items()
+        if all(f.kind == "children" for f in t.fields.values())
+    }
     assert kinds == set(GENERATOR.types) - without
 
 

@@ -194,7 +194,7 @@ def _curve(node: s.Call, arguments: list[Value]) -> Value:
                     )
                 ]
             )
-        if not (SMALLEST <= min(at, there) and max(at, there) <= LARGEST):
+        if min(at, there) < SMALLEST or max(at, there) > LARGEST:
             message = f"the numbers of a curve are between {SMALLEST:g} and {LARGEST:g}"
             raise SpecError([problem("malformed-curve", message, argument.span)])
         rate = there / 8.0 if point.dimension == BIT_RATE else there
