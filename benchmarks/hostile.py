@@ -191,8 +191,7 @@ def command(rng: random.Random) -> Met:
     """Give the command line some words; it may answer with 0 to 2, and 3 is a fault."""
     paths = ["transfer.par", "placed.par", "planned.par", "broken.par", "none.par", ".", "a/../.."]
     words = [rng.choice(_COMMANDS)]
-    for _ in range(rng.randrange(5)):
-        words.append(rng.choice(paths if rng.random() < 0.5 else _WORDS))
+    words += [rng.choice(rng.choice((paths, _WORDS))) for _ in range(rng.randrange(5))]
     return timed(lambda: _commanded(words), 10.0)
 
 
