@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -42,8 +42,13 @@ def fault(
     return found or (f"slow: {spent:.1f} s" if spent > seconds else "")
 
 
-def faults(session: Session, text: str, *, depth: int = 2) -> Iterator[str]:
-    """Yield what is wrong with the reports of a spec, and of details and sections at *depth* 2."""
+def faults(
+    session: Session, text: str, *, depth: int = 2, when_bound: Callable[[], None] | None = None
+) -> Iterator[str]:
+    """Yield what is wrong with the reports of a spec: of figures, details (1) and sections (2).
+
+    *when_bound* is called once a study is bound, before it is evaluated.
+    """
     try:
         scenarios = session.load_text(text, "spec.par")
     except SpecError as error:
@@ -51,6 +56,9 @@ def faults(session: Session, text: str, *, depth: int = 2) -> Iterator[str]:
         return
     for scenario in scenarios:
         try:
+            if when_bound is not None:
+                _ = scenario.first
+                when_bound()
             report = scenario.evaluate()
             yield from wrong(report, depth=depth)
             if depth:
