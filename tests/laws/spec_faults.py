@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from parcost import Report, SpecError
+from parcost import Figure, Report, SpecError
 from parcost.api import Session
 from parcost.evaluation.rules import rules
+from parcost.plugins import Plugin
 from parcost.render.diagnostics import render
 from parcost.report import Result
 
@@ -25,12 +26,14 @@ class SlowError(KeyboardInterrupt):
     """A spec takes longer than any may; no guard of plugins takes it for their failure."""
 
 
-def fault(session: Session, text: str, *, seconds: float = MOST_SECONDS) -> str:
+def fault(
+    session: Session, text: str, *, depth: int = 2, seconds: float = 10.0 * MOST_SECONDS
+) -> str:
     """Return what goes wrong with a spec other than a diagnostic, "" if nothing does."""
     start = time.process_time()
     try:
         with alarm(5 * seconds):
-            found = next(iter(faults(session, text)), "")
+            found = next(iter(faults(session, text, depth=depth)), "")
     except SlowError:
         return f"hang: more than {5 * seconds:g} s"
     except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
@@ -39,8 +42,13 @@ def fault(session: Session, text: str, *, seconds: float = MOST_SECONDS) -> str:
     return found or (f"slow: {spent:.1f} s" if spent > seconds else "")
 
 
-def faults(session: Session, text: str) -> Iterator[str]:
-    """Yield what is wrong with the reports of a spec."""
+def faults(
+    session: Session, text: str, *, depth: int = 2, when_bound: Callable[[], None] | None = None
+) -> Iterator[str]:
+    """Yield what is wrong with the reports of a spec: of figures, details (1) and sections (2).
+
+    *when_bound* is called once a study is bound, before it is evaluated.
+    """
     try:
         scenarios = session.load_text(text, "spec.par")
     except SpecError as error:
@@ -48,30 +56,35 @@ def faults(session: Session, text: str) -> Iterator[str]:
         return
     for scenario in scenarios:
         try:
+            if when_bound is not None:
+                _ = scenario.first
+                when_bound()
             report = scenario.evaluate()
-            yield from wrong(report)
-            report.rows()
-            yield from _views(report)
+            yield from wrong(report, depth=depth)
+            if depth:
+                report.rows()
+                yield from _views(report)
         except SpecError as error:
             for diagnostic in error.diagnostics:
                 render(diagnostic)
         scenario.forget()
 
 
-def wrong(report: Report) -> Iterator[str]:
+def wrong(report: Report, *, depth: int = 2) -> Iterator[str]:
     """Yield what is wrong with a report: plugins that failed, numbers that are none."""
     for result in report.results:
         for diagnostic in result.diagnostics:
             render(diagnostic)
-        yield from _numbers(result)
-        _ = result.details, result.sections
+        yield from _numbers(result, (*result.figures, *(result.details if depth else ())))
+        if depth > 1:
+            _ = result.sections
         for failed in result.faults:
             yield f"fault: {failed.plugin.name}, {failed.hook}: {failed.message}"
 
 
-def _numbers(result: Result) -> Iterator[str]:
+def _numbers(result: Result, figures: Sequence[tuple[Plugin, Figure]]) -> Iterator[str]:
     unnumbered = any(d.id == "not-a-number" for d in result.diagnostics)
-    for plugin, figure in (*result.figures, *result.details):
+    for plugin, figure in figures:
         values = np.asarray(figure.value, dtype=float)
         if np.isnan(values).any() and not unnumbered and result.feasible is True:
             yield f"nan: {plugin.name}, {figure.name}"

@@ -94,13 +94,21 @@ class Spec:
         lines = [*self.uses, *(line for node in self.nodes for line in node.lines())]
         return "\n".join(lines) + "\n"
 
+    @property
+    def trains(self) -> bool:
+        """Whether there is a step."""
+        return any(node.kind == "training" for node in self.nodes)
+
     def with_value(self, place: Place, name: str, value: str) -> Spec:
         """Return the spec with *value* for the attribute *name* of the block at *place*."""
         return evolve(self, nodes=_with_value(self.nodes, place, name, value))
 
-    def without(self, place: Place) -> Spec:
-        """Return the spec without the block at *place*, which stands alone."""
-        return evolve(self, nodes=tuple(n for n in self.nodes if (n.kind, n.label) != place[0]))
+    def extending(self, place: Place, parent: str) -> Spec:
+        """Return the spec where the outermost block of *place* extends *parent*."""
+        nodes = (
+            evolve(n, parent=parent) if (n.kind, n.label) == place[0] else n for n in self.nodes
+        )
+        return evolve(self, nodes=tuple(nodes))
 
     def places(self) -> Iterator[tuple[Place, Node]]:
         """Yield every block of the spec with where it stands."""
@@ -190,10 +198,16 @@ class Generator:
                     if listed is not None:
                         yield _case(name, spec, [(place, attribute, listed)])
 
-    def random(self, seed: int, number: int) -> Case:
-        """Return a case with one to four attributes set, mostly a pair; some are lists."""
+    def random(self, seed: int, number: int, *, light: bool = False) -> Case:
+        """Return a case with one to four attributes set, mostly a pair; some are lists.
+
+        A *light* one has no step nine times out of ten, and takes a third of the time.
+        """
         rng = random.Random(seed * 1_000_003 + number)
-        name = rng.choice(tuple(bases()))
+        names = tuple(bases())
+        if light and rng.random() < 0.9:
+            names = tuple(name for name in names if not bases()[name].trains)
+        name = rng.choice(names)
         spec = bases()[name]
         slots = self._slots(name)
         chosen = [rng.choice(slots) for _ in range(rng.choice((1, 2, 2, 2, 3, 4)))]

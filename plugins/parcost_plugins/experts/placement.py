@@ -189,8 +189,8 @@ def _placed(one: Placement) -> Iterator[Figure | Section]:
         yield _table(one, home)
         if times is None and one.token is not None and one.bandwidth is not None:
             rate = one.token / one.bandwidth
-            blind = tokens.sum() / len(tokens) * remote_before
-            crossing = _crossing(tokens, listed) if one.baseline == "listed" else float(blind)
+            blind = float(tokens.sum() / len(tokens)) * remote_before
+            crossing = _crossing(tokens, listed) if one.baseline == "listed" else blind
             times = _Times(crossing * rate, _crossing(tokens, home) * rate)
     elif one.local_share is not None:
         remote_before = _remote_before(one, one.groups, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Real, Study, called
-from parcost.numeric import ceil, floor
+from parcost.numeric import ceil, divides, floor, where
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.vocabulary import Grid
 from parcost_plugins.vocabulary.nearest import all_divisors
@@ -96,12 +96,14 @@ def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
 def _layouts(grid: Grid, machine: int) -> Figure:
     """Return in how many ways tp, pp and dp fill the machine, tp within a node."""
     every = all_divisors(machine)
-    within = [tp for tp in every if grid.node % tp == 0]
-    found = sum(1 for tp in within for pp in every if machine // tp % pp == 0)
+    found: Real = 0.0
+    for tp in every:
+        left = float(sum(1 for pp in every if machine // tp % pp == 0))
+        found = found + where(divides(float(tp), grid.node), left, 0.0)
     return figures_of(grid)(
         "layouts",
         "layouts of tp, pp and dp that fill the machine",
-        float(found),
+        found,
         "",
         "tp divides a node, and pp what is left",
         node=(grid.node, ""),

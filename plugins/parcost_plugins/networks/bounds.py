@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Real
-from parcost.numeric import maximum
+from parcost.numeric import maximum, ratio
 from parcost_plugins.networks.dragonfly import global_links
 from parcost_plugins.networks.saying import Sayer
 from parcost_plugins.vocabulary import Network
@@ -44,7 +44,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     )
     bound = seconds
     if n is not None:
-        middle = n / bisection
+        middle = ratio(n, bisection)
         across = {"n": (n, "B"), "B_bisection": (bisection, "B/s")}
         yield say("bisection_seconds", "across the middle", middle, "s", "n / B_bisection", across)
         bound = maximum(seconds, middle)

@@ -115,7 +115,7 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
         (
             "cp_crossover",
             "degree below which a ring sends less",
-            1.0 + heads / kv,
+            1.0 + ratio(heads, kv),
             "",
             "1 + a / k",
             ULYSSES,

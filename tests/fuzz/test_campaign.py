@@ -1,0 +1,71 @@
+"""A little of the campaign of hostile inputs; `benchmarks/hostile.py` runs as much as is wanted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "hostile.py"
+
+
+def _campaign() -> ModuleType:
+    spec = spec_from_file_location("hostile", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+hostile = _campaign()
+
+
+def met(kind: str, count: int, seed: int = 1) -> list[str]:
+    line = hostile.tried(hostile.Chunk(kind, seed, 0, count))
+    return [f"{fault['number']}: {fault['fault']}" for fault in line["faults"]]
+
+
+@pytest.mark.parametrize(
+    "kind, count",
+    [("byte", 40), ("token", 40), ("structured", 15), ("command", 4), ("file", 15), ("plugin", 4)],
+)
+def test_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
+    assert not met(kind, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind, count",
+    [
+        *[("byte", 800), ("token", 800), ("structured", 250)],
+        *[("command", 50), ("file", 60), ("plugin", 40)],
+    ],
+)
+def test_many_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
+    assert not met(kind, count, seed=2)
+
+
+def test_a_campaign_goes_on_where_its_log_ends(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    first = hostile.campaign({"byte": hostile.CHUNK + 5}, 3, 1, log, 0.0)
+    assert [line["first"] for line in first] == [0]
+    again = hostile.campaign({"byte": hostile.CHUNK + 5}, 3, 1, log, 1.0)
+    assert sorted(line["first"] for line in again) == [0, hostile.CHUNK]
+    assert len([json.loads(line) for line in log.read_text().splitlines()]) == 2
+    assert "byte" in hostile.summary(again)
+
+
+def test_a_fault_is_found_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> str:
+        raise ValueError("no 7")
+
+    monkeypatch.setattr(hostile, "bound", broken)
+    line = hostile.tried(hostile.Chunk("byte", 1, 0, 3))
+    assert len(line["faults"]) == 3
+    assert "3 x byte: ValueError in " in hostile.summary([line])

@@ -1,0 +1,427 @@
+"""Every attribute of the vocabulary changes something somewhere, or the reason why not is here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from spec_generator import Generator, Place, Spec, bases, read
+
+from parcost import SpecError
+from parcost.api import Session
+from parcost.schema import Field
+
+GENERATOR = Generator()
+SESSION = Session(GENERATOR.plugins)
+
+#: Attributes that a report never reads, and why.
+WITHOUT: Mapping[str, str] = {
+    **{
+        f"search.{name}": "only `parcost search` reads it"
+        for name in GENERATOR.types["search"].fields
+    },
+    **dict.fromkeys(
+        (
+            "generation.collnet",
+            "generation.nvls_efficiency",
+            "generation.nvls_tree_corrected",
+            "generation.nvls_tree_more_nodes",
+            "generation.nvls_tree_two_nodes",
+            "generation.tree_ll128_one_node",
+            "generation.tree_ll128_two_nodes",
+            "generation.tree_one_node",
+            "generation.tree_two_nodes",
+            "host.ll_two_nodes",
+            "host.nvls_tree_corrected",
+            "protocol.pcie",
+            "tuning.collnet_direct_peer",
+            "tuning.collnet_network",
+            "tuning.pat",
+            "tuning.pat_rank",
+            "tuning.pat_steps",
+            "tuning.simple_ports",
+            "tuning.tree_ll128_correction",
+            "tuning.tree_ll128_one_node",
+            "tuning.tree_simple_correction",
+        ),
+        "of a pair of algorithm and protocol that is the fastest in no base",
+    ),
+    **{
+        f"targets.{name}": "draws a line between words of a section that no base comes near"
+        for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
+    },
+    "level.pxn": "of rails, which matter to `rail_exchange` and not yet to a step",
+    "layout.dp": "follows from the devices and the other degrees; another value is refused",
+    "training.micro_batches": "follows from the batch; another value is refused",
+}
+
+#: Attributes that matter beside others: a base, and what is laid over it before and after.
+BESIDE: Mapping[str, tuple[str, str, str]] = {
+    "cluster.device": (
+        "dense",
+        "device other extends h100_sxm { memory_bandwidth = 1 TB/s }",
+        "device other extends h100_sxm { memory_bandwidth = 1 TB/s }\ncluster { device = other }",
+    ),
+    "cluster.fabric": (
+        "dense",
+        "",
+        "fabric other extends net { level node { latency = 9 us } }\ncluster { fabric = other }",
+    ),
+    "training.model": (
+        "dense",
+        "",
+        "model other extends small { layers = 8 }\ntraining { model = other }",
+    ),
+    "layout.etp": ("experts", "layout { ep = 4 }", "layout { ep = 4, etp = 2 }"),
+    "training.documents": ("dense", "", "training { documents = [1024, 3072] }"),
+    "collectives.context": (
+        "dense",
+        "layout { cp = 2 }\ncontext { algorithm = all_gather }\ncollectives { context = ring }",
+        "layout { cp = 2 }\ncontext { algorithm = all_gather }\ncollectives { context = lower_bound }",
+    ),
+    "context.ulysses": (
+        "dense",
+        "layout { tp = 1, pp = 1, cp = 8 }\ncontext { algorithm = hybrid, ulysses = 2 }",
+        "layout { tp = 1, pp = 1, cp = 8 }\ncontext { algorithm = hybrid, ulysses = 4 }",
+    ),
+    "recompute.up_projection": (
+        "latent",
+        "training { recompute = none }",
+        "training { recompute = none }\nrecompute { up_projection = on }",
+    ),
+    "run.speed": (
+        "",
+        "run { tokens = 1 T tokens, devices = 1000, speed = 300 tokens }",
+        "run { tokens = 1 T tokens, devices = 1000, speed = 400 tokens }",
+    ),
+    "schedule.chunks": ("stages", "", "schedule { chunks = 4 }"),
+    "schedule.stages": (
+        "stages",
+        "schedule { kind = one_f_one_b, chunks = 1 }",
+        "schedule { kind = one_f_one_b, chunks = 1, stages = [5, 4, 4, 3] }",
+    ),
+    "schedule.count_embedding": (
+        "dense",
+        "model small { layers = 5 }\nschedule { stages = [3, 2] }",
+        "model small { layers = 5 }\nschedule { count_embedding = on }",  # [2, 3]
+    ),
+    "schedule.count_head": (
+        "dense",
+        "model small { layers = 5 }\nschedule { stages = [2, 3] }",
+        "model small { layers = 5 }\nschedule { count_head = on }",  # [3, 2]
+    ),
+    "level.dimensions": ("contexts", "", "fabric pod { level torus { dimensions = [8, 8] } }"),
+    "level.hops": (
+        "dense",
+        "fabric net { level network { hop_latency = 1 us } }",
+        "fabric net { level network { hop_latency = 1 us, hops = 5 } }",
+    ),
+    "level.radix": (
+        "dense",
+        "fabric net { level network { kind = fat_tree, hop_latency = 1 us, radix = 4 } }",
+        "fabric net { level network { kind = fat_tree, hop_latency = 1 us, radix = 64 } }",
+    ),
+    "level.routing": (
+        "dense",
+        "fabric net { level network { kind = dragonfly, ports = 4, routing = minimal } }",
+        "fabric net { level network { kind = dragonfly, ports = 4, routing = valiant } }",
+    ),
+    "device.fp32": (
+        "dense",
+        "device card { fp32 = 60 TFLOPS }\nprecision recipe { compute = fp32 }",
+        "device card { fp32 = 30 TFLOPS }\nprecision recipe { compute = fp32 }",
+    ),
+    "device.fp8_matmul_efficiency": (
+        "dense",
+        "precision recipe { narrow = fp8 }",
+        "precision recipe { narrow = fp8 }\ndevice card { fp8_matmul_efficiency = 40 % }",
+    ),
+    "device.fp4_matmul_efficiency": (
+        "dense",
+        "device card { fp4 = 4 PFLOPS dense }\nprecision recipe { narrow = fp4 }",
+        (
+            "device card { fp4 = 4 PFLOPS dense, fp4_matmul_efficiency = 40 % }\n"
+            "precision recipe { narrow = fp4 }"
+        ),
+    ),
+    "device.host_bandwidth": (
+        "dense",
+        "offload { activations = 50 % }",
+        "offload { activations = 50 % }\ndevice card { host_bandwidth = 5 GB/s per_direction }",
+    ),
+    "device.power": (
+        "dense",
+        "run { tokens = 1 T tokens }\nenergy { intensity = 400 g/kWh }",
+        (
+            "run { tokens = 1 T tokens }\nenergy { intensity = 400 g/kWh }\n"
+            "device card { power = 350 W }"
+        ),
+    ),
+    "model.full_every": (
+        "dense",
+        "model small { window = 1024 }",
+        "model small { window = 1024, full_every = 2 }",
+    ),
+}
+
+#: Of calculators by themselves: a spec, what is written in it before, and what after.
+SKETCHES: Mapping[str, tuple[str, str, str]] = {
+    **{
+        f"estimate.{name}": (
+            (
+                "estimate e { dp = 64, parameters = 7 G, peak = 989 TFLOPS dense, batch = 8, "
+                "sequence = 4096, inner = 450 GB/s per_direction, outer = 50 GB/s per_direction, @ }"
+            ),
+            "reduction = hierarchical",
+            after,
+        )
+        for name, after in {
+            "reduction": "reduction = flat",
+            "node": "reduction = hierarchical, node = 4 devices",
+            "nodes": "reduction = hierarchical, nodes = 4",
+            "outer_latency": "reduction = hierarchical, outer_latency = 1 ms",
+        }.items()
+    },
+    **{
+        f"exchange.{name}": (
+            "exchange x { elements = 1e9, ranks = 8, method = int8, @ }",
+            "scale = 4 B, block = 256",
+            after,
+        )
+        for name, after in {
+            "scale": "scale = 8 B, block = 256",
+            "block": "scale = 4 B, block = 64",
+        }.items()
+    },
+    "grid.ep": ("grid g { dp = 8, experts = apart, @ }", "ep = 2", "ep = 4"),
+    "network.dimensions": (
+        "network n { kind = torus, devices = 64, bandwidth = 1 GB/s per_direction, @ }",
+        "dimensions = [8, 8]",
+        "dimensions = [4, 16]",
+    ),
+    "network.exposed": (
+        (
+            "network n { kind = fat_tree, devices = 1024, radix = 64, oversubscription = 3, "
+            "volume = 1 GB, bandwidth = 1 GB/s per_direction, @ }"
+        ),
+        "exposed = 50 %",
+        "exposed = 25 %",
+    ),
+    **{
+        f"pipeline.{name}": ("pipeline p { stages = 4, micro_batches = 8, @ }", before, after)
+        for name, before, after in (
+            ("chunks", "kind = interleaved, chunks = 2", "kind = interleaved, chunks = 4"),
+            ("weight_share", "kind = zb_h1", "kind = zb_h1, weight_share = 20 %"),
+            ("kept", "layers = 8, kept = 1 GB", "layers = 8, kept = 2 GB"),
+            (
+                "capacity",
+                "layers = 8, kept = 1 GB, capacity = 80 GB",
+                "layers = 8, kept = 1 GB, capacity = 4 GB",
+            ),
+            ("layers", "kept = 1 GB, layers = 8", "kept = 1 GB, layers = 16"),
+            ("period", "message = 1 MB, period = 1 ms", "message = 1 MB, period = 2 ms"),
+            (
+                "batch",
+                "batch = 1, sequence = 64, hidden = 64",
+                "batch = 2, sequence = 64, hidden = 64",
+            ),
+            (
+                "sequence",
+                "batch = 1, sequence = 64, hidden = 64",
+                "batch = 1, sequence = 65, hidden = 64",
+            ),
+            (
+                "hidden",
+                "batch = 1, sequence = 64, hidden = 64",
+                "batch = 1, sequence = 64, hidden = 65",
+            ),
+            (
+                "element",
+                "batch = 1, sequence = 64, hidden = 64",
+                "batch = 1, sequence = 64, hidden = 64, element = 4 B",
+            ),
+        )
+    },
+    **{
+        f"transfer.{name}": (
+            "transfer t { size = 1 GB, bandwidth = 50 GB/s per_direction, @ }",
+            before,
+            after,
+        )
+        for name, before, after in (
+            (
+                "dimensions",
+                "operation = all_reduce, ranks = 64, kind = torus, dimensions = [8, 8]",
+                "operation = all_reduce, ranks = 64, kind = torus, dimensions = [4, 4, 4]",
+            ),
+            (
+                "wrap",
+                "operation = all_reduce, ranks = 64, kind = torus, dimensions = [8, 8]",
+                "operation = all_reduce, ranks = 64, kind = torus, dimensions = [8, 8], wrap = off",
+            ),
+            (
+                "pieces",
+                (
+                    "operation = all_reduce, nodes = 4, ranks_per_node = 8, pieces = 2, "
+                    "network_bandwidth = 9 GB/s per_direction, algorithm = hierarchical_pipelined"
+                ),
+                (
+                    "operation = all_reduce, nodes = 4, ranks_per_node = 8, pieces = 4, "
+                    "network_bandwidth = 9 GB/s per_direction, algorithm = hierarchical_pipelined"
+                ),
+            ),
+        )
+    },
+    "transfer.level": (
+        (
+            "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\ncluster { devices = 16 }\n"
+            "transfer t { operation = all_reduce, size = 1 GB, ranks = 8, @ }"
+        ),
+        'level = "node"',
+        'level = "network"',
+    ),
+    **{
+        name: (
+            "use catalog.devices.h100_sxm\nuse catalog.devices.a100_sxm_80g\n" + text,
+            "device = h100_sxm",
+            "device = a100_sxm_80g",
+        )
+        for name, text in {
+            "machine.device": "machine m { @ }",
+            "roofline.device": "use catalog.fabrics.hgx_h100\nroofline r { @ }",
+            "serving.device": "use catalog.models.llama3_8b\nserving s { @, compute = bf16, "
+            "weights = 2 B, activation = 2 B }",
+        }.items()
+    },
+    **{
+        name: (
+            "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+            "use catalog.fabrics.dgx_a100\n" + text,
+            "fabric = hgx_h100",
+            "fabric = dgx_a100",
+        )
+        for name, text in {
+            "roofline.fabric": "roofline r { @ }",
+            "serving.fabric": "use catalog.models.llama3_8b\nserving s { @, compute = bf16, "
+            "weights = 2 B, activation = 2 B, tp = 2 }",
+        }.items()
+    },
+    "serving.model": (
+        (
+            "use catalog.devices.h100_sxm\nuse catalog.models.llama3_8b\nuse catalog.models.llama32_1b\n"
+            "serving s { @, compute = bf16, weights = 2 B, activation = 2 B }"
+        ),
+        "model = llama3_8b",
+        "model = llama32_1b",
+    ),
+    **{
+        name: (
+            "use catalog.precisions.bf16\nuse catalog.precisions.fp32\n" + text,
+            "precision = bf16",
+            "precision = fp32",
+        )
+        for name, text in {
+            "state.precision": "state s { parameters = 1 G, @ }",
+            "zero.precision": "zero z { parameters = 1 G, ranks = 8, @ }",
+        }.items()
+    },
+}
+
+
+def laid_over(base: str, more: str) -> Spec:
+    """Return the spec of a base with the attributes of other blocks written into it."""
+    spec = bases()[base] if base else read("", "")
+    nodes = list(read("more", more).places())
+    for place, node in nodes:
+        for name, value in node.attributes.items():
+            spec = spec.with_value(place, name, value)
+    for place, node in nodes:
+        if node.parent:
+            spec = spec.extending(place, node.parent)
+    return spec
+
+
+@cache
+def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
+    """Return all that a spec's report says, None where it may not run."""
+    try:
+        (scenario,) = SESSION.load_text(text)
+        (result,) = scenario.evaluate().results
+    except (SpecError, ValueError):
+        return None
+    if not result.legal:
+        return None
+    found: list[Any] = [(d.id, d.message) for d in result.diagnostics]
+    found += [(f.name, plain(f.value)) for _, f in (*result.figures, *result.details)]
+    if result.outcome is not None:
+        found += [(o.name, plain(o.exposed), plain(o.hidden)) for o in result.outcome.ledger]
+        found += [(m.name, plain(m.bytes_)) for m in result.outcome.memory_lines]
+    if sections:
+        found += [(s.title, repr(s.rows), repr(s.notes)) for _, s in result.sections]
+    scenario.forget()
+    return tuple(found)
+
+
+def plain(value: Any) -> bytes:
+    return np.asarray(value, dtype=float).tobytes()
+
+
+@cache
+def places() -> Mapping[str, Sequence[tuple[str, Place, Field]]]:
+    """Return where each attribute may be set, in the bases that are evaluated soonest first."""
+    found: dict[str, list[tuple[str, Place, Field]]] = {}
+    for base, spec in sorted(bases().items(), key=lambda pair: pair[1].trains):
+        for place, name, field in GENERATOR.attributes(spec):
+            found.setdefault(f"{place[-1][0]}.{name}", []).append((base, place, field))
+    return found
+
+
+def has_effect(name: str) -> bool:
+    """Return whether some value of an attribute changes a report."""
+    if name in BESIDE or name in SKETCHES:
+        base, before, after = BESIDE[name] if name in BESIDE else SKETCHES[name]
+        texts = [
+            laid_over(base, more).text if name in BESIDE else base.replace("@", more)
+            for more in (before, after)
+        ]
+        one, other = (effects(text, sections=True) for text in texts)
+        assert None not in (one, other), (name, texts)
+        return one != other
+    return any(
+        changed not in (None, effects(bases()[base].text, sections=sections))
+        for sections in (False, True)
+        for base, place, field in places()[name]
+        for changed in _changed(base, place, name, field, sections=sections)
+    )
+
+
+def _changed(
+    base: str, place: Place, name: str, field: Field, *, sections: bool
+) -> Iterator[tuple[Any, ...] | None]:
+    spec = bases()[base]
+    for value in GENERATOR.values(spec, field):
+        yield effects(
+            spec.with_value(place, name.rpartition(".")[2], value).text, sections=sections
+        )
+
+
+def without_effect(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name not in WITHOUT and not has_effect(name)]
+
+
+def test_some_attributes_have_an_effect() -> None:
+    assert not without_effect(random.Random(1).sample(sorted(places()), 5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_every_attribute_has_an_effect(part: int) -> None:
+    assert not without_effect(sorted(places())[part::10])
+
+
+def test_reasons_are_of_attributes_that_exist() -> None:
+    assert set(WITHOUT) | set(BESIDE) | set(SKETCHES) <= set(places())

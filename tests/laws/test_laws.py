@@ -1,0 +1,168 @@
+"""Laws of whole steps over the vocabulary: more bandwidth is never slower, more work never faster.
+
+The specs are those of the generator; a law is checked where a spec may run and has a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import NoneType
+from typing import Any
+
+import pytest
+from spec_generator import Generator
+
+import parcost
+from parcost import Scenario, SpecError, Study
+from parcost.api import Session
+from parcost.language.units import FLOPS, RATE
+from parcost.schema import Curve, block_type, called
+from parcost.study import Call
+
+GENERATOR = Generator()
+SESSION = Session(GENERATOR.plugins)
+SLACK = 1e-9
+
+#: Work of a step by attribute; of a model, by its label.
+WORK = ("training.global_batch", "training.sequence", "layers", "ffn", "vocabulary", "parameters")
+
+
+def steps(seed: int, numbers: range) -> Iterator[tuple[str, Scenario, Study, float]]:
+    """Yield the specs that have a step and may run, with what was set and how long it takes."""
+    for number in numbers:
+        case = GENERATOR.random(seed=seed, number=number)
+        try:
+            (scenario,) = SESSION.load_text(case.text)
+            study = scenario.first
+            seconds = step(scenario) if study.trains and not scenario.axes else None
+        except SpecError:
+            continue
+        if seconds is not None:
+            yield f"{number}: {case.base} {case.set}", scenario, study, seconds
+
+
+def step(scenario: Scenario) -> float | None:
+    """Return the seconds of the only step of a scenario, None where it may not run."""
+    try:
+        (result,) = scenario.evaluate().results
+    except SpecError:
+        return None
+    return None if result.outcome is None else float(result.outcome.step_seconds)
+
+
+def rates(study: Study) -> Mapping[str, float]:
+    """Return every rate that the blocks of a study say, by path."""
+    found: dict[str, float] = {}
+
+    def look(block: Any, path: str) -> None:
+        for name, field in block_type(type(block)).fields.items():
+            value = getattr(block, name)
+            if field.kind == "children":
+                for child in value:
+                    look(child, f"{path}.{called(child)}")
+            elif field.dimension in (RATE, FLOPS) and not isinstance(value, (Curve, NoneType)):
+                found[f"{path}.{name}"] = value
+
+    for schema, blocks in study.blocks.items():
+        if block_type(schema).kind in ("device", "fabric", "offload"):
+            for block in blocks:
+                look(block, called(block))
+    return found
+
+
+def slower_with_more_bandwidth(seed: int, numbers: range) -> Iterator[str]:
+    for what, scenario, study, seconds in steps(seed, numbers):
+        if "nccl" in str(study.blocks):  # its table says how long, whatever the fabric
+            continue
+        every = rates(study)
+        doubled = [{path: 2.0 * rate} for path, rate in every.items()]
+        for values in (*doubled, {path: 2.0 * rate for path, rate in every.items()}):
+            after = step(scenario.replace(values))
+            if after is not None and after > seconds * (1 + SLACK):
+                yield f"{after / seconds:.6f} with twice {', '.join(values)}; {what}"
+
+
+def faster_with_more_work(seed: int, numbers: range) -> Iterator[str]:
+    for what, scenario, study, seconds in steps(seed, numbers):
+        (training,) = (
+            b
+            for s, found in study.blocks.items()
+            for b in found
+            if block_type(s).kind == "training"
+        )
+        for name in WORK:
+            if name == "layers" and training.model.parameters is not None:
+                continue  # the same parameters in more layers are no more work
+            path = name if "." in name else f"{called(training.model)}.{name}"
+            block = training if "." in name else training.model
+            value = getattr(block, name.rpartition(".")[2])
+            after = step(scenario.replace({path: 2 * value})) if value else None
+            if after is not None and after < seconds * (1 - SLACK):
+                yield f"{after / seconds:.6f} with twice {path}; {what}"
+
+
+def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the collectives of steps that take less than nothing can beat."""
+    asked: list[tuple[Study, str, Any, Any, str, Call]] = []
+    plain = Study.collective
+
+    def collective(
+        self: Study, operation: str, n: Any, group: Any, algorithm: str = "auto"
+    ) -> Call:
+        call = plain(self, operation, n, group, algorithm)
+        asked.append((self, operation, n, group, algorithm, call))
+        return call
+
+    monkeypatch.setattr(Study, "collective", collective)
+    for what, *_ in steps(seed, numbers):
+        for study, operation, n, group, algorithm, call in asked:
+            if algorithm == "nccl":  # the library's own prediction, by its own table
+                continue
+            bound = plain(study, operation, n, group, "lower_bound").seconds
+            if call.seconds < bound * (1 - SLACK):
+                name = group if isinstance(group, str) else group.name
+                yield f"{call.seconds / bound:.6f} {operation} in {name} by {call.algorithm}; {what}"
+        asked.clear()
+
+
+def test_more_bandwidth_is_never_slower() -> None:
+    assert not list(slower_with_more_bandwidth(20, range(6)))
+
+
+def test_more_work_is_never_faster() -> None:
+    assert not list(faster_with_more_work(21, range(8)))
+
+
+def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not list(below_their_bounds(22, range(20), monkeypatch))
+
+
+@pytest.mark.slow
+def test_more_bandwidth_is_never_slower_in_many_steps() -> None:
+    assert not list(slower_with_more_bandwidth(23, range(250)))
+
+
+@pytest.mark.slow
+def test_more_work_is_never_faster_in_many_steps() -> None:
+    assert not list(faster_with_more_work(24, range(250)))
+
+
+@pytest.mark.slow
+def test_no_collective_of_many_steps_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not list(below_their_bounds(25, range(500), monkeypatch))
+
+
+def test_the_laws_see_a_step_that_breaks_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law that nothing can break says nothing: here seconds shrink as they grow."""
+    plain = Scenario.evaluate
+
+    def upside_down(self: Scenario) -> parcost.Report:
+        report = plain(self)
+        for result in report.results:
+            if result.outcome is not None:
+                object.__setattr__(result.outcome, "step_seconds", 1 / result.outcome.step_seconds)
+        return report
+
+    monkeypatch.setattr(Scenario, "evaluate", upside_down)
+    assert list(slower_with_more_bandwidth(20, range(6)))
+    assert list(faster_with_more_work(21, range(6)))
