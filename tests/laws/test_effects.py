@@ -24,36 +24,11 @@ WITHOUT: Mapping[str, str] = {
         f"search.{name}": "only `parcost search` reads it"
         for name in GENERATOR.types["search"].fields
     },
-    **dict.fromkeys(
-        (
-            "generation.collnet",
-            "generation.nvls_efficiency",
-            "generation.nvls_tree_corrected",
-            "generation.nvls_tree_more_nodes",
-            "generation.nvls_tree_two_nodes",
-            "generation.tree_ll128_one_node",
-            "generation.tree_ll128_two_nodes",
-            "generation.tree_one_node",
-            "generation.tree_two_nodes",
-            "host.ll_two_nodes",
-            "host.nvls_tree_corrected",
-            "protocol.pcie",
-            "tuning.collnet_direct_peer",
-            "tuning.collnet_network",
-            "tuning.pat",
-            "tuning.pat_rank",
-            "tuning.pat_steps",
-            "tuning.simple_ports",
-            "tuning.tree_ll128_correction",
-            "tuning.tree_ll128_one_node",
-            "tuning.tree_simple_correction",
-        ),
-        "of a pair of algorithm and protocol that is the fastest in no base",
-    ),
     **{
         f"targets.{name}": "draws a line between words of a section that no base comes near"
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
+    "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
     "level.pxn": "of rails, which matter to `rail_exchange` and not yet to a step",
     "layout.dp": "follows from the devices and the other degrees; another value is refused",
     "training.micro_batches": "follows from the batch; another value is refused",
@@ -159,6 +134,19 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         (
             "run { tokens = 1 T tokens }\nenergy { intensity = 400 g/kWh }\n"
             "device card { power = 350 W }"
+        ),
+    ),
+    "tuning.simple_ports": (
+        "library",
+        "collectives { card_latency = 1 us }",
+        "collectives { card_latency = 1 us }\ntuning table { simple_ports = 4 }",
+    ),
+    "generation.nvls_tree_more_nodes": (
+        "library",
+        "transfer between { nodes = 4 }",
+        (
+            "transfer between { nodes = 4 }\n"
+            "tuning table { generation hopper { nvls_tree_more_nodes = 1 GB/s } }"
         ),
     ),
     "model.full_every": (
