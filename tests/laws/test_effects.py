@@ -136,6 +136,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "device card { power = 350 W }"
         ),
     ),
+    "term.when": (
+        "sharded",
+        "term router { seconds = 1 s, per = step }",
+        "term router { seconds = 1 s, per = step, when = drain }",
+    ),
     "tuning.simple_ports": (
         "library",
         "collectives { card_latency = 1 us }",
