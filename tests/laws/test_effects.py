@@ -29,6 +29,7 @@ WITHOUT: Mapping[str, str] = {
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
     "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
+    "term.source": "stands beside a formula, and changes no number",
     "level.pxn": "of rails, which matter to `rail_exchange` and not yet to a step",
     "layout.dp": "follows from the devices and the other degrees; another value is refused",
     "training.micro_batches": "follows from the batch; another value is refused",
@@ -141,6 +142,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "term router { seconds = 1 s, per = step }",
         "term router { seconds = 1 s, per = step, when = drain }",
     ),
+    "term.stage": (
+        "stages",
+        "term own { memory = 90 MB, stage = 0 }",
+        "term own { memory = 90 MB, stage = 7 }",
+    ),
     "tuning.simple_ports": (
         "library",
         "collectives { card_latency = 1 us }",
@@ -190,6 +196,14 @@ SKETCHES: Mapping[str, tuple[str, str, str]] = {
             "block": "scale = 4 B, block = 64",
         }.items()
     },
+    "state.micro_batches": (
+        (
+            "use catalog.precisions.bf16\nlink wire { bandwidth = 1 GB/s per_direction }\n"
+            "state s { parameters = 1 G, dp = 8, zero = 3, link = wire, @ }"
+        ),
+        "micro_batches = 1",
+        "micro_batches = 4",
+    ),
     "grid.ep": ("grid g { dp = 8, experts = apart, @ }", "ep = 2", "ep = 4"),
     "network.dimensions": (
         "network n { kind = torus, devices = 64, bandwidth = 1 GB/s per_direction, @ }",
