@@ -24,36 +24,12 @@ WITHOUT: Mapping[str, str] = {
         f"search.{name}": "only `parcost search` reads it"
         for name in GENERATOR.types["search"].fields
     },
-    **dict.fromkeys(
-        (
-            "generation.collnet",
-            "generation.nvls_efficiency",
-            "generation.nvls_tree_corrected",
-            "generation.nvls_tree_more_nodes",
-            "generation.nvls_tree_two_nodes",
-            "generation.tree_ll128_one_node",
-            "generation.tree_ll128_two_nodes",
-            "generation.tree_one_node",
-            "generation.tree_two_nodes",
-            "host.ll_two_nodes",
-            "host.nvls_tree_corrected",
-            "protocol.pcie",
-            "tuning.collnet_direct_peer",
-            "tuning.collnet_network",
-            "tuning.pat",
-            "tuning.pat_rank",
-            "tuning.pat_steps",
-            "tuning.simple_ports",
-            "tuning.tree_ll128_correction",
-            "tuning.tree_ll128_one_node",
-            "tuning.tree_simple_correction",
-        ),
-        "of a pair of algorithm and protocol that is the fastest in no base",
-    ),
     **{
         f"targets.{name}": "draws a line between words of a section that no base comes near"
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
+    "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
+    "term.source": "stands beside a formula, and changes no number",
     "level.pxn": "of rails, which matter to `rail_exchange` and not yet to a step",
     "layout.dp": "follows from the devices and the other degrees; another value is refused",
     "training.micro_batches": "follows from the batch; another value is refused",
@@ -161,6 +137,29 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "device card { power = 350 W }"
         ),
     ),
+    "term.when": (
+        "sharded",
+        "term router { seconds = 1 s, per = step }",
+        "term router { seconds = 1 s, per = step, when = drain }",
+    ),
+    "term.stage": (
+        "stages",
+        "term own { memory = 90 MB, stage = 0 }",
+        "term own { memory = 90 MB, stage = 7 }",
+    ),
+    "tuning.simple_ports": (
+        "library",
+        "collectives { card_latency = 1 us }",
+        "collectives { card_latency = 1 us }\ntuning table { simple_ports = 4 }",
+    ),
+    "generation.nvls_tree_more_nodes": (
+        "library",
+        "transfer between { nodes = 4 }",
+        (
+            "transfer between { nodes = 4 }\n"
+            "tuning table { generation hopper { nvls_tree_more_nodes = 1 GB/s } }"
+        ),
+    ),
     "model.full_every": (
         "dense",
         "model small { window = 1024 }",
@@ -197,6 +196,14 @@ SKETCHES: Mapping[str, tuple[str, str, str]] = {
             "block": "scale = 4 B, block = 64",
         }.items()
     },
+    "state.micro_batches": (
+        (
+            "use catalog.precisions.bf16\nlink wire { bandwidth = 1 GB/s per_direction }\n"
+            "state s { parameters = 1 G, dp = 8, zero = 3, link = wire, @ }"
+        ),
+        "micro_batches = 1",
+        "micro_batches = 4",
+    ),
     "grid.ep": ("grid g { dp = 8, experts = apart, @ }", "ep = 2", "ep = 4"),
     "network.dimensions": (
         "network n { kind = torus, devices = 64, bandwidth = 1 GB/s per_direction, @ }",
