@@ -304,8 +304,8 @@ def test_formulas_of_shipped_specs_compute_their_numbers(
 
 
 def test_formulas_of_a_step_compute_their_numbers() -> None:
-    """A few specs of every test run: a step, buckets, a run's cost, and transfers."""
-    paths = ("minimal", "buckets", "run_cost", "tensor_parallel", "networks")
+    """A few specs of every test run: a step, buckets, a run's cost, transfers, and a torus."""
+    paths = ("minimal", "buckets", "run_cost", "tensor_parallel", "networks", "torus")
     wrong = _told(f"examples/{path}.par" for path in paths)[False]
     assert not wrong, "\n".join(f"{text}\n    {where}" for text, where in wrong.items())
 
