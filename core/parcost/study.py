@@ -25,7 +25,7 @@ from parcost.diagnostics import (
 from parcost.numeric import INFINITY, Real, any_of, is_array, minimum, where
 from parcost.records import record
 from parcost.schema import block_type
-from parcost.terms import Collective, Formula, Group, Pipeline, Schedule
+from parcost.terms import Collective, Formula, Group, Link, Pipeline, Schedule
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
@@ -456,9 +456,9 @@ def _never(operation: str, algorithm: str, group: Group) -> Call:
 _MEASURED = "the measured curve, by message size"
 
 
-def _seen(sees: str, group: Group) -> dict[str, tuple[Any, str]]:
+def _seen(sees: str | Link | tuple[Link, ...], group: Group) -> dict[str, tuple[Any, str]]:
     """Return what alpha, B and g stand for in a formula of the links that it *sees*."""
-    seen = getattr(group, sees)
+    seen = getattr(group, sees) if isinstance(sees, str) else sees
     if not isinstance(seen, tuple):
         if getattr(seen, "measured", False):
             return {"T": (_MEASURED, "")}

@@ -485,7 +485,8 @@ class Collective(Protocol):
     ``able(operation, group) -> Mask`` and ``needs(operation) -> str``
         where it can run, and what it needs in order to, in words.
     ``formula_for(operation, group) -> (text, sees) | None``
-        the formula in groups that the letters of ``formula`` do not fit.
+        the formula in groups that the letters of ``formula`` do not fit. *sees* may also be
+        a link, or one per level, that the algorithm makes of those of the group.
     ``phases(operation, n, group)``
         what it is made of: tuples of a link, the rounds on it, their bytes through the
         busiest port in one direction, and the bytes that a rank adds.

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parcost import Formula, Study, Work, hookimpl
+from parcost import Formula, Study, Work, answers, hookimpl
 from parcost_plugins.vocabulary import Gemm, Stream
 
 StudyWith = Callable[..., Study]
@@ -61,6 +61,7 @@ def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
 
 
 def test_an_operator_that_nobody_can_price_is_a_fault(study_with: StudyWith) -> None:
+    @answers("operators")
     class Scan:
         name, pass_, count = "selective scan", "F", (1.0,)
 

@@ -115,7 +115,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-unable",
             f"operation = all_reduce, size = 1 MB, ranks = 8, algorithm = nccl, {OWN}",
-            "it needs `tuning`, `generation`, `channels`",
+            "it needs `tuning` with all of its rows, `generation`, `channels`",
             "`auto`",
         ),
         (

@@ -112,10 +112,16 @@ def _range(values: Sequence[Any], unit: str) -> str:
 
 def _wrong(report: Report, result: Result) -> Iterator[Item]:
     if report.exit_code:
-        for diagnostic in result.diagnostics:
-            if diagnostic.severity is Severity.ERROR:
-                yield Line(f"{report.name} ({report.path}): {diagnostic.message}", "bad")
+        errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
+        if errors:
+            yield Line(f"{report.name} ({report.path}): {_first(errors)}", "bad")
     yield from (Line(f"{report.name}: {text}", "bad") for text in incomplete(result))
+
+
+def _first(messages: Sequence[str]) -> str:
+    """Return the first of *messages*, and how many more there are."""
+    more = len(messages) - 1
+    return f"{messages[0]} (and {more} more)" if more else messages[0]
 
 
 def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
@@ -163,11 +169,8 @@ def joined(entries: Sequence[Entry], *, beside: bool, width: int) -> list[Item]:
     lines = [item for page in pages for item in page if isinstance(item, Line)]
     said = [item for item in lines if item.style != "bad"]
     failed = [item for item in lines if item.style == "bad"]
-    for entry in entries:
-        if entry.rejected:
-            failed += [Line(f"{entry.path}: {reason}", "bad") for reason in entry.reasons[:1]]
-            if more := len(entry.reasons) - 1:
-                failed[-1] = evolve(failed[-1], text=f"{failed[-1].text} (and {more} more)")
+    rejected = [entry for entry in entries if entry.rejected and entry.reasons]
+    failed += [Line(f"{entry.path}: {_first(entry.reasons)}", "bad") for entry in rejected]
     return [*tables, *whole, *said, *failed]
 
 

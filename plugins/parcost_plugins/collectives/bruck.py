@@ -7,6 +7,8 @@ blocks is not charged.
 
 from __future__ import annotations
 
+from typing import Any
+
 from parcost import Group, Real, hookimpl
 from parcost.numeric import all_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import Phased, only
@@ -36,6 +38,10 @@ class Bruck(Phased):
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""
         return _FORMULAS[operation]
+
+    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
+        """Return the formula, and the link to distant ranks that it is of."""
+        return self.formula(operation), partner(group)
 
 
 def one_bits(P: Real) -> Real:

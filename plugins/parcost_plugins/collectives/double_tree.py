@@ -17,7 +17,9 @@ from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
 from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.vocabulary import Phase
 
-_ONCE = "(n / B + 2 d alpha + sqrt(8 d alpha n / B)), d = ceil(log2 P)"
+_CUT = "n / B + 2 d alpha + sqrt(8 d alpha n / B)"
+_WHOLE = "d (2 alpha + n / B)"
+_ONCE = f"min({_CUT}, {_WHOLE}), d = ceil(log2 P)"
 
 
 @frozen(eq=False)
@@ -58,7 +60,7 @@ class DoubleTree(Phased):
         return only(link, passes * rounds, passes * bytes_, reduced)
 
     def formula(self, operation: str) -> str:
-        """Return the formula in letters, for a message that is cut."""
+        """Return the formula in letters, for a message that is cut or whole."""
         return f"2 {_ONCE}" if operation == "all_reduce" else _ONCE
 
 

@@ -10,6 +10,8 @@ there and do not run.
 
 from __future__ import annotations
 
+from typing import Any
+
 from parcost import Group, Real, hookimpl
 from parcost.numeric import floor_log2, is_array, where
 from parcost_plugins.collectives.phases import PowersOfTwo
@@ -50,16 +52,17 @@ class HalvingDoubling(PowersOfTwo):
         """Return the formula in letters, for powers of two."""
         return _SUM.format("2 " if _PASSES[operation] == 2 else "")
 
-    def formula_for(self, operation: str, group: Group) -> tuple[str, str] | None:
-        """Return the formula at the slowest boundary, where levels are no powers of two."""
+    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
+        """Return the formula by level, or at the slowest boundary, and the links it is of."""
         if by_levels(group) is not False or is_array(group.ranks):
-            return None
+            return self.formula(operation), partners(group)
         twice = "2 " if _PASSES[operation] == 2 else ""
         if largest_power(group.ranks) == group.ranks:
-            return f"{twice}(log2(P) alpha + n (P - 1) / P / B)", "pair"
+            return f"{twice}(log2(P) alpha + n (P - 1) / P / B)", partner(group)
         back = {"all_reduce": "2 n", "reduce_scatter": "n (1 + 1 / P)"}.get(operation, "n")
         rounds = f"({twice}floor(log2 P) + 2) alpha"
-        return f"{rounds} + ({twice}n (q - 1) / q + {back}) / B, q = 2^floor(log2 P)", "pair"
+        text = f"{rounds} + ({twice}n (q - 1) / q + {back}) / B, q = 2^floor(log2 P)"
+        return text, partner(group)
 
 
 @hookimpl

@@ -10,6 +10,7 @@ within, and send out through the ports of the smallest.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from parcost import Group, Link, Real, hookimpl
 from parcost.numeric import where
@@ -65,6 +66,12 @@ class Hierarchical(Phased):
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""
         return _FORMULAS[operation]
+
+    def formula_for(self, operation: str, group: Group) -> tuple[str, Any] | None:
+        """Return the formula of an all-to-all, and the links to distant ranks that it is of."""
+        if operation != "all_to_all":
+            return None
+        return self.formula(operation), exchanges(group)
 
 
 def levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:

@@ -15,6 +15,8 @@ anywhere; ``auto`` leaves it out.
 
 from __future__ import annotations
 
+from typing import Any
+
 from parcost import Group, Real, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.collectives.phases import Phased, only
@@ -70,6 +72,11 @@ class Pairwise(Phased):
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""
         return _FORMULAS[operation]
+
+    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
+        """Return the formula, and the links to distant ranks that it is of."""
+        links = partner(group) if operation == "reduce_scatter" else direct(group)
+        return self.formula(operation), links
 
 
 @hookimpl

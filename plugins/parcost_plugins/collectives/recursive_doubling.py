@@ -8,6 +8,8 @@ out, because halving and doubling never takes longer.
 
 from __future__ import annotations
 
+from typing import Any
+
 from parcost import Group, Real, hookimpl
 from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo, only
@@ -59,11 +61,13 @@ class RecursiveDoubling(PowersOfTwo):
         """Return the formula in letters, for powers of two."""
         return _FORMULAS[operation]
 
-    def formula_for(self, operation: str, group: Group) -> tuple[str, str] | None:
-        """Return the formula at the slowest boundary, where levels are no powers of two."""
-        if operation != "all_reduce" or by_levels(group) is not False:
-            return None
-        return "(2 ceil(log2 P) - floor(log2 P)) (alpha + n / B)", "pair"
+    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
+        """Return the formula by level, or at the slowest boundary, and the links it is of."""
+        if operation != "all_reduce":
+            return self.formula(operation), partner(group)
+        if by_levels(group) is not False:
+            return self.formula(operation), partners(group)
+        return "(2 ceil(log2 P) - floor(log2 P)) (alpha + n / B)", partner(group)
 
 
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:

@@ -37,7 +37,7 @@ def _sharding(study: Study) -> Iterator[Check]:
     }
     yield Check(
         id="shard-divides",
-        holds=(shard % 1 == 0) & (where(whole, replicas % shard, 0.0) == 0.0),
+        holds=where(whole, replicas % shard + shard % 1, 0.0) == 0.0,
         subject="sharding.shard",
         message=f"shards of {{shard}} ranks do not divide the {{replicas}} ranks ({held}) that "
         "hold the same parameters",
