@@ -160,6 +160,7 @@ def command(
     except SpecError as error:
         progress.clear()
         Reporter()(error.diagnostics)
+        options.skip_faults(d.message.removeprefix("incomplete: ") for d in error.diagnostics)
         ids = {d.id for d in error.diagnostics}
         return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
