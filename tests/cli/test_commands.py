@@ -1093,3 +1093,54 @@ def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
     assert done.code == 2
     assert "error[too-many-points]: the sweeps have 20,000 points" in done.err
     assert "each point of `layout.pp` is evaluated by itself, 10,000 at most" in done.err
+
+
+def test_a_sweep_is_read_once_however_many_points_are_bound(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost.binding import functions
+
+    read = []
+    call = functions.call
+    monkeypatch.setattr(
+        functions, "call", lambda *given: (read.append(given[0].span.text), call(*given))[1]
+    )
+    swept = GOOD.replace("recompute = full", "recompute = full, documents = range(1, 40)")
+    assert run("eval", "a.par", a=swept).code == 1
+    assert read.count("range(1, 40)") == 1
+
+
+def test_problems_of_points_are_shown_up_to_a_limit(run: Run) -> None:
+    swept = GOOD.replace("recompute = full", "recompute = full, documents = range(1, 130)")
+    done = run("eval", "a.par", a=swept)
+    assert done.code == 1
+    assert done.err.count("error[documents-fill]") == 100
+    assert "error[too-many-problems]: 30 more problems are not shown" in done.err
+    rows = run("eval", "a.par", "--format", "csv", a=swept).out.splitlines()
+    assert len(rows) == 1 + 130
+
+
+def test_claims_are_judged_up_to_a_number_of_errors(run: Run) -> None:
+    claims = "\n".join(f"  unknown_{i} < {i} s" for i in range(300))
+    done = run("eval", "a.par", a=f"{GOOD}expect {{\n{claims}\n}}\n")
+    assert done.code == 2
+    assert done.err.count("error[unknown-name]") == 100
+    assert "100 claims have errors, and the others are not judged" in done.err
+    assert "a.par:109:3" in done.err  # the first of the others
+
+
+def test_long_work_on_one_file_shows_how_far_it_has_got(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal too: nothing is written before all points are done."""
+    from parcost.cli import output
+
+    shown: list[str] = []
+    monkeypatch.setattr(output.Progress, "show", lambda _, text: shown.append(text))
+    swept = GOOD.replace("tp = 2", "pp = [1, 2]")
+    assert run("eval", "a.par", a=swept).code == 0
+    assert shown[:2] == ["a.par, 0 of 2 points done", "a.par, 1 of 2 points done"]
+    shown.clear()
+    studies = GOOD + "study one { }\nstudy two { layout { tp = 4 } }\n"
+    assert run("eval", "b.par", b=studies).code == 0
+    assert shown[:2] == ["b.par, study 1 of 2", "b.par, study 2 of 2"]
