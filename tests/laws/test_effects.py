@@ -54,7 +54,6 @@ WITHOUT: Mapping[str, str] = {
         f"targets.{name}": "draws a line between words of a section that no base comes near"
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
-    "level.pxn": "of rails, which matter to `rail_exchange` and not yet to a step",
     "layout.dp": "follows from the devices and the other degrees; another value is refused",
     "training.micro_batches": "follows from the batch; another value is refused",
 }

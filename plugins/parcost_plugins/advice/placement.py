@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from attrs import evolve
 
@@ -48,5 +49,6 @@ def _moved(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _legal(study: Study, change: Change) -> bool:
-    layout = evolve(study[Layout], order=change.value)
+    layout: Any = study[Layout]
+    layout = evolve(layout, order=change.value)
     return all_of(study.with_blocks({Layout: (layout,)}).legal())
