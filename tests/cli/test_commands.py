@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -365,6 +366,45 @@ def test_swept_values_stand_in_the_order_in_which_they_were_written(run: Run) ->
 def test_a_sweep_shows_first_what_everybody_asks_for(run: Run) -> None:
     out = run("eval", "a.par", a=SWEPT).out
     assert re.search(r"^ +tp +step time +mfu +memory +headroom ", out, re.MULTILINE)
+
+
+def test_a_list_is_called_a_sweep_and_names_what_it_sweeps(run: Run) -> None:
+    models = GOOD.replace("training {", "training { model = [llama3_8b, llama32_1b],")
+    out = run("eval", "a.par", a="use catalog.models.llama32_1b\n" + models).out
+    assert "A list of values is a sweep: here of `training.model`." in out
+
+
+@pytest.mark.parametrize(
+    ("written", "swept"),
+    [
+        ("zero = 1", "zero = 1"),
+        ("zero = 1", "zero = [0, 1]"),
+        ("training {", "overlap { bucket = [25 MB, 100 MB] }\ntraining {"),
+        (
+            "cluster  {",
+            (
+                "fabric mine extends hgx_h100 {\n"
+                "  level network { bandwidth = [100 Gbps, 400 Gbps] per_direction }\n"
+                "}\ncluster { fabric = mine,"
+            ),
+        ),
+    ],
+)
+def test_a_sweep_says_which_options_show_the_advice_of_a_point(
+    run: Run, written: str, swept: str
+) -> None:
+    out = run("eval", "a.par", "--full", a=SWEPT.replace(written, swept)).out
+    assert "What would help" not in out
+    flowing = " ".join(out.split())
+    (told,) = re.findall(r"advice of one point: ((?:--set (?:'[^']*'|\S+) ?)+)", flowing)
+    one = run("eval", "a.par", "--full", *shlex.split(told))
+    assert "What would help" in one.out
+
+
+def test_a_sweep_of_a_let_has_no_option_for_a_point(run: Run) -> None:
+    text = "let degree = [1, 2]\n" + GOOD.replace("tp = 2", "tp = degree")
+    done = run("explain", "a.par", "step_time", a=text)
+    assert done.err.endswith("pick one, such as one value of `degree` in the file\n")
 
 
 def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
