@@ -84,9 +84,9 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     real = Scenario.evaluate
 
-    def spy(scenario: Scenario) -> Any:
+    def spy(scenario: Scenario, *progress: Any) -> Any:
         paths.append(scenario.path)
-        return real(scenario)
+        return real(scenario, *progress)
 
     monkeypatch.setattr(Scenario, "evaluate", spy)
     return paths
@@ -757,10 +757,10 @@ def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyP
 
     real = Scenario.evaluate
 
-    def evaluate(scenario: Scenario) -> Any:
+    def evaluate(scenario: Scenario, *progress: Any) -> Any:
         if scenario.path == "specs/a.par":
             raise RuntimeError("out of coffee")
-        return real(scenario)
+        return real(scenario, *progress)
 
     monkeypatch.setattr(Scenario, "evaluate", evaluate)
     files({"a.par": GOOD, "b.par": MISTAKEN})

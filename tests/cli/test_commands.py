@@ -612,10 +612,10 @@ def test_an_internal_error_is_one_line_and_loses_no_other_report(
 
     evaluate = Scenario.evaluate
 
-    def fail(scenario: Scenario) -> Any:
+    def fail(scenario: Scenario, *progress: Any) -> Any:
         if scenario.path == "a.par":
             raise ZeroDivisionError("by nothing")
-        return evaluate(scenario)
+        return evaluate(scenario, *progress)
 
     monkeypatch.setattr(Scenario, "evaluate", fail)
     done = run("eval", "a.par", "b.par", a=GOOD, b=GOOD)
@@ -631,7 +631,7 @@ def test_debugging_prints_the_traceback(
 
     monkeypatch.chdir(tmp_path)
 
-    def fail(_: Scenario) -> Any:
+    def fail(*_: Any) -> Any:
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr(Scenario, "evaluate", fail)
@@ -644,7 +644,7 @@ def test_debugging_prints_the_traceback(
 def test_an_interrupt_exits_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost.scenario import Scenario
 
-    def interrupt(_: Scenario) -> Any:
+    def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Scenario, "evaluate", interrupt)
