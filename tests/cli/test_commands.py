@@ -701,9 +701,9 @@ def test_a_full_disk_is_said(tmp_path: Path, arguments: list[str], unbuffered: s
 def test_ctrl_c_at_any_time_leaves_no_traceback(tmp_path: Path) -> None:
     for name in "abcdefgh":
         (tmp_path / f"{name}.par").write_text(SWEPT, encoding="utf-8")
-    with process("eval", ".", cwd=tmp_path) as child:
+    with process("eval", ".", "--format", "jsonl", cwd=tmp_path) as child:
         assert child.stdout is not None
-        child.stdout.read(1)  # it is at work
+        child.stdout.read(1)  # it is at work: a table comes as a whole
         child.send_signal(signal.SIGINT)
         _, said = child.communicate()
     assert b"Traceback" not in said
