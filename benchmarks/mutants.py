@@ -6,8 +6,8 @@
 
 Draws small changes of the code in `plugins/` before any is looked at: an operator, a number, a
 comparison, a minimum for a maximum. Each is put into a copy of the tracked files, where the fast
-tests run until one fails. Tests of the same subject run first. A mutant that passes every test
-survives, and is printed with its line.
+tests run until one fails: first those that run its line, then all. A mutant that passes every
+test survives, and is printed with its line. pytest-cov says which tests run a line.
 
 Prints one line a mutant, and ends with the survivors. Exit code 1 if more survive than `--allow`.
 """
@@ -24,17 +24,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 from typing import NamedTuple
+
+from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path("plugins/parcost_plugins")
 # Declarations, texts and formats have no physics in them.
 WITHOUT_PHYSICS = {"vocabulary", "exporters", "executors", "fitting"}
 TEXTS = {"text", "source", "message", "help", "name", "title", "doc", "note", "notes", "subject"}
+MOST_NAMES = 300  # tests that are run by name, and not by file
 TIME_LIMIT = 1200.0  # seconds after which a mutant that never ends counts as noticed
 
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
@@ -152,12 +155,30 @@ def draw(count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(every, count)
 
 
-def first_tests(path: Path, tree: Path) -> list[str]:
-    """Return the folders of tests that have a part of the path in their name."""
-    words = {word.rstrip("s") for word in (*path.parts[2:-1], path.stem)}
-    words |= {"step"}
-    folders = sorted(p for p in (tree / "tests").iterdir() if p.is_dir())
-    return [f"tests/{p.name}" for p in folders if p.name.rstrip("s") in words]
+class Coverage:
+    """Which fast tests run a line, by one run of all of them."""
+
+    def __init__(self, tree: Tree) -> None:
+        """Run the fast tests of *tree*, which all have to pass.
+
+        Raises:
+            RuntimeError: One fails without any mutant.
+        """
+        data = tree.folder / ".coverage"
+        options = ["--cov=plugins/parcost_plugins", "--cov-context=test", "--cov-report="]
+        if failed := tree.run(options, COVERAGE_FILE=str(data)):
+            raise RuntimeError(f"the fast tests fail without a mutant: {failed}")
+        self._data = CoverageData(str(data))
+        self._data.read()
+        self._folder = tree.folder
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Return the tests that run the line of *mutant*, or their files where they are many."""
+        lines = self._data.contexts_by_lineno(str(self._folder / mutant.path))
+        names = {context.partition("|")[0] for context in lines.get(mutant.line, ())} - {""}
+        if len(names) > MOST_NAMES:
+            names = {name.partition("::")[0] for name in names}
+        return sorted(names)
 
 
 class Tree:
@@ -178,7 +199,7 @@ class Tree:
             "PYTHONPATH": os.pathsep.join(str(folder / root) for root in roots),
         }
 
-    def survives(self, mutant: Mutant) -> tuple[bool, str]:
+    def survives(self, mutant: Mutant, coverage: Coverage) -> tuple[bool, str]:
         """Return whether every fast test passes, and the first that does not."""
         path = self.folder / mutant.path
         before = path.read_bytes()
@@ -187,20 +208,21 @@ class Tree:
             # Compiled files are told apart by second and size: make the second differ.
             stamp = time.time() + random.uniform(10, 10_000)
             os.utime(path, (stamp, stamp))
-            for some in (first_tests(mutant.path, self.folder), []):
-                if failed := self._run(some):
-                    return False, failed
-            return True, ""
+            some = coverage.tests(mutant)
+            # What another test has computed may be remembered, so a survivor runs all tests.
+            failed = (some and self.run(some)) or self.run([])
+            return not failed, failed
         finally:
             path.write_bytes(before)
             os.utime(path, (1, 1))
 
-    def _run(self, tests: list[str]) -> str:
-        options = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+    def run(self, arguments: Sequence[str], **variables: str) -> str:
+        """Run pytest until a test fails, and return its line; nothing if all pass."""
+        options = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *tests],
+            [sys.executable, "-m", "pytest", *options, *arguments],
             cwd=self.folder,
-            env=self.environment,
+            env={**self.environment, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -233,13 +255,16 @@ def main() -> int:
     survivors = []
     with tempfile.TemporaryDirectory() as folder:
         trees: Queue[Tree] = Queue()
-        for index in range(options.jobs):
+        first = Tree(Path(folder, "0"))
+        coverage = Coverage(first)
+        trees.put(first)
+        for index in range(1, options.jobs):
             trees.put(Tree(Path(folder, str(index))))
 
         def run(mutant: Mutant) -> tuple[Mutant, bool, str]:
             tree = trees.get()
             try:
-                return mutant, *tree.survives(mutant)
+                return mutant, *tree.survives(mutant, coverage)
             finally:
                 trees.put(tree)
 

@@ -127,7 +127,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 
-_HOMES = {
+#: The public names by the module, below parcost, that defines them.
+HOMES = {
     "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
     "evaluation.replay": ("longest_span", "makespan"),
     "hookspecs": ("hookimpl",),
@@ -202,7 +203,7 @@ _HOMES = {
     "report": ("Report", "Result"),
     "scenario": ("Scenario",),
 }
-_HOME = {name: f"parcost.{module}" for module, names in _HOMES.items() for name in names}
+_HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names}
 
 __all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605
 

@@ -6,7 +6,7 @@ meet every rule, so that an illegal point is never priced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 from parcost.binding.bind import Binder
 from parcost.binding.defaults import given
 from parcost.binding.document import Loader, Module
-from parcost.binding.scope import Axis
+from parcost.binding.scope import Axis, Sweep
 from parcost.diagnostics import Diagnostic, Severity, SpecError, problem
 from parcost.evaluation import judge
 from parcost.evaluation.claims import claims
@@ -51,6 +51,10 @@ class Scenario:
     def __repr__(self) -> str:
         """Return the name and the file, in one line."""
         return f"<Scenario `{self.name}` of `{self.path}`>"
+
+    @cached_property
+    def _sweeps(self) -> dict[int, Sweep]:
+        return {}
 
     @cached_property
     def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:
@@ -117,13 +121,20 @@ class Scenario:
         """
         return [study for _, study, _ in self._groups()]
 
-    def evaluate(self) -> Report:
+    def evaluate(self, progress: Callable[[int, int], None] | None = None) -> Report:
         """Return what the scenario costs.
+
+        *progress* takes how many points are done, of how many that are bound one by one.
 
         Raises:
             SpecError: The scenario cannot be bound.
         """
-        results = [r for group in self._groups() for r in self._results(*group)]
+        results: list[Result] = []
+        points = prod(len(axis.values) for axis in self._probe[1] if axis.structural)
+        for done, group in enumerate(self._groups()):
+            if progress is not None:
+                progress(done, points)
+            results += self._results(*group)
         units = {axis.name: axis.unit for axis in self._probe[1]}
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
@@ -172,6 +183,7 @@ class Scenario:
             self.overrides,
             self._missing_hint,
             points,
+            self._sweeps,
         )
         blocks = binder.bind()
         errors = [d for d in binder.found if d.severity is Severity.ERROR]

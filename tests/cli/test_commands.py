@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -365,6 +366,45 @@ def test_swept_values_stand_in_the_order_in_which_they_were_written(run: Run) ->
 def test_a_sweep_shows_first_what_everybody_asks_for(run: Run) -> None:
     out = run("eval", "a.par", a=SWEPT).out
     assert re.search(r"^ +tp +step time +mfu +memory +headroom ", out, re.MULTILINE)
+
+
+def test_a_list_is_called_a_sweep_and_names_what_it_sweeps(run: Run) -> None:
+    models = GOOD.replace("training {", "training { model = [llama3_8b, llama32_1b],")
+    out = run("eval", "a.par", a="use catalog.models.llama32_1b\n" + models).out
+    assert "A list of values is a sweep: here of `training.model`." in out
+
+
+@pytest.mark.parametrize(
+    ("written", "swept"),
+    [
+        ("zero = 1", "zero = 1"),
+        ("zero = 1", "zero = [0, 1]"),
+        ("training {", "overlap { bucket = [25 MB, 100 MB] }\ntraining {"),
+        (
+            "cluster  {",
+            (
+                "fabric mine extends hgx_h100 {\n"
+                "  level network { bandwidth = [100 Gbps, 400 Gbps] per_direction }\n"
+                "}\ncluster { fabric = mine,"
+            ),
+        ),
+    ],
+)
+def test_a_sweep_says_which_options_show_the_advice_of_a_point(
+    run: Run, written: str, swept: str
+) -> None:
+    out = run("eval", "a.par", "--full", a=SWEPT.replace(written, swept)).out
+    assert "What would help" not in out
+    flowing = " ".join(out.split())
+    (told,) = re.findall(r"advice of one point: ((?:--set (?:'[^']*'|\S+) ?)+)", flowing)
+    one = run("eval", "a.par", "--full", *shlex.split(told))
+    assert "What would help" in one.out
+
+
+def test_a_sweep_of_a_let_has_no_option_for_a_point(run: Run) -> None:
+    text = "let degree = [1, 2]\n" + GOOD.replace("tp = 2", "tp = degree")
+    done = run("explain", "a.par", "step_time", a=text)
+    assert done.err.endswith("pick one, such as one value of `degree` in the file\n")
 
 
 def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
@@ -1093,3 +1133,54 @@ def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
     assert done.code == 2
     assert "error[too-many-points]: the sweeps have 20,000 points" in done.err
     assert "each point of `layout.pp` is evaluated by itself, 10,000 at most" in done.err
+
+
+def test_a_sweep_is_read_once_however_many_points_are_bound(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost.binding import functions
+
+    read = []
+    call = functions.call
+    monkeypatch.setattr(
+        functions, "call", lambda *given: (read.append(given[0].span.text), call(*given))[1]
+    )
+    swept = GOOD.replace("recompute = full", "recompute = full, documents = range(1, 40)")
+    assert run("eval", "a.par", a=swept).code == 1
+    assert read.count("range(1, 40)") == 1
+
+
+def test_problems_of_points_are_shown_up_to_a_limit(run: Run) -> None:
+    swept = GOOD.replace("recompute = full", "recompute = full, documents = range(1, 130)")
+    done = run("eval", "a.par", a=swept)
+    assert done.code == 1
+    assert done.err.count("error[documents-fill]") == 100
+    assert "error[too-many-problems]: 30 more problems are not shown" in done.err
+    rows = run("eval", "a.par", "--format", "csv", a=swept).out.splitlines()
+    assert len(rows) == 1 + 130
+
+
+def test_claims_are_judged_up_to_a_number_of_errors(run: Run) -> None:
+    claims = "\n".join(f"  unknown_{i} < {i} s" for i in range(300))
+    done = run("eval", "a.par", a=f"{GOOD}expect {{\n{claims}\n}}\n")
+    assert done.code == 2
+    assert done.err.count("error[unknown-name]") == 100
+    assert "100 claims have errors, and the others are not judged" in done.err
+    assert "a.par:109:3" in done.err  # the first of the others
+
+
+def test_long_work_on_one_file_shows_how_far_it_has_got(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal too: nothing is written before all points are done."""
+    from parcost.cli import output
+
+    shown: list[str] = []
+    monkeypatch.setattr(output.Progress, "show", lambda _, text: shown.append(text))
+    swept = GOOD.replace("tp = 2", "pp = [1, 2]")
+    assert run("eval", "a.par", a=swept).code == 0
+    assert shown[:2] == ["a.par, 0 of 2 points done", "a.par, 1 of 2 points done"]
+    shown.clear()
+    studies = GOOD + "study one { }\nstudy two { layout { tp = 4 } }\n"
+    assert run("eval", "b.par", b=studies).code == 0
+    assert shown[:2] == ["b.par, study 1 of 2", "b.par, study 2 of 2"]

@@ -17,7 +17,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost.plugins import load
-from parcost.render import reference
+from parcost.render import api_reference, reference
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -221,3 +221,31 @@ def test_the_documents_can_be_made_by_the_documented_command() -> None:
         check=True,
     )
     assert done.stdout == reference.reference(load())
+
+
+# --- The Python interface -----------------------------------------------------------------
+
+
+def test_the_page_of_the_python_interface_is_current(golden: Callable[[Path, str], None]) -> None:
+    golden(ROOT / "docs" / "api.md", api_reference.api_reference())
+
+
+def test_the_page_of_the_python_interface_has_every_public_name_with_a_description() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^### `(\w+)`\n\n(.*?)(?=^##|\Z)", text, re.DOTALL | re.MULTILINE)
+    names = [name for name, _ in entries]
+    assert sorted([*names, "__version__"]) == parcost.__all__
+    assert all(described.strip() for _, described in entries)
+    assert "### `evaluate`\n\n```text\nevaluate(path: str | Path, " in text
+    assert "| `figure(name: str) -> Real` |" in text
+    assert "### `RATE`\n\nDimension of values in `B/s`." in text
+
+
+def test_the_example_of_the_python_interface_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    (example,) = [m["text"] for m in _FENCE.finditer(text) if m["language"] == "python"]
+    *statements, last = example.splitlines()
+    names: dict[str, Any] = {}
+    exec("\n".join(statements), names)
+    assert eval(last, names) > 0

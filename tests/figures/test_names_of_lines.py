@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import plugins
+from parcost import validation
 from parcost.sound import sound
 from parcost_plugins.vocabulary import Training
 
@@ -76,7 +76,7 @@ def test_no_figure_depends_on_the_name_of_a_line(
 
 def _same_under_other_names(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [_report(r) for r in parcost.evaluate(path)]
-    monkeypatch.setattr(plugins, "sound", _renamed)
+    monkeypatch.setattr(validation, "sound", _renamed)
     after = [_report(r) for r in parcost.evaluate(path)]
     assert len(before) == len(after) > 0
     for (figures, sections), (renamed, again) in zip(before, after, strict=True):

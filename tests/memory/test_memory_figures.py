@@ -123,6 +123,22 @@ def test_every_device_of_a_pipeline_is_listed_at_its_fullest(bind: Bind) -> None
     assert [row[3] for row in section.rows] == [4, 3, 2, 1]
 
 
+def test_memory_by_stage_counts_stages_and_not_devices() -> None:
+    text = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster { devices = 32 }
+layout { tp = 2, pp = 4, zero = 1, sequence_parallel = on }
+training { sequence = 4096, global_batch = 32 sequences, recompute = full }
+"""
+    sections = parcost.load_text(text)[0].evaluate().result.sections
+    (section,) = [s for _, s in sections if s.title == "Memory by stage"]
+    assert section.columns[0] == "stage"
+    assert [row[0] for row in section.rows] == [0, 1, 2, 3]
+
+
 _GPT3 = """
 use catalog.devices.a100_sxm_80g
 use catalog.models.gpt3_175b

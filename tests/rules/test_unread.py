@@ -29,6 +29,7 @@ UNREAD = [
     ("schedule { overlap = 50 % }", "`overlap`", "schedule { kind = dualpipe }"),
     ("overlap { chunks = 4 }", "`chunks`", "overlap { tensor = pipelined }"),
     ("overlap { chunk_overhead = 1 us }", "`chunk_overhead`", "overlap { tensor = pipelined }"),
+    ("schedule { stages = [32], count_head = on }", "`count_head`", ""),
     ("context { double_buffer = off }", "`double_buffer`", "layout { cp = 2 }"),
     ("routing { capacity_factor = 1.25 }", "`capacity_factor`", ""),
     ("collectives { channels = 8, links = 18 }", "`channels`, `links`", ""),
@@ -71,6 +72,26 @@ def test_what_nothing_reads_is_told(written: str, named: str, needs: str) -> Non
     assert found.help.startswith("read with ")
     if needs:
         assert idle(merged(written, needs)) == []
+
+
+def test_parts_of_layers_that_are_recomputed_as_a_whole_are_told() -> None:
+    whole, parts = "layout { zero = 1 }", "recompute { norms = on%s }"
+    full = SPEC.replace("micro_batch = 1", "micro_batch = 1, recompute = full")
+
+    def told(text: str, more: str) -> list[str]:
+        report = parcost.load_text(text.format(more=f"{whole}\n{parts % more}"))[0].evaluate()
+        return [d.message for d in report.result.diagnostics if d.id == "no-effect"]
+
+    assert told(full, "") == ["`norms` has no effect"]
+    assert told(full, ", every = 2") == []
+    assert told(SPEC, "") == []
+
+
+def test_the_balance_of_ranks_that_trade_the_sequence_for_heads_is_told() -> None:
+    base = "layout { zero = 1, cp = 2 }\n"
+    (found,) = idle(base + "context { algorithm = ulysses, balance = contiguous }")
+    assert found.message == "`balance` has no effect"
+    assert idle(base + "context { algorithm = ring, balance = contiguous }") == []
 
 
 def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:

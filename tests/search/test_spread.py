@@ -15,11 +15,12 @@ import parcost
 from parcost.batch.executors import Engine, ExecutorError, named, processes
 from parcost.batch.keys import Environment
 from parcost.cli import main
+from parcost.search import spread as spreading
 from parcost.search.found import Found
 from parcost.search.piece import joined
 from parcost.search.run import Wish, piece, search
 from parcost.search.space import space
-from parcost.search.spread import Quest, spread
+from parcost.search.spread import Quest, saves_time, spread
 
 pytestmark = pytest.mark.slow
 
@@ -58,10 +59,12 @@ def local(quest: Quest) -> Found:
     return search(space(scenario, quest.given, quest.names), quest.wish)
 
 
-def elsewhere(quest: Quest, engine: Engine, told: Any = lambda _: None) -> Found:
+def elsewhere(
+    quest: Quest, engine: Engine, told: Any = lambda _: None, *, here: bool = False
+) -> Found:
     (scenario,) = parcost.load(quest.path)
     whole = space(scenario, quest.given, quest.names)
-    return spread(whole, quest, Environment(), engine, told=told)
+    return spread(whole, quest, Environment(), engine, told=told, here=here)
 
 
 def said(found: Found) -> Mapping[str, Any]:
@@ -81,6 +84,56 @@ def test_two_processes_find_the_same_to_the_bit(quest: Quest) -> None:
     assert len(alone.front) > 1
     assert alone.limits["memory <= 70 GiB"] > 0
     assert said(elsewhere(quest, processes(2))) == said(alone)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "workers", "saves"),
+    [
+        ([], 6, 2, False),  # nothing is known yet
+        ([9.0], 5, 2, False),  # nor how much of it each process does again
+        ([1.8, 1.8], 4, 2, False),  # of 7.2 s two processes save 3.6 s
+        ([14.0, 6.0], 4, 2, False),  # of 24 s they save 12 s, and begin in 5 s + 8 s
+        ([6.0, 6.0], 4, 2, True),
+        ([14.0, 6.0], 22, 8, True),
+        ([6.0, 6.0], 22, 1, False),  # one saves nothing
+        ([60.0, 60.0], 1, 8, False),  # nor do eight of the last part
+    ],
+)
+def test_processes_are_started_where_they_save_time(
+    seconds: list[float], left: int, workers: int, saves: bool
+) -> None:
+    assert saves_time(seconds, left, workers) is saves
+
+
+def test_a_small_space_starts_no_process(quest: Quest) -> None:
+    def start() -> Any:
+        raise AssertionError("a process was started")
+
+    found = elsewhere(quest, Engine(start, workers=2), here=True)
+    assert found.workers == 0
+    assert said(found) == said(local(quest))
+
+
+def test_processes_go_on_where_this_one_stops(
+    quest: Quest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreading, "saves_time", lambda seconds, *_: len(seconds) == 1)
+    parts: list[str] = []
+    found = elsewhere(quest, processes(2), parts.append, here=True)
+    assert parts[:2] == ["0 of 6 parts of the space searched", "1 of 6 parts of the space searched"]
+    assert found.workers == 2
+    assert said(found) == said(local(quest))
+
+
+def test_what_was_searched_here_is_kept_when_somebody_interrupts(quest: Quest) -> None:
+    def told(text: str) -> None:
+        if text.startswith("3 "):
+            raise KeyboardInterrupt
+
+    found = elsewhere(quest, processes(2), told, here=True)
+    assert found.interrupted
+    assert 0 < found.looked < found.structures
+    assert found.best
 
 
 def test_a_process_that_is_killed_costs_nothing_but_time(quest: Quest) -> None:
@@ -133,7 +186,9 @@ def test_the_command_says_the_same(quest: Quest, capsys: pytest.CaptureFixture[s
     found = []
     for extra in ([], ["--jobs", "2"]):
         assert main([*arguments, *extra]) == 0
-        found.append(json.loads(capsys.readouterr().out))
+        out, err = capsys.readouterr()
+        assert ("one process searched all" in err) is bool(extra)
+        found.append(json.loads(out))
     for data in found:
         data.pop("seconds")
         data.pop("replayed")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +56,8 @@ class _Group:
 class Run:
     """One batch. *worker* does the work here; with an *engine*, that does it elsewhere.
 
-    *done* counts the files that have been told.
+    *done* counts the files that have been told. *progress* takes how far the work on a
+    file has got that is done here.
     """
 
     question: Question
@@ -64,6 +65,7 @@ class Run:
     cache: Cache | None = None
     engine: Engine | None = None
     worker: Worker | None = None
+    progress: Callable[[str], None] | None = None
     done: int = 0
     _strikes: int = 0
 
@@ -97,7 +99,8 @@ class Run:
     def _answered_here(self, file: Spec) -> Answer:
         if self.worker is None:
             self.worker = Worker(self.environment)
-        return self.worker.answer(file, self.question, keep=self.cache is not None)
+        keep = self.cache is not None
+        return self.worker.answer(file, self.question, keep=keep, progress=self.progress)
 
     # --- elsewhere ------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.batch.entry import Entry, Part, Problem, page_data, points
 from parcost.batch.rejected import Rejected, attempt
-from parcost.diagnostics import Severity
+from parcost.diagnostics import Diagnostic, Severity
 from parcost.evaluation.choice import missing, offered
 from parcost.evaluation.points import judged, key_of
 from parcost.render import data
@@ -18,8 +18,9 @@ from parcost.render.view import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parcost.diagnostics import Diagnostic
     from parcost.report import Expectation, Report
+
+_MOST_PROBLEMS = 100
 
 
 def told(found: Report | Rejected, part: Part, view: View | None = None) -> Entry:
@@ -38,7 +39,7 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         path=report.path,
         name=report.name,
         exit_code=code,
-        problems=tuple(_problems(report.diagnostics, code)),
+        problems=tuple(_first(report, code)),
         faults=tuple(dict.fromkeys(faults)),
         missing=tuple(missing(report, view.figures).items()),
         part=part,
@@ -75,6 +76,17 @@ def _part(report: Report, part: Part, view: View) -> str:
             from parcost.render.narrative import tell
 
             return encoded(page_data(tell(report, view)))
+
+
+def _first(report: Report, code: int) -> Iterator[Problem]:
+    """Yield the first problems of *report*: a sweep may have as many as points."""
+    found = report.diagnostics
+    yield from _problems(found[:_MOST_PROBLEMS], code)
+    if len(found) > _MOST_PROBLEMS:
+        message = f"{len(found) - _MOST_PROBLEMS:,} more problems are not shown"
+        help = "`--format jsonl` gives the reason at each point"
+        more = Diagnostic("too-many-problems", message, place=report.path, help=help)
+        yield from _problems([more], code)
 
 
 def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,8 +75,15 @@ class Worker:
         self.session = Session(plugins)
         self._imports = Imports(self.session.loader, self.environment.packages)
 
-    def answer(self, spec: Spec, question: Question, *, keep: bool) -> Answer:
-        """Evaluate every study of a file."""
+    def answer(
+        self,
+        spec: Spec,
+        question: Question,
+        *,
+        keep: bool,
+        progress: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """Evaluate every study of a file; *progress* takes how far that has got."""
         from parcost.batch.live import of_spec, passed_over
         from parcost.batch.tell import told
 
@@ -84,13 +92,14 @@ class Worker:
         view = evolve(question.view, kind=question.view.among(len(bound)))
         entries: list[Entry] = []
         first: Scenario | None = None
-        for scenario in bound:
+        for number, scenario in enumerate(bound, 1):
             if isinstance(scenario, Rejected):
                 entries.append(told(scenario, question.part, view))
                 continue
             first = first or scenario
             if not passed_over(scenario, spec):
-                report = attempt(scenario.path, scenario.evaluate)
+                steps = _steps(progress, spec.path, number, len(bound))
+                report = attempt(scenario.path, partial(scenario.evaluate, steps))
                 entries.append(told(report, question.part, view))
                 if not isinstance(report, Rejected):
                     _let_go(scenario, report)
@@ -114,6 +123,21 @@ class Worker:
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
         return Answer(entries, key, packed(needed, entries, key))
+
+
+def _steps(
+    progress: Callable[[str], None] | None, path: str, number: int, studies: int
+) -> Callable[[int, int], None] | None:
+    """Return what takes the points of study *number* that are done, if *progress* is wanted."""
+    if progress is None:
+        return None
+    study = f", study {number:,} of {studies:,}" if studies > 1 else ""
+
+    def step(done: int, points: int) -> None:
+        point = f", {done:,} of {points:,} points done" if points > 1 else ""
+        progress(f"{path}{study}{point}")
+
+    return step
 
 
 def _let_go(scenario: Scenario, report: Report) -> None:

@@ -23,7 +23,7 @@ from parcost.binding.definitions import Definition, Definitions
 from parcost.binding.document import Loader, Module, Origin, add_let
 from parcost.binding.expressions import Expressions
 from parcost.binding.names import Names
-from parcost.binding.scope import Axis, Bound, BrokenError, Scope
+from parcost.binding.scope import Axis, Bound, BrokenError, Scope, Sweep
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
 from parcost.language.text import Span
@@ -42,6 +42,7 @@ class Binder:
     overrides: Mapping[str, s.Attribute]
     missing_hint: str = ""
     points: Mapping[int, Any] = Factory(dict)
+    sweeps: dict[int, Sweep] = Factory(dict)  # those of numbers and texts, whatever the points
     found: list[Diagnostic] = Factory(list)
     axes: dict[int, Axis] = Factory(dict)
     origins: dict[int, Mapping[str, Origin]] = Factory(dict)  # by id of an object

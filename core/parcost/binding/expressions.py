@@ -9,7 +9,7 @@ from attrs import define, evolve
 from parcost.binding import functions
 from parcost.binding import values as v
 from parcost.binding.definitions import Definition
-from parcost.binding.scope import Axis, BrokenError, Given, Scope
+from parcost.binding.scope import Axis, BrokenError, Given, Scope, Sweep
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean, problem
 from parcost.language import syntax as s
 from parcost.language.units import ONE, known_units, unit
@@ -52,6 +52,8 @@ class Expressions:
                 return v.negate(inner, node.operator, node.operand.span)
             case s.Conditional():
                 return self._conditional(node, scope)
+            case s.Call() | s.List() if id(node) in self.binder.sweeps:
+                return self._at_points(self.binder.sweeps[id(node)], node, scope)
             case s.Call():
                 listed = node.function.text == "curve"
                 arguments = [
@@ -146,32 +148,39 @@ class Expressions:
         return self._sweep(items, node, scope)
 
     def _sweep(self, items: tuple[v.Value, ...], node: Any, scope: Scope) -> v.Value:
-        key = id(node)
         if not items:
             raise SpecError([problem("empty-list", "a sweep over nothing", node.span)])
-        axis = self.binder.axes.get(key)
-        if axis is None:
-            shown = [_axis_value(item) for item in items]
-            axis = self.binder.axes[key] = Axis(key, scope.name, shown, node.span, _unit(items[0]))
         first = items[0]
-        inner = v.NO_AXES
-        for item in items:
-            inner |= item.axes
-        for other in inner:
-            self.binder.axes[other].structural = True
-        axes = frozenset({key}) | inner
-        if not all(isinstance(item, v.Quantity) for item in items):
-            axis.structural = True
-        elif any(item.dimension != first.dimension for item in items):  # type: ignore[union-attr]
+        apart = not all(isinstance(item, v.Quantity) for item in items)
+        if not apart and any(item.dimension != first.dimension for item in items):  # type: ignore[union-attr]
             raise SpecError(
                 [problem("mixed-dimensions", "the items of a sweep differ in dimension", node.span)]
             )
+        inner = v.NO_AXES.union(*(item.axes for item in items))
+        shown = [_axis_value(item) for item in items]
+        sweep = Sweep(items, shown, _unit(first), inner, apart)
+        if _is_constant(node):
+            self.binder.sweeps[id(node)] = sweep
+        return self._at_points(sweep, node, scope)
+
+    def _at_points(self, sweep: Sweep, node: Any, scope: Scope) -> v.Value:
+        """Return the item of *sweep* at the binder's point, or an array over its points."""
+        key = id(node)
+        axis = self.binder.axes.get(key)
+        if axis is None:
+            axis = Axis(key, scope.name, sweep.shown, node.span, sweep.unit)
+            self.binder.axes[key] = axis
+        for other in sweep.axes:
+            self.binder.axes[other].structural = True
+        axis.structural = axis.structural or sweep.structural
+        axes = frozenset({key}) | sweep.axes
         index = self.binder.points.get(key, 0)
         if isinstance(index, int):
-            return evolve(items[index], axes=axes)
+            return evolve(sweep.items[index], axes=axes)
         import numpy as np
 
-        numbers = np.array([item.number for item in items], dtype=np.float64)  # type: ignore[union-attr]
+        numbers = np.array([item.number for item in sweep.items], dtype=np.float64)  # type: ignore[union-attr]
+        first = sweep.items[0]
         assert isinstance(first, v.Quantity)
         return v.Quantity(numbers[index], first.dimension, axes, True)
 
@@ -195,6 +204,18 @@ class Expressions:
         raise SpecError(
             [Diagnostic("wrong-kind", f"`{scope.name}` cannot be {value!r}", place="set")]
         )
+
+
+def _is_constant(node: Any) -> bool:
+    """Return whether *node* is written in numbers and texts alone."""
+    match node:
+        case s.Number() | s.Text():
+            return True
+        case s.Unary(operand=operand):
+            return _is_constant(operand)
+        case s.List(items=parts) | s.Call(arguments=parts):
+            return all(_is_constant(part) for part in parts)
+    return False
 
 
 def _axis_value(value: v.Value) -> Any:

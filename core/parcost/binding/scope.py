@@ -27,6 +27,20 @@ class Axis:
 
 
 @record(eq=False)
+class Sweep:
+    """The items of a list that is swept, what an axis shows of them, and its unit.
+
+    *axes* are those of sweeps inside, and *structural* says that some item is no quantity.
+    """
+
+    items: tuple[Value, ...]
+    shown: list[Any]
+    unit: str
+    axes: frozenset[int]
+    structural: bool
+
+
+@record(eq=False)
 class Given:
     """A value from outside the language, already in base units; stands for an expression."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Interrupts, Target, tell
+from parcost.cli.output import Interrupts, Progress, Target, tell
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected, Spec
@@ -122,9 +122,10 @@ def command(
     files: Sequence[Spec | Rejected] = list(specs(paths))
     if part is not None:
         part, files = _sharded(part, files, format_found, environment, question)
-    run = Run(question, environment, cache, engine, worker)
+    inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
+    run = Run(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
-    watch = Watch(run, len(files), elsewhere=out is not None, warn=warn)
+    watch = Watch(run, len(files), inside, elsewhere=out is not None, warn=warn)
     interrupts = Interrupts()
     target = Target(out, interrupts)
     try:

@@ -58,17 +58,11 @@ def command(
 
 def _several(report: Report) -> None:
     """Say that a sweep has no single answer, and how to ask for one of its points."""
-    from parcost.render.explanation import settings
+    from parcost.render.explanation import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
     tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point")
-    tell(f"  = help: pick one, such as {' '.join(map(_option, settings(report)))}")
-
-
-def _option(setting: str) -> str:
-    import shlex
-
-    return f"--set {shlex.quote(setting)}"
+    tell(f"  = help: pick one, such as {point_options(report)}")
 
 
 def _explained(report: Report, term: str) -> bool:

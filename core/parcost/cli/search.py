@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from parcost.terms import Goal
 
 _FAULT = 3
-_WORTHWHILE_SECONDS = 60.0  # below, one process is usually faster
-_QUICK = "note: a search that takes less than a minute is usually faster without `--jobs`\n"
+_ALONE = "note: one process searched all: to start others takes longer here than they save\n"
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
@@ -123,7 +122,7 @@ def command(
         _check_name(out)
     session = options.session(picked)
     values = options.parse_overrides(overrides)
-    progress = Progress()
+    progress = Progress(elsewhere=True)  # results are written at the end
     try:
         scenario = _scenario(session, path, study, values)
         goal = goal_of(scenario.first)
@@ -145,7 +144,14 @@ def command(
                 names=names,
                 wish=wish,
             )
-            found = spread(whole, quest, Environment(picked), engine, told=progress.show)
+            found = spread(
+                whole,
+                quest,
+                Environment(picked),
+                engine,
+                told=progress.show,
+                here=jobs is not None,
+            )
         else:
             found = _searched(whole, wish, out, progress)
         best = told.ranked(found)
@@ -154,11 +160,12 @@ def command(
     except SpecError as error:
         progress.clear()
         Reporter()(error.diagnostics)
+        options.skip_faults(d.message.removeprefix("incomplete: ") for d in error.diagnostics)
         ids = {d.id for d in error.diagnostics}
         return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
-    if engine is not None and found.seconds < _WORTHWHILE_SECONDS:
-        tell(_QUICK)
+    if jobs is not None and engine is not None and not found.workers:
+        tell(_ALONE)
     if format_ == "json":
         put(json.dumps(told.data(whole, found, best, near), indent=2) + "\n")
     else:

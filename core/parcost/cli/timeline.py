@@ -68,6 +68,7 @@ def command(
 def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) -> int:
     """Draw the results of *report*, or add them to *documents*; return the exit code."""
     from parcost.render import timeline
+    from parcost.render.explanation import point_options
 
     worst = 0
     for result in report.results:
@@ -85,7 +86,7 @@ def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) ->
         elif result.swept:
             swept = " and ".join(f"`{name}`" for name, _ in result.study.axes)
             tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}: no single timeline")
-            tell("  = help: pick a point with `--set NAME=VALUE`")
+            tell(f"  = help: pick a point, such as {point_options(report)}")
             worst = max(worst, 2)
         elif drawing:
             show(timeline.page(result, report.name, report.path, paper().width))

@@ -163,7 +163,9 @@ def remember_formats(plugins: Plugins, cache: Cache) -> None:
 class Watch:
     """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
 
-    def __init__(self, run: Run, files: int, *, elsewhere: bool, warn: bool = True) -> None:
+    def __init__(
+        self, run: Run, files: int, inside: Progress, *, elsewhere: bool, warn: bool = True
+    ) -> None:
         self.exit_code = 0
         self._run = run
         self._files = files
@@ -175,27 +177,32 @@ class Watch:
         self._faults: set[str] = set()
         self._missing: dict[str, str] | None = None  # what every report so far lacks
         self._progress = Progress(elsewhere=elsewhere)
+        self._inside = inside  # of a file
         self._report = Reporter()
 
     def __call__(self, entries: Iterable[Entry], interrupts: Interrupts) -> Iterator[Entry]:
         """Yield *entries* as they are, once their problems have been told."""
-        for entry in entries:
-            interrupts.check()
-            if entry.problems or entry.faults:
-                self._progress.clear()
-                self._tell(entry)
-            if not entry.rejected:
-                missing = dict(entry.missing)
-                before = missing if self._missing is None else self._missing
-                self._missing = {name: hint for name, hint in before.items() if name in missing}
-            self._counts[entry.exit_code] += 1
-            self._remembered += entry.remembered
-            self.exit_code = max(self.exit_code, entry.exit_code)
-            yield entry
-            self._progress.show(
-                f"{self._run.done:,} of {self._files:,} files done, last {entry.path}"
-            )
-        self._progress.clear()
+        try:
+            for entry in entries:
+                interrupts.check()
+                self._inside.clear()
+                if entry.problems or entry.faults:
+                    self._progress.clear()
+                    self._tell(entry)
+                if not entry.rejected:
+                    missing = dict(entry.missing)
+                    before = missing if self._missing is None else self._missing
+                    self._missing = {name: hint for name, hint in before.items() if name in missing}
+                self._counts[entry.exit_code] += 1
+                self._remembered += entry.remembered
+                self.exit_code = max(self.exit_code, entry.exit_code)
+                yield entry
+                self._progress.show(
+                    f"{self._run.done:,} of {self._files:,} files done, last {entry.path}"
+                )
+        finally:
+            self._inside.clear()
+            self._progress.clear()
 
     def _tell(self, entry: Entry) -> None:
         # what a report says is a verdict, also where a plugin failed beside it
@@ -230,7 +237,6 @@ class Watch:
 
     def interrupted(self) -> None:
         """Say how far the work has got."""
-        self._progress.clear()
         if self._files > 1:
             kept = "; the same command goes on from there" if self._run.cache is not None else ""
             tell(f"{self._run.done:,} of {self._files:,} files were done{kept}")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from parcost.terms import Figure
 
 _MOST_NAMES = 8  # in a message
+_MOST_ERRORS = 100
 
 
 @frozen(eq=False)
@@ -68,6 +69,9 @@ def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Exp
     problems: list[Diagnostic] = []
     for block, module in _expect_blocks(scenario):
         for item in block.items:
+            if len(problems) == _MOST_ERRORS:
+                message = f"{_MOST_ERRORS} claims have errors, and the others are not judged"
+                raise SpecError([*problems, problem("too-many-errors", message, item.span)])
             try:
                 name, relation, value, tolerance = _claim(item)
                 claim = _evaluate_claim(scenario, module, value, tolerance)

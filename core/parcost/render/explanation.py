@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.language import units
-from parcost.numeric import all_of
+from parcost.numeric import all_of, is_array
 from parcost.render.formulas import filled
 from parcost.render.narrative import PASSES
 from parcost.render.numbers import literal, quantity, significant
 from parcost.render.page import Column, Heading, Item, Row, Table
 from parcost.render.resolved import qualifier
 from parcost.render.words import cell, share
-from parcost.schema import block_type
+from parcost.schema import block_type, called
 from parcost.terms import Edge, Memory, Once, Work
 
 if TYPE_CHECKING:
     from parcost.outcome import Line, MemoryLine, Outcome
     from parcost.plugins import Plugin
     from parcost.report import Report, Result
+    from parcost.study import Study
     from parcost.terms import Figure, Formula
 
 _WHEN = {
@@ -64,26 +66,49 @@ def listed_names(result: Result) -> Iterator[Item]:
             yield Table((Column("term"), Column("", flexible=True)), [Row(row) for row in rows])
 
 
+def point_options(report: Report) -> str:
+    """Return what the command line says to see one point of a sweep."""
+    options = [f"--set {shlex.quote(setting)}" for setting in settings(report)]
+    lets = [f"one value of `{name}` in the file" for name, _ in report.axes if "." not in name]
+    return " and ".join(filter(None, [" ".join(options), *lets]))
+
+
 def settings(report: Report) -> list[str]:
-    """Return what sets a swept scenario to one of its points: the first that may run."""
+    """Return what sets a swept scenario to one of its points: the first that may run.
+
+    A sweep that stands in a `let` is left out: no path leads there.
+    """
     points = report.rows()
     point = next((p for p in points if p["feasible"]), points[0])
-    return [f"{name}={_setting(report, name, point[name])}" for name, _ in report.axes]
+    names = [name for name, _ in report.axes if "." in name]
+    return [_setting(report, name, point[name]) for name in names]
 
 
 def _setting(report: Report, name: str, value: Any) -> str:
-    """Return the value of an axis as the language spells it, with the word that it needs."""
+    """Return an axis with its path and its value as the language spells them."""
+    owner, _, attribute = name.rpartition(".")
+    path, word = name, ""
+    for within, block in _blocks(report.results[0].study):
+        type_ = block_type(type(block))
+        if owner in (block.label, type_.kind) and attribute in type_.fields:
+            path, word = f"{within}{name}", qualifier(type_.fields[attribute])
+            if is_array(getattr(block, attribute)):
+                break  # of several blocks with this label, the one that sweeps
     if isinstance(value, (bool, str, list)) or value is None:
-        return cell(value)
+        return f"{path}={cell(value)}"
     unit = report.units.get(name, "")
-    text = literal(float(value), units.unit(unit)[1] if unit else units.ONE)
-    for blocks in report.results[0].study.blocks.values():
+    return f"{path}={literal(float(value), units.unit(unit)[1] if unit else units.ONE)}{word}"
+
+
+def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
+    """Yield every block with the beginning of its path: those inside of others by these."""
+    for blocks in study.blocks.values():
         for block in blocks:
-            type_ = block_type(type(block))
-            owner, _, attribute = name.rpartition(".")
-            if owner in (block.label, type_.kind) and attribute in type_.fields:
-                return text + qualifier(type_.fields[attribute])
-    return text
+            yield "", block
+            for value in vars(block).values():
+                for inner in value if isinstance(value, tuple) else ():
+                    if hasattr(type(inner), "__block__"):
+                        yield f"{called(block)}.", inner
 
 
 def explain(result: Result, term: str) -> Iterator[Item]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from parcost.evaluation.choice import chosen
 from parcost.evaluation.points import judged, key_of
 from parcost.render import numbers
+from parcost.render.explanation import point_options
 from parcost.render.narrative import printed, section_page
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.render.screen import all_warnings, warnings
@@ -42,6 +43,8 @@ def tell(report: Report, view: View) -> Iterator[Item]:
     fit = "run and fit" if trains or not run else "are legal"
     counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
     yield Line(counted, "good" if run else "bad")
+    listed = " and ".join(f"`{name}`" for name in axes)
+    yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
     faults = {text for result in report.results for text in incomplete(result)}
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
@@ -53,9 +56,11 @@ def tell(report: Report, view: View) -> Iterator[Item]:
         varying = [figure for figure in varying if figure.column is not None] or varying
     if run:
         yield Heading("What each point costs")
-        listed = run[:_POINTS] if short else run
-        yield _costs(report, listed, varying, given=bool(view.figures))
-        yield from _more(len(run) - len(listed), "points")
+        shown = run[:_POINTS] if short else run
+        yield _costs(report, shown, varying, given=bool(view.figures))
+        yield from _more(len(run) - len(shown), "points")
+        if trains:
+            yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
     if constant and short and not view.figures:
         constant = [name for name in constant if figures[name].column is not None]
     if constant:

@@ -332,6 +332,7 @@ def space(
             for path in dict.fromkeys(wanted)
             if path not in given and known[path].others
         ],
+        faults=list(study.faults),
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _PIECES_OF_A_WORKER = 3
 _STRIKES = 3
+_START_SECONDS = 5.0  # of a process, until it has read the spec
 
 
 @frozen(kw_only=True, eq=False)
@@ -78,8 +79,12 @@ def spread(
     engine: Engine,
     *,
     told: Callable[[str], None] = lambda _: None,
+    here: bool = False,
 ) -> Found:
     """Return the best layouts of *whole*, the space of *quest*, found by an *engine*.
+
+    With *here*, this process searches the first parts, and the engine is started only once
+    it saves more of the others than it costs to start.
 
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
@@ -88,13 +93,30 @@ def spread(
     """
     start = time.monotonic()
     objective = objective_of(whole.scenario.first, quest.wish.objective)
-    pieces = _Spread(whole, quest, environment, engine, told, start).pieces()
+    search = _Spread(whole, quest, environment, engine, told, start, here)
+    pieces = search.pieces()
     try:
-        return joined(whole, objective, quest.wish.keep, pieces, start)
+        found = joined(whole, objective, quest.wish.keep, pieces, start)
     except RefusedError:
         careful = evolve(quest, wish=evolve(quest.wish, careful=True))
-        pieces = _Spread(whole, careful, environment, engine, told, start).pieces()
-        return joined(whole, objective, quest.wish.keep, pieces, start, careful=True)
+        search = _Spread(whole, careful, environment, engine, told, start, here)
+        pieces = search.pieces()
+        found = joined(whole, objective, quest.wish.keep, pieces, start, careful=True)
+    return evolve(found, workers=search.workers)
+
+
+def saves_time(seconds: Sequence[float], left: int, workers: int) -> bool:
+    """Return whether *workers* save more than they cost on the parts that are *left*.
+
+    *seconds* are those of the parts so far. What the first took longer than the others is
+    what every process makes once.
+    """
+    if len(seconds) <= 1 or not left:
+        return False
+    first, *others = seconds
+    each = sum(others) / len(others)
+    cost = _START_SECONDS + max(first - each, 0.0)
+    return each * left * (1 - 1 / min(workers, left)) > cost
 
 
 @define(eq=False)
@@ -107,6 +129,8 @@ class _Spread:
     engine: Engine
     told: Callable[[str], None]
     start: float
+    here: bool
+    workers: int = 0  # those that were started
     _pool: Pool = field(init=False)
     _strikes: Counter[int] = field(factory=Counter)  # by part
     _best: Best = field(init=False)
@@ -123,6 +147,8 @@ class _Spread:
         found: list[Piece] = []
         whole = False
         try:
+            if self.here:
+                self._search_here(todo, found)
             while todo or under_way:
                 while todo and len(under_way) < self.engine.workers:
                     i = todo.pop()
@@ -161,17 +187,41 @@ class _Spread:
             if broken:
                 self._pool.renew()
             return None
+        return self._noted(found)
+
+    def _search_here(self, todo: list[int], found: list[Piece]) -> None:
+        """Move parts from *todo* to *found*, while workers would not save enough of the others.
+
+        Raises:
+            KeyboardInterrupt: Somebody interrupted, and the last part is not whole.
+        """
+        count, seconds = len(todo), list[float]()
+        while todo and not saves_time(seconds, len(todo), self.engine.workers):
+            self.told(f"{len(found)} of {count} parts of the space searched")
+            wish = evolve(self.quest.wish, budget_seconds=self._seconds_left())
+            part = (todo.pop(), count)
+            start = time.process_time()  # which others on the machine disturb less
+            found.append(self._noted(piece(self.whole, wish, part, worst=self._best.worst)))
+            seconds.append(time.process_time() - start)
+            if found[-1].interrupted:
+                raise KeyboardInterrupt
+
+    def _noted(self, found: Piece) -> Piece:
         for degrees, layout in found.best:
             self._best.offer(degrees, layout)
         return found
 
-    def _submit(self, part: tuple[int, int]) -> Future[Piece]:
+    def _seconds_left(self) -> float:
         late = time.monotonic() - self.start
+        return max(self.quest.wish.budget_seconds - late, 0.0)
+
+    def _submit(self, part: tuple[int, int]) -> Future[Piece]:
+        self.workers = self.engine.workers
         task = _Task(
             quest=self.quest,
             part=part,
             worst=self._best.worst,
-            budget_seconds=max(self.quest.wish.budget_seconds - late, 0.0),
+            budget_seconds=self._seconds_left(),
             picked=self.environment.picked,
             expected=self.environment.digest,
             folder=str(Path.cwd()),

@@ -14,16 +14,18 @@ from parcost import Figure, Outcome, Section, Study, hookimpl
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Return the levels, what reaches the targets, what helps most, and what it rests on."""
-    from parcost_plugins.advice import evidence, levels, reach, sensitivity
+    from parcost_plugins.advice import evidence, levels, placement, reach, sensitivity
     from parcost_plugins.advice.vary import effects
 
     yield from levels.section(study, outcome)
     yield from reach.section(study, outcome)
     tried, values = sensitivity.improvements(study), evidence.vouched(study)
-    changes = [*(change for _, change in tried), *(value.less for value in values)]
+    orders = placement.orders(study)
+    changes = [*(change for _, change in tried), *(value.less for value in values), *orders]
     found = effects(study, outcome, changes)  # all at once: one evaluation for the numbers
-    yield sensitivity.section(tried, found[: len(tried)])
-    yield evidence.section(values, found[len(tried) :])
+    first, last = len(tried), len(tried) + len(values)
+    yield sensitivity.section(tried, found[:first], orders, found[last:])
+    yield evidence.section(values, found[first:last])
 
 
 @hookimpl

@@ -3,7 +3,8 @@
 A value matters by as much as the step, or the memory, moves when it is 10 % less. Of
 the values that move them, those of the weakest provenance are listed. A number of a
 device or of a fabric that the spec gives without saying where it is from is the weakest
-of all; elsewhere what nobody vouches for is a choice of the job, and no evidence.
+of all; elsewhere what nobody vouches for is a choice of the job, and no evidence. So is
+an efficiency that a level leaves out: its line rate then counts as what messages achieve.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from parcost import ONE, Section, Study, block_type, called
+from parcost import ONE, Curve, Section, Study, block_type, called
 from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -28,6 +29,7 @@ _UNSAID = "unsaid"
 _WEAKEST_FIRST = (_UNSAID, "assumed", "vendor", "published", "measured")
 _LEAST = 0.001  # of the step or the memory; what moves them less does not matter
 _MOST = 8  # lines
+_LINE_RATE = "left out: {names}, as if 100 %; long messages achieve the whole bandwidth"
 
 
 class Value(NamedTuple):
@@ -37,6 +39,7 @@ class Value(NamedTuple):
     unit: str
     kind: str
     less: Change
+    left_out: bool = False
 
 
 def section(values: Sequence[Value], found: Sequence[Effect]) -> Section:
@@ -58,6 +61,7 @@ def section(values: Sequence[Value], found: Sequence[Effect]) -> Section:
         for value, effect in sorted(matter, key=lambda found: -_weight(found[1]))
         if value.kind == weakest
     ]
+    lines = [f"`{value.name}`" for value, _ in matter if value.left_out]
     return Section(
         title="What it rests on",
         columns=("value", "is", "provenance", "step", "memory"),
@@ -65,6 +69,7 @@ def section(values: Sequence[Value], found: Sequence[Effect]) -> Section:
         notes=[
             "step, memory: what 10 % less of the value does to them",
             _counted([value for value, _ in matter]),
+            *([_LINE_RATE.format(names=" and ".join(lines))] if lines else []),
         ],
     )
 
@@ -95,14 +100,25 @@ def _vouched(study: Study) -> Iterator[Value]:
                 if origin is None or not counted:
                     continue
                 measured = isinstance(block, (Device, Level)) and origin.how != "default"
-                kind = origin.kind or (_UNSAID if measured else "")
+                unsaid = measured or _is_line_rate(block, attribute)
+                kind = origin.kind or (_UNSAID if unsaid else "")
                 if kind in _WEAKEST_FIRST and isinstance(value, float) and value:
                     yield Value(
                         name=f"{called(block)}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
                         kind=kind,
                         less=Change(block, attribute, 0.9 * value),
+                        left_out=kind == _UNSAID and origin.how == "default",
                     )
+
+
+def _is_line_rate(block: Any, attribute: str) -> bool:
+    """Return whether *attribute* is the efficiency of a level whose times are not measured."""
+    return (
+        isinstance(block, Level)
+        and attribute == "efficiency"
+        and not isinstance(block.bandwidth, Curve)
+    )
 
 
 def _blocks(block: Any, seen: set[int]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What the step gains where a part of the machine is twice as good."""
+"""What the step gains where a part of the machine is twice as good, or ranks are placed anew."""
 
 from __future__ import annotations
 
@@ -12,19 +12,34 @@ _LEAD = 3  # rows on the report of one screen
 _LEAST = 0.001  # of the step; what changes it less is not listed
 
 
-def section(tried: Sequence[tuple[str, Change]], found: Sequence[Effect]) -> Section:
-    """Return what would help, the most helpful first."""
+def section(
+    tried: Sequence[tuple[str, Change]],
+    found: Sequence[Effect],
+    orders: Sequence[Change] = (),
+    effects: Sequence[Effect] = (),
+) -> Section:
+    """Return what would help, the most helpful first; of other *orders*, the best."""
     rows = [
         (title, (effect.seconds, "s"), (effect.time, "%"))
         for (title, _), effect in zip(tried, found, strict=True)
         if abs(effect.time) >= _LEAST
     ]
     small = len(tried) - len(rows)
+    notes = [_others(small)] if small else []
+    if orders:
+        best, effect = min(zip(orders, effects, strict=True), key=lambda pair: pair[1].seconds)
+        if effect.time <= -_LEAST:
+            title = f'layout.order = "{best.value}"'
+            rows.append((title, (effect.seconds, "s"), (effect.time, "%")))
+        else:
+            count = len(orders)
+            tried_orders = "1 other order was" if count == 1 else f"{count} other orders were"
+            notes.append(f"{tried_orders} tried: none places the degrees for a faster step")
     return Section(
         title="What would help",
         columns=("with", "step", "change"),
         rows=sorted(rows, key=lambda row: row[1][0]),
-        notes=[_others(small)] if small else [],
+        notes=notes,
         lead=_LEAD,
     )
 

@@ -28,6 +28,7 @@ from parcost_plugins.vocabulary import (
     Layout,
     Level,
     Overlap,
+    Recompute,
     Routing,
     ScheduleChoice,
     Sharding,
@@ -66,7 +67,25 @@ _IDLE = (
         lambda study: study[Overlap].tensor == "pipelined",
         "`overlap.tensor = pipelined`",
     ),
+    _Idle(
+        ScheduleChoice,
+        ("count_embedding", "count_head"),
+        lambda study: not study[ScheduleChoice].stages,
+        "layers that are dealt: `schedule.stages` says where they are",
+    ),
     _Idle(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
+    _Idle(
+        Context,
+        ("balance",),
+        lambda study: study[Layout].cp == 1 or study[Context].algorithm != "ulysses",
+        "an algorithm in which ranks keep a share of the sequence: ring, all_gather, hybrid",
+    ),
+    _Idle(
+        Recompute,
+        ("norms", "activation", "up_projection", "mlp", "moe"),
+        lambda study: not _recomputes_all(study),
+        "layers that are not recomputed as a whole",
+    ),
     _Idle(
         CollectiveChoice,
         ("expert",),
@@ -140,6 +159,12 @@ _IDLE = (
         "a block `energy`",
     ),
 )
+
+
+def _recomputes_all(study: Study) -> bool:
+    """Return whether backward makes every layer again as a whole."""
+    recompute = study[Recompute]
+    return study[Training].recompute == "full" and recompute.every == 1 and recompute.layers == 0
 
 
 def rules(study: Study) -> Iterator[Check]:

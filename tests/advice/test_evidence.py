@@ -1,0 +1,55 @@
+"""What the answer rests on: values that nobody vouches for."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+
+SPEC = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+fabric mine {{
+  level node {{ size = 8 devices, bandwidth = 450 GB/s per_direction, latency = 3 us{node} }}
+  level network {{ bandwidth = {network}, latency = 14 us{more} }}
+}}
+cluster {{ devices = 32 }}
+layout {{ tp = 2, zero = 1, sequence_parallel = on }}
+training {{ sequence = 4096, global_batch = 32 sequences, recompute = full }}
+overlap {{ gradients = off, parameters = off }}
+"""
+
+
+def rests_on(
+    node: str = "", more: str = "", network: str = "400 Gbps per_direction"
+) -> parcost.Section:
+    text = SPEC.format(node=node, more=more, network=network)
+    result = parcost.load_text(text)[0].evaluate().result
+    (section,) = [s for _, s in result.sections if s.title == "What it rests on"]
+    return section
+
+
+def test_an_efficiency_that_is_left_out_is_listed_with_what_it_moves() -> None:
+    section = rests_on()
+    rows = {row[0]: row for row in section.rows}
+    assert rows["network.efficiency"][1:3] == ((1.0, ""), "unsaid")
+    step = {}
+    for written in ("", ", efficiency = 90 %"):
+        text = SPEC.format(node="", more=written, network="400 Gbps per_direction")
+        step[written] = parcost.load_text(text)[0].evaluate().result.figure("step_time")
+    change = step[", efficiency = 90 %"] / step[""] - 1
+    assert rows["network.efficiency"][3][0] == pytest.approx(change)
+    (note,) = [note for note in section.notes if "left out" in note]
+    assert "`network.efficiency`" in note
+
+
+def test_an_efficiency_that_is_written_is_not_called_left_out() -> None:
+    section = rests_on(", efficiency = 80 %", ', efficiency = 1 @assumed("a payload rate")')
+    assert not [note for note in section.notes if "left out" in note]
+
+
+def test_measured_times_leave_no_efficiency_out() -> None:
+    curve = "curve([1 KiB, 15 us], [1 MiB, 40 us], [1 GiB, 25 ms])"
+    names = [row[0] for row in rests_on(network=curve).rows]
+    assert "network.efficiency" not in names
