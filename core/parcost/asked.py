@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from attrs import evolve
 
 from parcost.diagnostics import ParcostError, PluginError, reraise_interrupt, shown
-from parcost.numeric import INFINITY, all_of, where
+from parcost.numeric import INFINITY, all_of, array_kind, where
 from parcost.sound import within
 from parcost.terms import Goal, Limit
 
@@ -111,8 +111,7 @@ def _kind(found: Any) -> str:
     """
     if isinstance(found, (bool, int, float)):
         return "b" if isinstance(found, bool) else "i"
-    kind: str = getattr(getattr(found, "dtype", None), "kind", "none")
-    return kind
+    return array_kind(found) or "none"
 
 
 def _single(value: Any) -> bool:

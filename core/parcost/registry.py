@@ -1,8 +1,9 @@
 """Which plugins a run can use: their hooks fit, and what they offer by name is their own.
 
 What a plugin has is asked once, before any study: its blocks, catalogues, collectives,
-schedules, kernels and formats. A plugin that fails here is left out whole, as a fault that
-names it, for its terms would miss its blocks. All others stay, and answer as without it.
+libraries, schedules, kernels and formats. A plugin that fails here is left out whole, as a
+fault that names it, for its terms would miss its blocks. All others stay, and answer as
+without it.
 
     plugin     has                      becomes
     ring       collectives: ring        used
@@ -21,7 +22,7 @@ import pluggy
 from attrs import field, frozen
 
 from parcost import hookspecs, terms
-from parcost.diagnostics import did_you_mean, one_line, raised, reraise_interrupt, shown
+from parcost.diagnostics import did_you_mean, one_line, raised, reraise_interrupt, shown, type_name
 from parcost.outcome import Fault
 from parcost.schema import BlockType, block_type
 
@@ -231,17 +232,17 @@ def _name(hook: str, thing: Any) -> str:
     """
     if hook == "blocks":
         if not isinstance(thing, type):
-            raise OfferError(f"returned {_kind(thing)} where type is asked for")
+            raise OfferError(f"returned {type_name(thing)} where type is asked for")
         if not isinstance(vars(thing).get("__block__"), BlockType):
             name = one_line(thing.__name__)
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
         return _word(block_type(thing).kind)
     if hook == "catalogues" and not isinstance(thing, terms.Catalogue):
-        raise OfferError(f"returned {_kind(thing)} where Catalogue is asked for")
+        raise OfferError(f"returned {type_name(thing)} where Catalogue is asked for")
     if hook == "libraries" and not isinstance(thing, terms.Library):
-        raise OfferError(f"returned {_kind(thing)} where Library is asked for")
+        raise OfferError(f"returned {type_name(thing)} where Library is asked for")
     if not hasattr(thing, "name"):
-        raise OfferError(f"returned {_kind(thing)} without a name")
+        raise OfferError(f"returned {type_name(thing)} without a name")
     name = _word(thing.name)
     for attribute in _REQUIRED[hook]:
         if not hasattr(thing, attribute):
@@ -268,7 +269,3 @@ def _word(name: Any) -> str:
     if not name.isprintable() or not name or " " in name:
         raise OfferError(f"returned something with the name {shown(name)}, which is no word")
     return str(name)
-
-
-def _kind(thing: object) -> str:
-    return one_line(type(thing).__name__)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from attrs import evolve, fields
 
 from parcost.diagnostics import shown
-from parcost.numeric import all_of
+from parcost.numeric import all_of, array_kind
 from parcost.terms import Edge, Figure, Names
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
@@ -33,7 +33,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
 _WORDS = ("pass_", "when", "host", "resource", "cause", "tag")
 _SEVERAL = (tuple, list)
 _KEPT = 4096  # counts
-_KINDS = "fiub"  # of arrays whose items are numbers
+_KINDS = frozenset("fiub")  # of arrays whose items are numbers
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 
@@ -94,7 +94,7 @@ def unvalued(figure: Figure) -> str:
     value: Any = figure.value
     if isinstance(value, (float, int)):
         return ""
-    if getattr(getattr(value, "dtype", None), "kind", "none") in _KINDS:
+    if array_kind(value) in _KINDS:
         return ""
     return f"gave the figure `{figure.name}` value = {shown(value)}, which is no number"
 

@@ -16,8 +16,8 @@ from attrs import evolve, fields, has
 
 from parcost import terms
 from parcost.asked import HOOKS, Blame, answered
-from parcost.diagnostics import Diagnostic, SpecError, one_line, shown
-from parcost.numeric import where
+from parcost.diagnostics import Diagnostic, SpecError, shown, type_name
+from parcost.numeric import array_kind, where
 from parcost.records import answers_to
 from parcost.ruling import unsaid
 from parcost.sound import Counts, sound, unvalued, within
@@ -55,6 +55,7 @@ _TEXTS: Mapping[type, tuple[str, ...]] = {
     terms.Section: ("title",),
 }
 _CELLS = (str, bool, int, float)
+_CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
 
 
 def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
@@ -62,7 +63,7 @@ def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
     if answer is None:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
-        return (), f"returned {_kind(answer)} where a list of {_wanted(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is asked for"
     return list(answer), ""
 
 
@@ -79,7 +80,7 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     """
     expected = _ANSWERS.get(hook)
     if expected is not None and not isinstance(answer, expected):
-        return (), f"returned {_kind(answer)} where {_wanted(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     complaint = _bad_text(answer)
     if complaint:
         return (), complaint
@@ -154,11 +155,11 @@ def _bad_text(answer: Any) -> str:
     names, read = known
     for name, text in zip(names, read(answer), strict=True):
         if text.__class__ is not str:
-            return f"gave a {_kind(answer)} the {name} {shown(text)}, which is no text"
+            return f"gave a {type_name(answer)} the {name} {shown(text)}, which is no text"
         if not text.isprintable():
-            return f"gave a {_kind(answer)} the {name} {shown(text)}, which cannot be printed"
+            return f"gave a {type_name(answer)} the {name} {shown(text)}, which cannot be printed"
     if names[0] == "name" and not answer.name:
-        return f"gave a {_kind(answer)} no name"
+        return f"gave a {type_name(answer)} no name"
     return ""
 
 
@@ -195,7 +196,7 @@ def _is_cell(value: Any) -> bool:
         return True
     if isinstance(value, (list, tuple)):
         return all(map(_is_cell, value))
-    return getattr(getattr(value, "dtype", None), "kind", "none") in "fiubU"
+    return array_kind(value) in _CELL_KINDS
 
 
 def _bad_section(section: terms.Section) -> str:
@@ -259,12 +260,12 @@ _SEQUENCES = (list, tuple)
 def _bad_record(hook: str, answer: Any) -> str:
     """Return what is wrong with a record of a plugin's own, by what its attributes declare."""
     if answers_to(answer.__class__) != hook:
-        return f"returned {_kind(answer)} where {_wanted(hook)} is asked for"
+        return f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     for name, test in _tests_of(answer.__class__):
         value = getattr(answer, name)
         if not test(value):
             called = shown(getattr(answer, "name", ""))
-            return f"gave the {_kind(answer)} {called} {name} = {shown(value)}"
+            return f"gave the {type_name(answer)} {called} {name} = {shown(value)}"
     return ""
 
 
@@ -290,7 +291,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_flag(value: Any) -> bool:
-    return value.__class__ is bool or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+    return value.__class__ is bool or array_kind(value) == "b"
 
 
 def _is_series(value: Any) -> bool:
@@ -310,13 +311,9 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def _wanted(hook: str) -> str:
+def _expectation(hook: str) -> str:
     if hook in _MARKED:
         return f"a record that is declared with `@answers({hook!r})`"
     if hook == "rooms":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"
-
-
-def _kind(answer: object) -> str:
-    return one_line(type(answer).__name__)
