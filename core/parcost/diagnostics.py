@@ -126,7 +126,7 @@ def type_name(value: object) -> str:
     return one_line(type(value).__name__)
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Return foreign data as ``repr`` has it, in one short line, even where that fails."""
     try:
         return one_line(_SHORT.repr(value))

@@ -200,7 +200,7 @@ def load(
         PluginError: Nothing installed has a name in *without*, or one that was asked for
             has the name of another.
     """
-    points = sorted(entry_points(group=GROUP), key=_by_precedence) if installed else []
+    points = sorted(entry_points(group=GROUP), key=_entry_order) if installed else []
     names = [point.name for point in points] + [name for name, _ in extra]
     skipped = set(without)
     if unknown := skipped - set(names):
@@ -229,7 +229,7 @@ def load(
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
 
 
-def _by_precedence(point: EntryPoint) -> tuple[str, bool, str]:
+def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
     """Return what sorts entry points; of one name, that of parcost comes first."""
     return point.name, not point.value.startswith(_OWN_MODULES), point.value
 

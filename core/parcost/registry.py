@@ -22,7 +22,7 @@ import pluggy
 from attrs import field, frozen
 
 from parcost import hookspecs, terms
-from parcost.diagnostics import did_you_mean, one_line, raised, reraise_interrupt, shown, type_name
+from parcost.diagnostics import did_you_mean, one_line, quote, raised, reraise_interrupt, type_name
 from parcost.outcome import Fault
 from parcost.schema import BlockType, block_type
 
@@ -69,7 +69,7 @@ class Registry:
 def register(plugins: Sequence[Plugin]) -> Registry:
     """Return the registry of *plugins*."""
     faults: list[Fault] = []
-    fitting = _with_hooks(plugins, faults)
+    fitting = _hooks_of(plugins, faults)
     offers: dict[str, dict[str, tuple[Plugin, Any]]] = {hook: {} for hook in REGISTRIES}
     left_out: set[str] = set()
     by_plugin: dict[str, dict[str, Hook]] = {}
@@ -82,9 +82,9 @@ def register(plugins: Sequence[Plugin]) -> Registry:
         try:
             found: list[tuple[str, str, Any]] = []
             for hook_name in (name for name in REGISTRIES if name in own):
-                found += _offered(hook_name, own[hook_name], offers, found)
+                found += _offers_of(hook_name, own[hook_name], offers, found)
         except OfferError as error:
-            faults.append(_left_out(plugin, hook_name, str(error)))
+            faults.append(_fault(plugin, hook_name, str(error)))
             left_out.add(plugin.name)
             continue
         for hook_name, name, offer in found:
@@ -129,20 +129,20 @@ def _order(offered: Mapping[str, tuple[Plugin, Any]]) -> Callable[[str], tuple[s
     return lambda name: (offered[name][0].name, position[name])
 
 
-def _left_out(plugin: Plugin, hook: str, message: str) -> Fault:
+def _fault(plugin: Plugin, hook: str, message: str) -> Fault:
     return Fault(plugin=plugin, hook=hook, message=f"{message}; the plugin is left out")
 
 
 # --- hooks ------------------------------------------------------------------------------
 
 
-def _with_hooks(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Sequence[Hook]]:
+def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Sequence[Hook]]:
     """Return the hooks of those plugins whose hooks fit, by name and in order of precedence."""
     left = sorted(plugins, key=precedence)
     while True:
         manager = pluggy.PluginManager(GROUP)
         manager.add_hookspecs(hookspecs)
-        fault = next((f for plugin in left if (f := _registered(manager, plugin))), None)
+        fault = next((f for plugin in left if (f := _register_one(manager, plugin))), None)
         if fault is None:
             break
         faults.append(fault)
@@ -160,21 +160,21 @@ def _with_hooks(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, 
     }
 
 
-def _registered(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
+def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return what does not fit, if anything."""
     try:
         manager.register(plugin.module, name=plugin.name)
     except pluggy.PluginValidationError as error:
-        return _left_out(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
+        return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
     except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
         reraise_interrupt(error)
-        return _left_out(plugin, "registration", f"raised {raised(error)}{place(error, plugin)}")
+        return _fault(plugin, "registration", f"raised {raised(error)}{place(error, plugin)}")
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
             hint = did_you_mean(caller.name, known)
             message = "no hook has this name" + (f"; {hint}" if hint else "")
-            return _left_out(plugin, one_line(caller.name), message)
+            return _fault(plugin, one_line(caller.name), message)
     return None
 
 
@@ -194,7 +194,7 @@ def _last_line(error: BaseException) -> str:
 # --- offers -----------------------------------------------------------------------------
 
 
-def _offered(
+def _offers_of(
     hook: str,
     implementation: Hook,
     offers: Mapping[str, Mapping[str, tuple[Plugin, Any]]],
@@ -265,7 +265,7 @@ def _word(name: Any) -> str:
         OfferError: It cannot.
     """
     if not isinstance(name, str):
-        raise OfferError(f"returned something with the name {shown(name)}, which is no text")
+        raise OfferError(f"returned something with the name {quote(name)}, which is no text")
     if not name.isprintable() or not name or " " in name:
-        raise OfferError(f"returned something with the name {shown(name)}, which is no word")
+        raise OfferError(f"returned something with the name {quote(name)}, which is no word")
     return str(name)

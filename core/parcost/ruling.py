@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost.diagnostics import FaultError, raised, reraise_interrupt, shown
+from parcost.diagnostics import FaultError, quote, raised, reraise_interrupt
 from parcost.numeric import all_of, array_kind
 from parcost.terms import Check
 
@@ -38,13 +38,13 @@ def unsaid(check: Check) -> str:
     words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
     for word in words:
         if not isinstance(word, str):
-            return f"gave the rule `{check.id}` {shown(word)} where text is asked for"
+            return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
     if holds.__class__ is not bool and array_kind(holds) != "b":
-        return f"gave the rule `{check.id}` holds = {shown(holds)}, which is neither true nor false"
+        return f"gave the rule `{check.id}` holds = {quote(holds)}, which is neither true nor false"
     if check.severity not in _SEVERITIES:
         known = " or ".join(_SEVERITIES)
         return (
-            f"gave the rule `{check.id}` severity = {shown(check.severity)}, which is not {known}"
+            f"gave the rule `{check.id}` severity = {quote(check.severity)}, which is not {known}"
         )
     if all_of(holds):
         return ""
