@@ -96,12 +96,8 @@ def test_the_level_with_the_time_is_the_level_to_buy() -> None:
     busy = {row[0]: row[1][0] for row in rows(found, "Computation against communication")}
     helps = {row[0]: row[2][0] for row in rows(found, "What would help")}
     assert busy["leaf"] > 0.1 > busy.get("spine", 0.0)
-<<<<<<< HEAD
-    assert helps["bandwidth of `leaf` x 2"] < -0.1 < helps.get("bandwidth of `spine` x 2", 0.0)
-=======
     assert helps["bandwidth of `leaf` x 2"] < -0.1
     assert abs(helps.get("bandwidth of `spine` x 2", 0.0)) < 0.1
->>>>>>> plugins-2
 
 
 def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:

@@ -28,12 +28,8 @@ WITHOUT: Mapping[str, str] = {
         f"targets.{name}": "draws a line between words of a section that no base comes near"
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
-<<<<<<< HEAD
     "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
     "term.source": "stands beside a formula, and changes no number",
-    "level.pxn": "of rails, which matter to `rail_exchange` and not yet to a step",
-=======
->>>>>>> plugins-2
     "layout.dp": "follows from the devices and the other degrees; another value is refused",
     "training.micro_batches": "follows from the batch; another value is refused",
 }
