@@ -316,9 +316,8 @@ _FILES += (_outside_link, _marks)
 _HOOKS = ("terms", "memory", "figures", "details", "sections", "checks", "verdicts", "calculations")
 _HOOKS += ("groups", "pipelines", "operators", "parameters", "flops", "axes", "views", "blocks")
 _HOOKS += ("collectives", "schedules", "kernels", "exporters", "catalogues", "no_such_hook")
-#: Records that plugins make for one another, of classes that the core does not know: whoever
-#: reads them first meets what is wrong with them.
-_SHARED = {"operators", "parameters", "flops", "collectives"}
+#: Hooks whose offers other plugins call: whoever calls one first meets what is wrong with it.
+_SHARED = {"collectives"}
 _PLUGIN_SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
