@@ -60,7 +60,7 @@ SHARES = {
 }
 
 
-class Met(NamedTuple):
+class Observation(NamedTuple):
     """What became of an input: what went wrong, if anything, and the seconds before evaluation."""
 
     fault: str
@@ -68,7 +68,7 @@ class Met(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Inputs that are tried in one go."""
+    """Inputs that are run in one go."""
 
     kind: str
     seed: int
@@ -112,7 +112,7 @@ _BYTES = (
 )
 
 
-def bound(text: str) -> str:
+def bind(text: str) -> str:
     """Load and bind *text*; a diagnostic is as good as none."""
     try:
         for scenario in session().load_text(text, "hostile.par")[:4]:
@@ -124,32 +124,32 @@ def bound(text: str) -> str:
     return ""
 
 
-def byte(rng: random.Random) -> Met:
-    return timed(lambda: bound(text_of("byte", rng)))
+def byte(rng: random.Random) -> Observation:
+    return measure(lambda: bind(text_of("byte", rng)))
 
 
-def token(rng: random.Random) -> Met:
-    return timed(lambda: bound(text_of("token", rng)))
+def token(rng: random.Random) -> Observation:
+    return measure(lambda: bind(text_of("token", rng)))
 
 
-def structured(rng: random.Random) -> Met:
+def structure(rng: random.Random) -> Observation:
     """Evaluate a spec of the generator, with details and sections where it is the fiftieth."""
     case = generator().random(rng.randrange(10**9), 0, light=True)
     depth = 2 if rng.random() < 0.02 else 0
     start, before = time.process_time(), [0.0]
 
-    def bound_now() -> None:
+    def note_binding() -> None:
         before[0] = before[0] or time.process_time() - start
 
-    met = timed(
-        lambda: next(faults(session(), case.text, depth=depth, when_bound=bound_now), ""), 30.0
+    seen = measure(
+        lambda: next(faults(session(), case.text, depth=depth, when_bound=note_binding), ""), 30.0
     )
-    seconds = before[0] or met.seconds
-    fault = met.fault or (f"slow: {seconds:.1f} s" if seconds > MOST_SECONDS else "")
-    return Met(f"{fault} <- {case.base}: {case.set}" if fault else "", seconds)
+    seconds = before[0] or seen.seconds
+    fault = seen.fault or (f"slow: {seconds:.1f} s" if seconds > MOST_SECONDS else "")
+    return Observation(f"{fault} <- {case.base}: {case.set}" if fault else "", seconds)
 
 
-def timed(run: Callable[[], str], seconds: float = MOST_SECONDS) -> Met:
+def measure(run: Callable[[], str], seconds: float = MOST_SECONDS) -> Observation:
     """Return what comes of an input and how long it takes the processor."""
     start = time.process_time()
     fault = ""
@@ -163,7 +163,7 @@ def timed(run: Callable[[], str], seconds: float = MOST_SECONDS) -> Met:
     spent = time.process_time() - start
     if not fault and spent > seconds:
         fault = f"slow: {spent:.1f} s"
-    return Met(fault, spent)
+    return Observation(fault, spent)
 
 
 # --- command lines ----------------------------------------------------------------------------
@@ -194,15 +194,15 @@ def workplace() -> Path:
 _KEPT: list[Any] = []
 
 
-def command(rng: random.Random) -> Met:
+def command(rng: random.Random) -> Observation:
     """Give the command line some words; it may answer with 0 to 2, and 3 is a fault."""
     paths = ["transfer.par", "placed.par", "planned.par", "broken.par", "none.par", ".", "a/../.."]
     words = [rng.choice(_COMMANDS)]
     words += [rng.choice(rng.choice((paths, _WORDS))) for _ in range(rng.randrange(5))]
-    return timed(lambda: _commanded(words), 10.0)
+    return measure(lambda: _run_command(words), 10.0)
 
 
-def _commanded(words: list[str]) -> str:
+def _run_command(words: list[str]) -> str:
     from parcost.cli import main
 
     here, told = Path.cwd(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")
@@ -224,7 +224,7 @@ def _commanded(words: list[str]) -> str:
 # --- files ------------------------------------------------------------------------------------
 
 
-def file(rng: random.Random) -> Met:
+def file(rng: random.Random) -> Observation:
     """Read a file that is none, or import one."""
     with tempfile.TemporaryDirectory(prefix="parcost-hostile-") as folder:
         path = Path(folder) / "a.par"
@@ -234,7 +234,7 @@ def file(rng: random.Random) -> Met:
             outer = Path(folder) / "outer.par"
             outer.write_text('use "a.par"\nuse "a.par" as b\n')
             path = outer
-        return timed(lambda: _read(path, what.__name__))
+        return measure(lambda: _read(path, what.__name__))
 
 
 def _read(path: Path, what: str) -> str:
@@ -262,15 +262,15 @@ def _folder(rng: random.Random, path: Path) -> None:  # noqa: ARG001
     path.mkdir()
 
 
-def _loop(rng: random.Random, path: Path) -> None:  # noqa: ARG001
+def _link_loop(rng: random.Random, path: Path) -> None:  # noqa: ARG001
     path.symlink_to(path)
 
 
-def _latin(rng: random.Random, path: Path) -> None:
+def _random_bytes(rng: random.Random, path: Path) -> None:
     path.write_bytes(rng.randbytes(rng.randrange(1, 2000)))
 
 
-def _sparse(rng: random.Random, path: Path) -> None:
+def _sparse_file(rng: random.Random, path: Path) -> None:
     with path.open("wb") as sparse:
         sparse.truncate(rng.choice((10**6, 4 * 2**20, 4 * 2**20 + 1, 10**9, 10**12)))
 
@@ -279,26 +279,36 @@ def _newlines(rng: random.Random, path: Path) -> None:
     path.write_text(rng.choice("\n#a{[(") * rng.choice((1000, 100_000)))
 
 
-def _closed(rng: random.Random, path: Path) -> None:
+def _no_permission(rng: random.Random, path: Path) -> None:
     path.write_text("layout {}\n")
     path.chmod(rng.choice((0, 0o222)))
 
 
-def _itself(rng: random.Random, path: Path) -> None:  # noqa: ARG001
+def _self_import(rng: random.Random, path: Path) -> None:  # noqa: ARG001
     path.write_text('use "a.par"\nuse "./a.par" as x\n')
 
 
-def _outside(rng: random.Random, path: Path) -> None:
+def _outside_link(rng: random.Random, path: Path) -> None:
     path.symlink_to(rng.choice(("/etc/passwd", "/proc/self/mem", "/proc/self/environ", "/")))
 
 
-def _marked(rng: random.Random, path: Path) -> None:
+def _marks(rng: random.Random, path: Path) -> None:
     marks = ("\ufeff", "\x00", "\u202e", "\x1b]0;x\x07", "\r", "\u2028")
     path.write_text(rng.choice(marks) + "layout {" + rng.choice(marks) + "}\n")
 
 
-_FILES = (_fifo, _device, _folder, _loop, _latin, _sparse, _newlines, _closed, _itself)
-_FILES += (_outside, _marked)
+_FILES = (
+    _fifo,
+    _device,
+    _folder,
+    _link_loop,
+    _random_bytes,
+    _sparse_file,
+    _newlines,
+    _no_permission,
+    _self_import,
+)
+_FILES += (_outside_link, _marks)
 
 
 # --- plugins ----------------------------------------------------------------------------------
@@ -306,9 +316,8 @@ _FILES += (_outside, _marked)
 _HOOKS = ("terms", "memory", "figures", "details", "sections", "checks", "verdicts", "calculations")
 _HOOKS += ("groups", "pipelines", "operators", "parameters", "flops", "axes", "views", "blocks")
 _HOOKS += ("collectives", "schedules", "kernels", "exporters", "catalogues", "no_such_hook")
-#: Records that plugins make for one another, of classes that the core does not know: whoever
-#: reads them first meets what is wrong with them.
-_SHARED = {"operators", "parameters", "flops", "collectives"}
+#: Hooks whose offers other plugins call: whoever calls one first meets what is wrong with it.
+_SHARED = {"collectives"}
 _PLUGIN_SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -320,21 +329,21 @@ training { sequence = 1024, global_batch = 8 sequences }
 """
 
 
-class _Silent(Exception):  # noqa: N818
+class _MuteError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
 
-def plugin(rng: random.Random) -> Met:
+def plugin(rng: random.Random) -> Observation:
     """Evaluate a spec beside a plugin that answers some hooks with anything."""
     hooks = {rng.choice(_HOOKS): _answer(rng) for _ in range(rng.choice((1, 1, 2)))}
-    offered = {name: hookimpl(lambda a=answer: _given(a)) for name, answer in hooks.items()}
+    offered = {name: hookimpl(lambda a=answer: _give(a)) for name, answer in hooks.items()}
     told = {name: repr(answer)[:100] for name, answer in hooks.items()}
     deep = rng.random() < 0.1 or bool({"details", "sections"} & set(hooks))
-    return timed(lambda: _beside(SimpleNamespace(**offered), told, deep=deep), 10.0)
+    return measure(lambda: _run_with(SimpleNamespace(**offered), told, deep=deep), 10.0)
 
 
-def _given(answer: Any) -> Any:
+def _give(answer: Any) -> Any:
     if isinstance(answer, BaseException):
         raise answer
     return answer
@@ -347,7 +356,7 @@ def _answer(rng: random.Random) -> Any:
     return rng.choice(
         (
             *(None, 7, "text", [None], [7], ["text"], [[]], {"a": 1}, object(), [object], range(3)),
-            *(ValueError("no\nway"), SystemExit(3), _Silent(), MemoryError(), RecursionError()),
+            *(ValueError("no\nway"), SystemExit(3), _MuteError(), MemoryError(), RecursionError()),
             [Work(name=name, seconds=number, pass_="F", formula=formula)],
             [Work(name=name, seconds=number, pass_="?", formula=formula, count=(1.0, 2.0))],
             [Memory(name=name, bytes_=number, formula=formula)],
@@ -357,7 +366,7 @@ def _answer(rng: random.Random) -> Any:
     )
 
 
-def _beside(module: Any, told: dict[str, str], *, deep: bool) -> str:
+def _run_with(module: Any, told: dict[str, str], *, deep: bool) -> str:
     try:
         every = [*generator().plugins.plugins, Plugin("hostile", module=module)]
         plugins = Plugins(tuple(sorted(every, key=lambda one: one.name)))
@@ -378,10 +387,10 @@ def _beside(module: Any, told: dict[str, str], *, deep: bool) -> str:
     return ""
 
 
-KINDS: dict[str, Callable[[random.Random], Met]] = {
+KINDS: dict[str, Callable[[random.Random], Observation]] = {
     "byte": byte,
     "token": token,
-    "structured": structured,
+    "structured": structure,
     "command": command,
     "file": file,
     "plugin": plugin,
@@ -395,18 +404,18 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def tried(chunk: Chunk) -> dict[str, Any]:
+def run_chunk(chunk: Chunk) -> dict[str, Any]:
     """Return what became of the inputs of *chunk*."""
     found: list[dict[str, Any]] = []
     start, slowest, before = time.process_time(), (0.0, 0), peak()
     for number in range(chunk.first, chunk.first + chunk.count):
         rng = random.Random(f"{chunk.seed} {chunk.kind} {number}")
-        met = KINDS[chunk.kind](rng)
-        fault, now = met.fault, peak()
+        seen = KINDS[chunk.kind](rng)
+        fault, now = seen.fault, peak()
         if not fault and now > max(before, MOST_BYTES) and chunk.kind not in ("command", "plugin"):
             fault = f"memory: {now / 1e6:.0f} MB"
         before = max(before, now)
-        slowest = max(slowest, (met.seconds, number))
+        slowest = max(slowest, (seen.seconds, number))
         if fault:
             found.append({"fault": fault, "number": number})
     return {
@@ -428,7 +437,7 @@ def chunks(kinds: dict[str, int], seed: int) -> Iterator[Chunk]:
     yield from (chunk for _, chunk in sorted(ranked))
 
 
-def shared(count: int) -> dict[str, int]:
+def inputs_by_kind(count: int) -> dict[str, int]:
     """Return how many inputs of each kind a campaign of *count* has, one of each at least."""
     whole = sum(SHARES.values())
     return {kind: max(1, round(count * share / whole)) for kind, share in SHARES.items()}
@@ -446,11 +455,11 @@ def campaign(
     deadline = time.monotonic() + 60 * minutes
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(log.open("a")) if log else io.StringIO()
-        results: Iterator[dict[str, Any]] = map(tried, todo)
+        results: Iterator[dict[str, Any]] = map(run_chunk, todo)
         if jobs > 1:
             context = multiprocessing.get_context("spawn")
             pool = stack.enter_context(context.Pool(jobs, maxtasksperchild=100))
-            results = pool.imap_unordered(tried, todo)
+            results = pool.imap_unordered(run_chunk, todo)
         for line in results:
             done.append(line)
             out.write(json.dumps(line) + "\n")
@@ -493,7 +502,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="goes on where the log ends")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     options = parser.parse_args()
-    kinds = {options.kind: options.count} if options.kind else shared(options.count)
+    kinds = {options.kind: options.count} if options.kind else inputs_by_kind(options.count)
     lines = campaign(kinds, options.seed, options.jobs, options.log, options.minutes)
     print(summary(lines))
     return int(any(line["faults"] for line in lines))

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from attrs import evolve
 
-from parcost.diagnostics import ParcostError, PluginError, reraise_interrupt, shown
-from parcost.numeric import INFINITY, all_of, where
+from parcost.diagnostics import ParcostError, PluginError, quote, reraise_interrupt
+from parcost.numeric import INFINITY, all_of, array_kind, where
 from parcost.sound import within
 from parcost.terms import Goal, Limit
 
@@ -28,7 +28,7 @@ _NUMBERS, _TRUTH = "fiu", "b"
 def answered(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
     """Return an answer to one of :data:`HOOKS`, and what is wrong with it, if anything."""
     if hook == "rooms":
-        return answer, "" if within(answer) else f"gave the room {shown(answer)}, which no size is"
+        return answer, "" if within(answer) else f"gave the room {quote(answer)}, which no size is"
     if hook == "axes":
         return answer, _bad_axis(answer)
     if hook == "objectives":
@@ -38,19 +38,19 @@ def answered(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
 
 def _bad_axis(axis: Any) -> str:
     if not isinstance(axis.attribute, str):
-        return f"gave an axis of {shown(axis.attribute)}, which is no attribute"
+        return f"gave an axis of {quote(axis.attribute)}, which is no attribute"
     if isinstance(axis.values, str) or not hasattr(axis.values, "__len__"):
-        return f"gave the axis `{axis.attribute}` values = {shown(axis.values)}, which are no list"
+        return f"gave the axis `{axis.attribute}` values = {quote(axis.values)}, which are no list"
     for value in axis.values:
         if not isinstance(value, str) and not (_single(value) and within(value)):
-            return f"gave the axis `{axis.attribute}` {shown(value)}, no number and no word"
+            return f"gave the axis `{axis.attribute}` {quote(value)}, no number and no word"
     return ""
 
 
 def _objective(objective: Any, blame: Blame) -> tuple[Any, str]:
     name = objective.name
     if not isinstance(name, str):
-        return objective, f"gave an objective the name {shown(name)}, which is no text"
+        return objective, f"gave an objective the name {quote(name)}, which is no text"
     cost = _named(objective.cost, f"the cost of `{name}`", _NUMBERS, blame)
     value = _named(objective.value, f"the value of `{name}`", _NUMBERS, blame)
 
@@ -59,7 +59,7 @@ def _objective(objective: Any, blame: Blame) -> tuple[Any, str]:
         known: Any = where(seconds < INFINITY, found == found, True)  # noqa: PLR0124  nan is not
         if not all_of(known):
             raise blame(
-                f"the cost of `{name}` is {shown(found)} for a step of {shown(seconds)} s", None
+                f"the cost of `{name}` is {quote(found)} for a step of {quote(seconds)} s", None
             )
         return found
 
@@ -69,11 +69,11 @@ def _objective(objective: Any, blame: Blame) -> tuple[Any, str]:
 def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
     limits: Any = goal.limits
     if not isinstance(limits, (list, tuple)):
-        return goal, f"gave a goal limits = {shown(limits)}, which are no list"
+        return goal, f"gave a goal limits = {quote(limits)}, which are no list"
     found = []
     for limit in limits:
         if not isinstance(limit, Limit) or not isinstance(limit.says, str):
-            return goal, f"gave a goal the limit {shown(limit)}, which is none or says nothing"
+            return goal, f"gave a goal the limit {quote(limit)}, which is none or says nothing"
         what = f"the limit `{limit.says}`"
         found.append(evolve(limit, holds=_named(limit.holds, what, _TRUTH, blame)))
     return evolve(goal, limits=found), ""
@@ -97,7 +97,7 @@ def _named(call: _Call, what: str, wanted: str, blame: Blame) -> _Call:
         if found.__class__ is (float if wanted == _NUMBERS else bool):
             return found
         if not (_kind(found) in wanted and _fits(found, numbers)):
-            raise blame(f"{what} is {shown(found)} where {words} are asked for", None)
+            raise blame(f"{what} is {quote(found)} where {words} are asked for", None)
         return found
 
     return do
@@ -111,8 +111,7 @@ def _kind(found: Any) -> str:
     """
     if isinstance(found, (bool, int, float)):
         return "b" if isinstance(found, bool) else "i"
-    kind: str = getattr(getattr(found, "dtype", None), "kind", "none")
-    return kind
+    return array_kind(found) or "none"
 
 
 def _single(value: Any) -> bool:

@@ -99,7 +99,7 @@ def reraise_interrupt(error: BaseException) -> None:
 
 def raised(error: BaseException) -> str:
     """Return the kind of an error and what it says, in a line, even where saying it fails."""
-    kind = one_line(type(error).__name__)
+    kind = type_name(error)
     try:
         text = one_line(f"{error}")
     except BaseException as other:  # noqa: BLE001  the error itself is foreign code
@@ -121,13 +121,18 @@ def one_line(text: str, longest: int = _LONGEST) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
 
 
-def shown(value: object) -> str:
+def type_name(value: object) -> str:
+    """Return the name of the class of foreign data, in one line."""
+    return one_line(type(value).__name__)
+
+
+def quote(value: object) -> str:
     """Return foreign data as ``repr`` has it, in one short line, even where that fails."""
     try:
         return one_line(_SHORT.repr(value))
     except BaseException as error:  # noqa: BLE001  the value is foreign code
         reraise_interrupt(error)
-        return f"<{one_line(type(value).__name__)}>"
+        return f"<{type_name(value)}>"
 
 
 def problem(

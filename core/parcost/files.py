@@ -62,10 +62,10 @@ def read_bytes(path: str | os.PathLike[str], kind: Kind, name: str | None = None
     """
     shown = name or os.fspath(path)
     try:
-        with _opened(path, shown) as file:
-            return _limited(file, kind, shown)
+        with _open(path, shown) as file:
+            return _read_all(file, kind, shown)
     except (OSError, ValueError) as error:
-        raise unreadable(error, shown) from None
+        raise read_failure(error, shown) from None
 
 
 def read_stdin(kind: Kind) -> bytes:
@@ -77,7 +77,7 @@ def read_stdin(kind: Kind) -> bytes:
     try:
         data = sys.stdin.buffer.read(kind.limit + 1)
     except OSError as error:
-        raise unreadable(error, _STDIN) from None
+        raise read_failure(error, _STDIN) from None
     if len(data) > kind.limit:
         raise _too_large(_STDIN, kind)
     return data
@@ -91,7 +91,7 @@ def read_lines(path: str | os.PathLike[str], kind: Kind) -> Iterator[str]:
     """
     shown = os.fspath(path)
     try:
-        with _opened(path, shown) as file:
+        with _open(path, shown) as file:
             done, number = 0, 1
             while line := file.readline(kind.line + 1):
                 done += len(line)
@@ -103,7 +103,7 @@ def read_lines(path: str | os.PathLike[str], kind: Kind) -> Iterator[str]:
                 yield decode(line, shown, number)
                 number += 1
     except (OSError, ValueError) as error:
-        raise unreadable(error, shown) from None
+        raise read_failure(error, shown) from None
 
 
 def decode(data: bytes, name: str, first: int = 1) -> str:
@@ -121,7 +121,7 @@ def decode(data: bytes, name: str, first: int = 1) -> str:
         raise failure("not-utf8", message, name, "save the file in the encoding UTF-8") from None
 
 
-def limited(data: bytes, kind: Kind, name: str) -> bytes:
+def check_size(data: bytes, kind: Kind, name: str) -> bytes:
     """Return *data*, which came from elsewhere than a file.
 
     Raises:
@@ -132,7 +132,7 @@ def limited(data: bytes, kind: Kind, name: str) -> bytes:
     return data
 
 
-def unreadable(error: Exception, name: str) -> SpecError:
+def read_failure(error: Exception, name: str) -> SpecError:
     """Return the diagnostic of an error of the system."""
     if isinstance(error, FileNotFoundError):
         return failure("missing-file", f"there is no file `{name}`", name)
@@ -145,7 +145,7 @@ def failure(id: str, message: str, place: str, help: str | None = None) -> SpecE
     return SpecError([Diagnostic(id, message, place=place, help=help)])
 
 
-def _opened(path: str | os.PathLike[str], name: str) -> BinaryIO:
+def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
     _check(os.stat(path).st_mode, name)  # noqa: PTH116  a name need not be a path of this system
     number = os.open(path, _FLAGS)
     try:
@@ -163,7 +163,7 @@ def _check(mode: int, name: str) -> None:
     raise failure("unreadable-file", f"`{name}` is {what}", name)
 
 
-def _limited(file: BinaryIO, kind: Kind, name: str) -> bytes:
+def _read_all(file: BinaryIO, kind: Kind, name: str) -> bytes:
     """Read a file; room for the most of its kind would take longer than reading."""
     size = os.fstat(file.fileno()).st_size
     if size > kind.limit:
@@ -171,7 +171,7 @@ def _limited(file: BinaryIO, kind: Kind, name: str) -> bytes:
     data = file.read(size + 1)
     if len(data) > size:
         data += file.read(kind.limit + 1 - len(data))
-    return limited(data, kind, name)
+    return check_size(data, kind, name)
 
 
 def _too_large(name: str, kind: Kind, size: int = 0) -> SpecError:

@@ -36,6 +36,11 @@ def is_array(*values: Any) -> bool:
     return False
 
 
+def array_kind(value: object) -> str:
+    """Return the letter by which NumPy knows the items of an array, "" for anything else."""
+    return str(getattr(getattr(value, "dtype", None), "kind", ""))
+
+
 def maximum(a: Real, b: Real) -> Real:
     """Return the larger of *a* and *b*, elementwise.
 

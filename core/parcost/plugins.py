@@ -35,6 +35,8 @@ from parcost.validation import has_diagnostics, items_of, validate
 MOST_FAULTS = 1000  # that are remembered
 _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
 _OWN_MODULES = ("parcost_plugins.", "parcost_specs")
+#: Hooks that one plugin answers, once, and what it does so.
+_ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication library"}
 _ONE_NAME = ("groups", "terms", "memory", "figures")  # hooks whose answers have unique names
 
 
@@ -198,7 +200,7 @@ def load(
         PluginError: Nothing installed has a name in *without*, or one that was asked for
             has the name of another.
     """
-    points = sorted(entry_points(group=GROUP), key=_by_precedence) if installed else []
+    points = sorted(entry_points(group=GROUP), key=_entry_order) if installed else []
     names = [point.name for point in points] + [name for name, _ in extra]
     skipped = set(without)
     if unknown := skipped - set(names):
@@ -227,7 +229,7 @@ def load(
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
 
 
-def _by_precedence(point: EntryPoint) -> tuple[str, bool, str]:
+def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
     """Return what sorts entry points; of one name, that of parcost comes first."""
     return point.name, not point.value.startswith(_OWN_MODULES), point.value
 
@@ -274,7 +276,7 @@ def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
 
 def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plugin]) -> str:
     """Claim the name of an answer for *plugin*; return what is wrong if it is taken."""
-    if hook == "pipelines":
+    if hook in _ONE_ANSWER:
         key: Any = ""
     elif hook in _ONE_NAME and found:
         key = (found[0].name, getattr(found[0], "pass_", ""))
@@ -284,6 +286,6 @@ def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plu
     if other is None:
         taken[key] = plugin
         return ""
-    if hook == "pipelines":
-        return f"cuts the step, which plugin {other} cuts already"
+    if hook in _ONE_ANSWER:
+        return f"{_ONE_ANSWER[hook]}, which plugin {other} does already"
     return f"repeats the name `{key[0]}`, which plugin {other} contributed"

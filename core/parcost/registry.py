@@ -1,8 +1,9 @@
 """Which plugins a run can use: their hooks fit, and what they offer by name is their own.
 
 What a plugin has is asked once, before any study: its blocks, catalogues, collectives,
-schedules, kernels and formats. A plugin that fails here is left out whole, as a fault that
-names it, for its terms would miss its blocks. All others stay, and answer as without it.
+libraries, schedules, kernels and formats. A plugin that fails here is left out whole, as a
+fault that names it, for its terms would miss its blocks. All others stay, and answer as
+without it.
 
     plugin     has                      becomes
     ring       collectives: ring        used
@@ -21,7 +22,7 @@ import pluggy
 from attrs import field, frozen
 
 from parcost import hookspecs, terms
-from parcost.diagnostics import did_you_mean, one_line, raised, reraise_interrupt, shown
+from parcost.diagnostics import did_you_mean, one_line, quote, raised, reraise_interrupt, type_name
 from parcost.outcome import Fault
 from parcost.schema import BlockType, block_type
 
@@ -68,7 +69,7 @@ class Registry:
 def register(plugins: Sequence[Plugin]) -> Registry:
     """Return the registry of *plugins*."""
     faults: list[Fault] = []
-    fitting = _with_hooks(plugins, faults)
+    fitting = _hooks_of(plugins, faults)
     offers: dict[str, dict[str, tuple[Plugin, Any]]] = {hook: {} for hook in REGISTRIES}
     left_out: set[str] = set()
     by_plugin: dict[str, dict[str, Hook]] = {}
@@ -81,9 +82,9 @@ def register(plugins: Sequence[Plugin]) -> Registry:
         try:
             found: list[tuple[str, str, Any]] = []
             for hook_name in (name for name in REGISTRIES if name in own):
-                found += _offered(hook_name, own[hook_name], offers, found)
+                found += _offers_of(hook_name, own[hook_name], offers, found)
         except OfferError as error:
-            faults.append(_left_out(plugin, hook_name, str(error)))
+            faults.append(_fault(plugin, hook_name, str(error)))
             left_out.add(plugin.name)
             continue
         for hook_name, name, offer in found:
@@ -128,20 +129,20 @@ def _order(offered: Mapping[str, tuple[Plugin, Any]]) -> Callable[[str], tuple[s
     return lambda name: (offered[name][0].name, position[name])
 
 
-def _left_out(plugin: Plugin, hook: str, message: str) -> Fault:
+def _fault(plugin: Plugin, hook: str, message: str) -> Fault:
     return Fault(plugin=plugin, hook=hook, message=f"{message}; the plugin is left out")
 
 
 # --- hooks ------------------------------------------------------------------------------
 
 
-def _with_hooks(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Sequence[Hook]]:
+def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Sequence[Hook]]:
     """Return the hooks of those plugins whose hooks fit, by name and in order of precedence."""
     left = sorted(plugins, key=precedence)
     while True:
         manager = pluggy.PluginManager(GROUP)
         manager.add_hookspecs(hookspecs)
-        fault = next((f for plugin in left if (f := _registered(manager, plugin))), None)
+        fault = next((f for plugin in left if (f := _register_one(manager, plugin))), None)
         if fault is None:
             break
         faults.append(fault)
@@ -159,21 +160,21 @@ def _with_hooks(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, 
     }
 
 
-def _registered(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
+def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return what does not fit, if anything."""
     try:
         manager.register(plugin.module, name=plugin.name)
     except pluggy.PluginValidationError as error:
-        return _left_out(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
+        return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
     except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
         reraise_interrupt(error)
-        return _left_out(plugin, "registration", f"raised {raised(error)}{place(error, plugin)}")
+        return _fault(plugin, "registration", f"raised {raised(error)}{place(error, plugin)}")
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
             hint = did_you_mean(caller.name, known)
             message = "no hook has this name" + (f"; {hint}" if hint else "")
-            return _left_out(plugin, one_line(caller.name), message)
+            return _fault(plugin, one_line(caller.name), message)
     return None
 
 
@@ -193,7 +194,7 @@ def _last_line(error: BaseException) -> str:
 # --- offers -----------------------------------------------------------------------------
 
 
-def _offered(
+def _offers_of(
     hook: str,
     implementation: Hook,
     offers: Mapping[str, Mapping[str, tuple[Plugin, Any]]],
@@ -231,17 +232,17 @@ def _name(hook: str, thing: Any) -> str:
     """
     if hook == "blocks":
         if not isinstance(thing, type):
-            raise OfferError(f"returned {_kind(thing)} where type is asked for")
+            raise OfferError(f"returned {type_name(thing)} where type is asked for")
         if not isinstance(vars(thing).get("__block__"), BlockType):
             name = one_line(thing.__name__)
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
         return _word(block_type(thing).kind)
     if hook == "catalogues" and not isinstance(thing, terms.Catalogue):
-        raise OfferError(f"returned {_kind(thing)} where Catalogue is asked for")
+        raise OfferError(f"returned {type_name(thing)} where Catalogue is asked for")
     if hook == "libraries" and not isinstance(thing, terms.Library):
-        raise OfferError(f"returned {_kind(thing)} where Library is asked for")
+        raise OfferError(f"returned {type_name(thing)} where Library is asked for")
     if not hasattr(thing, "name"):
-        raise OfferError(f"returned {_kind(thing)} without a name")
+        raise OfferError(f"returned {type_name(thing)} without a name")
     name = _word(thing.name)
     for attribute in _REQUIRED[hook]:
         if not hasattr(thing, attribute):
@@ -264,11 +265,7 @@ def _word(name: Any) -> str:
         OfferError: It cannot.
     """
     if not isinstance(name, str):
-        raise OfferError(f"returned something with the name {shown(name)}, which is no text")
+        raise OfferError(f"returned something with the name {quote(name)}, which is no text")
     if not name.isprintable() or not name or " " in name:
-        raise OfferError(f"returned something with the name {shown(name)}, which is no word")
+        raise OfferError(f"returned something with the name {quote(name)}, which is no word")
     return str(name)
-
-
-def _kind(thing: object) -> str:
-    return one_line(type(thing).__name__)

@@ -189,10 +189,10 @@ class Report:
         Raises:
             KeyError: No figure has that name.
         """
-        from parcost.evaluation.choice import missing
+        from parcost.evaluation.choice import missing_names
         from parcost.evaluation.points import rows
 
-        for name, hint in missing(self, figures).items():
+        for name, hint in missing_names(self, figures).items():
             raise KeyError(f"no figure is called {name!r}" + (f"; {hint}" if hint else ""))
         return rows(self, figures)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost.diagnostics import FaultError, raised, reraise_interrupt, shown
-from parcost.numeric import all_of
+from parcost.diagnostics import FaultError, quote, raised, reraise_interrupt
+from parcost.numeric import all_of, array_kind
 from parcost.terms import Check
 
 _SEVERITIES = ("error", "warning")
@@ -38,13 +38,13 @@ def unsaid(check: Check) -> str:
     words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
     for word in words:
         if not isinstance(word, str):
-            return f"gave the rule `{check.id}` {shown(word)} where text is asked for"
-    if holds.__class__ is not bool and getattr(getattr(holds, "dtype", 0), "kind", "") != "b":
-        return f"gave the rule `{check.id}` holds = {shown(holds)}, which is neither true nor false"
+            return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+    if holds.__class__ is not bool and array_kind(holds) != "b":
+        return f"gave the rule `{check.id}` holds = {quote(holds)}, which is neither true nor false"
     if check.severity not in _SEVERITIES:
         known = " or ".join(_SEVERITIES)
         return (
-            f"gave the rule `{check.id}` severity = {shown(check.severity)}, which is not {known}"
+            f"gave the rule `{check.id}` severity = {quote(check.severity)}, which is not {known}"
         )
     if all_of(holds):
         return ""
@@ -73,7 +73,7 @@ def _plainly(check: Check) -> bool:
 def _is_plain(value: Any) -> bool:
     if value.__class__ in _PLAIN:
         return True
-    return getattr(getattr(value, "dtype", None), "kind", "") in _NUMBERS and value.size > 0
+    return array_kind(value) in _NUMBERS and value.size > 0
 
 
 @lru_cache(_KEPT)
@@ -93,7 +93,7 @@ def said(check: Check, point: int) -> Said:
     """Return what *check* says of one point of a sweep.
 
     Raises:
-        PluginError: Its words cannot be said of this point.
+        FaultError: Its words cannot be said of this point.
     """
     try:
         return _said(check, point)

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from attrs import evolve, fields
 
-from parcost.diagnostics import shown
-from parcost.numeric import all_of
+from parcost.diagnostics import quote
+from parcost.numeric import all_of, array_kind
 from parcost.terms import Edge, Figure, Names
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
@@ -33,7 +33,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
 _WORDS = ("pass_", "when", "host", "resource", "cause", "tag")
 _SEVERAL = (tuple, list)
 _KEPT = 4096  # counts
-_KINDS = "fiub"  # of arrays whose items are numbers
+_KINDS = frozenset("fiub")  # of arrays whose items are numbers
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 
@@ -69,7 +69,7 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
     if lasting and not isinstance(term.moments, _SEVERAL):
         return (
             term,
-            f"gave the term `{term.name}` moments = {shown(term.moments)}, which are no list",
+            f"gave the term `{term.name}` moments = {quote(term.moments)}, which are no list",
         )
     for value in numbers(term):
         if not (value.__class__ is float and value >= 0.0):
@@ -94,9 +94,9 @@ def unvalued(figure: Figure) -> str:
     value: Any = figure.value
     if isinstance(value, (float, int)):
         return ""
-    if getattr(getattr(value, "dtype", None), "kind", "none") in _KINDS:
+    if array_kind(value) in _KINDS:
         return ""
-    return f"gave the figure `{figure.name}` value = {shown(value)}, which is no number"
+    return f"gave the figure `{figure.name}` value = {quote(value)}, which is no number"
 
 
 def _bad_number(term: Any) -> str:
@@ -104,7 +104,7 @@ def _bad_number(term: Any) -> str:
         value = getattr(term, name, 0.0)
         if not within(value, least, most):
             wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
-            return f"gave the term `{term.name}` {name} = {shown(value)}, which {wrong}"
+            return f"gave the term `{term.name}` {name} = {quote(value)}, which {wrong}"
     return ""
 
 
@@ -113,7 +113,7 @@ def _bad_word(term: Any) -> str:
         word = getattr(term, name, "")
         if name == "resource" and isinstance(word, Names):
             if not _points(word):
-                at = shown(word.at)
+                at = quote(word.at)
                 return f"gave the term `{term.name}` resources at {at}, which are not there"
         elif not isinstance(word, str):
             return _no_text(term, name)
@@ -124,19 +124,19 @@ def _bad_also(term: Any) -> str:
     """Say what is wrong with the further resources of a term, if anything."""
     names, shares = term.also, term.also_busy
     if not (isinstance(names, _SEVERAL) and all(isinstance(name, str) for name in names)):
-        return f"gave the term `{term.name}` also = {shown(names)}, which is no list of resources"
+        return f"gave the term `{term.name}` also = {quote(names)}, which is no list of resources"
     if not (isinstance(shares, _SEVERAL) and len(shares) == len(names)):
         said = f"which is not one share for each of {len(names)} resources"
-        return f"gave the term `{term.name}` also_busy = {shown(shares)}, {said}"
+        return f"gave the term `{term.name}` also_busy = {quote(shares)}, {said}"
     for share in shares:
         if not within(share, 0.0, 1.0):
             said = "which is not within 0 and 1"
-            return f"gave the term `{term.name}` also_busy = {shown(share)}, {said}"
+            return f"gave the term `{term.name}` also_busy = {quote(share)}, {said}"
     return ""
 
 
 def _no_text(term: Any, name: str) -> str:
-    return f"gave the term `{term.name}` {name} = {shown(getattr(term, name))}, which is no text"
+    return f"gave the term `{term.name}` {name} = {quote(getattr(term, name))}, which is no text"
 
 
 def _points(several: Names) -> bool:
@@ -167,14 +167,14 @@ def _between(edge: Edge) -> tuple[Edge, str]:
         try:
             boundaries = tuple(boundaries)
         except TypeError:
-            wrong = f"boundaries = {shown(edge.boundaries)}, which are no list"
+            wrong = f"boundaries = {quote(edge.boundaries)}, which are no list"
             return edge, f"gave the term `{edge.name}` {wrong}"
         edge = evolve(edge, boundaries=boundaries)
     for value in boundaries:
         if not within(value, 0.0, inf):
             return (
                 edge,
-                f"gave the term `{edge.name}` a boundary of {shown(value)}, which no time is",
+                f"gave the term `{edge.name}` a boundary of {quote(value)}, which no time is",
             )
     return edge, ""
 
@@ -187,7 +187,7 @@ def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
     plain = counts[id(count)][1]
     if plain is None:
         said = "which is no number of times, nor one for each virtual stage"
-        return term, f"gave the term `{term.name}` count = {shown(count)}, {said}"
+        return term, f"gave the term `{term.name}` count = {quote(count)}, {said}"
     return (term if plain is count else evolve(term, count=plain)), ""
 
 

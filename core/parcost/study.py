@@ -268,7 +268,7 @@ class Study:
             libraries = [name for _, name in self.contributions("library")]
             who = f"no algorithm of the library `{libraries[0]}`" if libraries else "no plugin"
             message = f"{who} offers `{operation}`"
-            help = "`collectives { library = any }` takes every algorithm" if libraries else None
+            help = "another library may, or an algorithm by its name" if libraries else None
             place = self.path or self.name
             raise SpecError([Diagnostic("no-collective", message, help=help, place=place)])
         return offered
@@ -440,7 +440,11 @@ def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]
     for plugin, name in study.contributions("library"):
         offered = study.plugins.named("libraries")
         if name not in offered:
-            raise FaultError(f"plugin {plugin} names the library `{name}`, which none offers")
+            message = f"names the library `{name}`, which no plugin offers"
+            from parcost.outcome import Fault
+
+            study.leave_out(Fault(plugin=plugin, hook="library", message=message), name)
+            continue
         has = offered[name][1].algorithms.get(operation, ())
         return tuple(one for one in known if one.name in has)
     return tuple(one for one in known if operation not in getattr(one, "by_name_only", ()))

@@ -71,7 +71,7 @@ def file_beside(path: Path) -> tuple[int, Temporary]:
     while True:
         handle, name = mkstemp(prefix=prefix, suffix=_SUFFIX, dir=path.parent)
         lock = os.dup(handle)  # closed later than what is written
-        if _held(lock, name):
+        if _lock_new(lock, name):
             return handle, Temporary(Path(name), lock)
         os.close(lock)
         os.close(handle)
@@ -86,12 +86,12 @@ def temporary_folder() -> Temporary:
             return Temporary(Path(name))
         with suppress(FileNotFoundError):
             lock = os.open(name, _LOOK)
-            if _held(lock, name):
+            if _lock_new(lock, name):
                 return Temporary(Path(name), lock)
             os.close(lock)
 
 
-def _held(lock: int, name: str) -> bool:
+def _lock_new(lock: int, name: str) -> bool:
     """Lock what is new, and say whether it is still there: another run may have looked at it."""
     if not _LOCKS:
         return True

@@ -16,8 +16,8 @@ from attrs import evolve, fields, has
 
 from parcost import terms
 from parcost.asked import HOOKS, Blame, answered
-from parcost.diagnostics import Diagnostic, SpecError, one_line, shown
-from parcost.numeric import where
+from parcost.diagnostics import Diagnostic, SpecError, quote, type_name
+from parcost.numeric import array_kind, where
 from parcost.records import answers_to
 from parcost.ruling import unsaid
 from parcost.sound import Counts, sound, unvalued, within
@@ -55,6 +55,7 @@ _TEXTS: Mapping[type, tuple[str, ...]] = {
     terms.Section: ("title",),
 }
 _CELLS = (str, bool, int, float)
+_CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
 
 
 def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
@@ -62,7 +63,7 @@ def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
     if answer is None:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
-        return (), f"returned {_kind(answer)} where a list of {_wanted(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is asked for"
     return list(answer), ""
 
 
@@ -79,7 +80,7 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     """
     expected = _ANSWERS.get(hook)
     if expected is not None and not isinstance(answer, expected):
-        return (), f"returned {_kind(answer)} where {_wanted(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     complaint = _bad_text(answer)
     if complaint:
         return (), complaint
@@ -154,11 +155,11 @@ def _bad_text(answer: Any) -> str:
     names, read = known
     for name, text in zip(names, read(answer), strict=True):
         if text.__class__ is not str:
-            return f"gave a {_kind(answer)} the {name} {shown(text)}, which is no text"
+            return f"gave a {type_name(answer)} the {name} {quote(text)}, which is no text"
         if not text.isprintable():
-            return f"gave a {_kind(answer)} the {name} {shown(text)}, which cannot be printed"
+            return f"gave a {type_name(answer)} the {name} {quote(text)}, which cannot be printed"
     if names[0] == "name" and not answer.name:
-        return f"gave a {_kind(answer)} no name"
+        return f"gave a {type_name(answer)} no name"
     return ""
 
 
@@ -166,12 +167,12 @@ def _bad_formula(answer: Any) -> str:
     """Return what is wrong with the formula of *answer*, if anything."""
     formula: Any = answer.formula
     if formula.__class__ is not terms.Formula and not isinstance(formula, terms.Formula):
-        return f"gave `{answer.name}` the formula {shown(formula)}, which is no Formula"
+        return f"gave `{answer.name}` the formula {quote(formula)}, which is no Formula"
     if formula.text.__class__ is not str or formula.source.__class__ is not str:
         return f"gave `{answer.name}` a formula whose text or source is no text"
     inputs: Any = formula.inputs
     if not isinstance(inputs, Mapping):
-        return f"gave the formula of `{answer.name}` inputs = {shown(inputs)}, which are no mapping"
+        return f"gave the formula of `{answer.name}` inputs = {quote(inputs)}, which are no mapping"
     for letter, value in inputs.items():
         if not (
             letter.__class__ is str
@@ -181,7 +182,7 @@ def _bad_formula(answer: Any) -> str:
             and _is_cell(value[0])
         ):
             return (
-                f"gave the formula of `{answer.name}` the input {shown(letter)} = {shown(value)}, "
+                f"gave the formula of `{answer.name}` the input {quote(letter)} = {quote(value)}, "
                 "where a number and its unit are asked for"
             )
     if not (formula.text.isprintable() and formula.source.isprintable()):
@@ -195,15 +196,15 @@ def _is_cell(value: Any) -> bool:
         return True
     if isinstance(value, (list, tuple)):
         return all(map(_is_cell, value))
-    return getattr(getattr(value, "dtype", None), "kind", "none") in "fiubU"
+    return array_kind(value) in _CELL_KINDS
 
 
 def _bad_section(section: terms.Section) -> str:
     for name in ("columns", "notes"):
         texts = getattr(section, name)
         if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
-            called = f"the section {shown(section.title)}"
-            return f"gave {called} {name} = {shown(texts)}, which is no list of texts"
+            called = f"the section {quote(section.title)}"
+            return f"gave {called} {name} = {quote(texts)}, which is no list of texts"
     rows: Any = section.rows
     for row in rows:
         if not (
@@ -212,7 +213,7 @@ def _bad_section(section: terms.Section) -> str:
             and all(map(_is_cell, row))
         ):
             columns = f"{len(section.columns)} cells of text or numbers are asked for"
-            return f"gave the section {shown(section.title)} the row {shown(row)}, where {columns}"
+            return f"gave the section {quote(section.title)} the row {quote(row)}, where {columns}"
     return ""
 
 
@@ -223,15 +224,15 @@ def _bad_group(group: terms.Group) -> str:
     for name in ("shape", "fewest"):
         numbers = getattr(group, name)
         if not isinstance(numbers, (list, tuple)) or not all(within(n, 0.0) for n in numbers):
-            return f"gave the group `{group.name}` {name} = {shown(numbers)}, which is no shape"
+            return f"gave the group `{group.name}` {name} = {quote(numbers)}, which is no shape"
     if not within(group.ranks, 0.0) or not within(group.reduction, 0.0):
-        return f"gave the group `{group.name}` {shown(group.ranks)} ranks"
+        return f"gave the group `{group.name}` {quote(group.ranks)} ranks"
     for name in ("links", "pairs"):
         links = getattr(group, name)
         if not isinstance(links, (list, tuple)) or len(links) != len(group.shape):
-            return f"gave the group `{group.name}` {name} = {shown(links)}, not one for each level"
+            return f"gave the group `{group.name}` {name} = {quote(links)}, not one for each level"
         if not all(_is_link(link) for link in links):
-            return f"gave the group `{group.name}` {name} = {shown(links)}, which are no links"
+            return f"gave the group `{group.name}` {name} = {quote(links)}, which are no links"
     if not all(_is_link(link) for link in (group.flat, group.pair, group.hop)):
         return f"gave the group `{group.name}` a link that is none"
     return ""
@@ -245,9 +246,9 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
     for name in ("stages", "chunks"):
         number: Any = getattr(pipeline, name)
         if number.__class__ is not int or number < 1:
-            return f"cut the step into {name} = {shown(number)}, which is no whole number above 0"
+            return f"cut the step into {name} = {quote(number)}, which is no whole number above 0"
     if not within(pipeline.micro_batches, 0.0, inf) or not within(pipeline.overlap, 0.0, 1.0):
-        return f"cut the step into micro_batches = {shown(pipeline.micro_batches)}"
+        return f"cut the step into micro_batches = {quote(pipeline.micro_batches)}"
     return ""
 
 
@@ -259,12 +260,12 @@ _SEQUENCES = (list, tuple)
 def _bad_record(hook: str, answer: Any) -> str:
     """Return what is wrong with a record of a plugin's own, by what its attributes declare."""
     if answers_to(answer.__class__) != hook:
-        return f"returned {_kind(answer)} where {_wanted(hook)} is asked for"
+        return f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     for name, test in _tests_of(answer.__class__):
         value = getattr(answer, name)
         if not test(value):
-            called = shown(getattr(answer, "name", ""))
-            return f"gave the {_kind(answer)} {called} {name} = {shown(value)}"
+            called = quote(getattr(answer, "name", ""))
+            return f"gave the {type_name(answer)} {called} {name} = {quote(value)}"
     return ""
 
 
@@ -290,7 +291,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_flag(value: Any) -> bool:
-    return value.__class__ is bool or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+    return value.__class__ is bool or array_kind(value) == "b"
 
 
 def _is_series(value: Any) -> bool:
@@ -310,13 +311,9 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def _wanted(hook: str) -> str:
+def _expectation(hook: str) -> str:
     if hook in _MARKED:
         return f"a record that is declared with `@answers({hook!r})`"
     if hook == "rooms":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"
-
-
-def _kind(answer: object) -> str:
-    return one_line(type(answer).__name__)

@@ -14,7 +14,7 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.render.studies import joined
+from parcost.render.studies import join_pages
 
 ROOT = Path(__file__).parents[2]
 SEVENTY = str(ROOT / "specs" / "runs" / "llama3_70b_64_h100.par")
@@ -227,4 +227,4 @@ def test_a_long_sweep_shows_twenty_points_and_says_so(run: Run) -> None:
 
 
 def test_nothing_is_joined_out_of_nothing() -> None:
-    assert joined([], beside=False, width=80) == []
+    assert join_pages([], beside=False, width=80) == []

@@ -26,8 +26,8 @@ def _campaign() -> ModuleType:
 hostile = _campaign()
 
 
-def met(kind: str, count: int, seed: int = 1) -> list[str]:
-    line = hostile.tried(hostile.Chunk(kind, seed, 0, count))
+def faults(kind: str, count: int, seed: int = 1) -> list[str]:
+    line = hostile.run_chunk(hostile.Chunk(kind, seed, 0, count))
     return [f"{fault['number']}: {fault['fault']}" for fault in line["faults"]]
 
 
@@ -36,7 +36,7 @@ def met(kind: str, count: int, seed: int = 1) -> list[str]:
     [("byte", 40), ("token", 40), ("structured", 15), ("command", 4), ("file", 15), ("plugin", 4)],
 )
 def test_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
-    assert not met(kind, count)
+    assert not faults(kind, count)
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
     ],
 )
 def test_many_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
-    assert not met(kind, count, seed=2)
+    assert not faults(kind, count, seed=2)
 
 
 def test_a_campaign_goes_on_where_its_log_ends(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_fault_is_found_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> str:
         raise ValueError("no 7")
 
-    monkeypatch.setattr(hostile, "bound", broken)
-    line = hostile.tried(hostile.Chunk("byte", 1, 0, 3))
+    monkeypatch.setattr(hostile, "bind", broken)
+    line = hostile.run_chunk(hostile.Chunk("byte", 1, 0, 3))
     assert len(line["faults"]) == 3
     assert "3 x byte: ValueError in " in hostile.summary([line])

@@ -249,3 +249,10 @@ def test_of_two_plugins_that_fail_both_are_named() -> None:
     found = reports(plugins)
     assert [numbers(report) for report in found] == good()
     assert [fault.plugin.name for fault in found[0].result.faults] == ["other", "one"]
+
+
+def test_of_two_plugins_that_name_a_library_the_second_is_left_out() -> None:
+    plugins = broken(library=lambda study: ["mpi"])  # noqa: ARG005  a hook is asked by name
+    found = reports(plugins)
+    assert [numbers(report) for report in found] == good()
+    assert "names the communication library" in plugins.faults[0].message

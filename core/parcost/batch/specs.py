@@ -70,7 +70,7 @@ def _meant(name: str) -> Iterator[Spec | Rejected]:
         yield reject(name, "not-a-spec", message)
     elif _is_pattern(name):
         found = _once(path for path in _matching(name) if path.endswith(".par"))
-        yield from _regular_within(_fixed(name), found)
+        yield from _regular_within(_fixed_part(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
     else:
@@ -155,10 +155,10 @@ def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejecte
             yield reject(path, "link-escapes", message, "name it, or the directory that it is in")
 
 
-def _fixed(pattern: str) -> Path:
+def _fixed_part(pattern: str) -> Path:
     """Return the directory that a pattern starts from.
 
-    >>> _fixed("specs/runs/*/a?.par").as_posix(), _fixed("*.par").as_posix()
+    >>> _fixed_part("specs/runs/*/a?.par").as_posix(), _fixed_part("*.par").as_posix()
     ('specs/runs', '.')
     """
     parts = Path(pattern).parts

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from parcost.batch.entry import Entry, Part, Problem, page_data, points
 from parcost.batch.rejected import Rejected, attempt
 from parcost.diagnostics import Diagnostic, Severity
-from parcost.evaluation.choice import missing, offered
-from parcost.evaluation.points import judged, key_of
+from parcost.evaluation.choice import figures_by_name, missing_names
+from parcost.evaluation.points import claims_by_point, key_of
 from parcost.render import data
 from parcost.render.diagnostics import one_line, render
 from parcost.render.encode import encoded
@@ -41,7 +41,7 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         exit_code=code,
         problems=tuple(_first(report, code)),
         faults=tuple(dict.fromkeys(faults)),
-        missing=tuple(missing(report, view.figures).items()),
+        missing=tuple(missing_names(report, view.figures).items()),
         part=part,
         text=text,
     )
@@ -104,10 +104,10 @@ def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
 def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Yield every point with the figures called *names*, or with all that there are."""
     legal = [result for result in report.results if result.legal]
-    every = {name: f for result in legal for name, f in offered(result).items()}
+    every = {name: f for result in legal for name, f in figures_by_name(result).items()}
     units = {name: figure.unit for name, figure in every.items()}
     units |= report.units
-    claims = judged(report)
+    claims = claims_by_point(report)
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
     for row in data.points(report, names or tuple(every)):

@@ -89,7 +89,7 @@ class Worker:
 
         self._forget()
         bound = [*of_spec(spec, self.session, overrides=question.overrides, study=question.study)]
-        view = evolve(question.view, kind=question.view.among(len(bound)))
+        view = evolve(question.view, kind=question.view.kind_among(len(bound)))
         entries: list[Entry] = []
         first: Scenario | None = None
         for number, scenario in enumerate(bound, 1):

@@ -131,7 +131,7 @@ class Binder:
             known = {
                 f"{called}.{n}": None
                 for top in table
-                for called, d in [(top.called, top), *_nested(top.called, top)]
+                for called, d in [(top.called, top), *_nested_paths(top.called, top)]
                 for n in d.type.fields
             }
             message = f"there is no attribute `{path}`"
@@ -169,7 +169,7 @@ class Binder:
         table = self.definitions.table.values()
         labelled = [d for d in table if d.label == word]
         kinds = [d for d in table if d.type.kind == word]
-        inside = [d for top in table for _, d in _nested(top.called, top) if d.label == word]
+        inside = [d for top in table for _, d in _nested_paths(top.called, top) if d.label == word]
         found = labelled or kinds or inside
         return found[0] if len(found) == 1 else None
 
@@ -399,9 +399,9 @@ def _provenance(node: s.Attribute, definition: Definition) -> tuple[str, str]:
     return first.kind.text, first.source.value if first.source else ""
 
 
-def _nested(path: str, definition: Definition) -> Iterator[tuple[str, Definition]]:
+def _nested_paths(path: str, definition: Definition) -> Iterator[tuple[str, Definition]]:
     """Yield the blocks inside of *definition*, which is at *path*, with their paths."""
     for child in definition.children.values():
         inner = f"{path}.{child.called}"
         yield inner, child
-        yield from _nested(inner, child)
+        yield from _nested_paths(inner, child)

@@ -34,8 +34,8 @@ def read_resource(resource: Any, name: str) -> Source:
         with resource.open("rb") as file:
             data = file.read(files.SPEC.limit + 1)
     except OSError as error:
-        raise files.unreadable(error, name) from None
-    return Source(name, files.decode(files.limited(data, files.SPEC, name), name))
+        raise files.read_failure(error, name) from None
+    return Source(name, files.decode(files.check_size(data, files.SPEC, name), name))
 
 
 def relative_name(path: Path, beside: str) -> str:

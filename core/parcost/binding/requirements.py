@@ -33,7 +33,7 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
                     help=did_you_mean(name.value, known) or "`parcost plugins` lists them",
                 )
             elif rest and isinstance(rest[0], s.Text):
-                stated = found.version or _declared(found.module)
+                stated = found.version or _module_version(found.module)
                 yield from _version(rest[0], stated, f"plugin `{found.name}`", statement)
         case _:
             yield problem(
@@ -54,7 +54,7 @@ def _meets(plugin: Plugin, name: str) -> bool:
     return name == plugin.name or wanted in (plugin.name, plugin.name.removeprefix(_PREFIX))
 
 
-def _declared(module: object) -> str:
+def _module_version(module: object) -> str:
     """Return the version that a plugin states which is not installed, "" if it states none."""
     version = getattr(module, "__version__", "")
     return version if isinstance(version, str) else ""

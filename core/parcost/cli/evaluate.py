@@ -117,7 +117,7 @@ def command(
     view = _view(
         full=full, section=section, order=order, compare=compare, figures=figures, many=many
     )
-    _fitting(view, format_found, order)
+    _check_options(view, format_found, order)
     question = Question(values, study, format_found.reads, view)
     files: Sequence[Spec | Rejected] = list(specs(paths))
     if part is not None:
@@ -178,7 +178,7 @@ def _view(
     return View(kind=kind, section=section or "", order=order or "execution", figures=names)
 
 
-def _fitting(view: View, format_: Format, order: Order | None) -> None:
+def _check_options(view: View, format_: Format, order: Order | None) -> None:
     """Refuse options that a format does not read."""
     name, reads = format_.exporter.name, format_.reads
     if reads != "page" and (view.kind in ("full", "section", "compare") or order is not None):

@@ -77,7 +77,7 @@ def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) ->
             Reporter()(result.diagnostics)
             runs = list(result.study.contributions("replays")) if result.legal else []
             if runs and not result.swept:
-                _sketched(report, [run for _, run in runs], documents, drawing=drawing)
+                _draw_replays(report, [run for _, run in runs], documents, drawing=drawing)
                 continue
             if result.legal:
                 why = "sweeps" if runs else "trains nothing"
@@ -97,7 +97,7 @@ def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) ->
     return worst
 
 
-def _sketched(
+def _draw_replays(
     report: Report, runs: Sequence[Replay], documents: list[dict[str, Any]], *, drawing: bool
 ) -> None:
     """Draw pipelines that stand by themselves, or add them to *documents*."""

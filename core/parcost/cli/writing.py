@@ -124,13 +124,13 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
         yield from entries
         return
     found = list(entries)
-    kind = view.among(len(found))
+    kind = view.kind_among(len(found))
     if kind == "screen":
         yield from found
         return
-    from parcost.render.studies import joined
+    from parcost.render.studies import join_pages
 
-    page = joined(found, beside=kind == "compare", width=width)
+    page = join_pages(found, beside=kind == "compare", width=width)
     yield Entry(path="", name="", part="page", text=encoded(page_data(page)))
 
 

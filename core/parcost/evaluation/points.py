@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.diagnostics import Severity
-from parcost.evaluation.choice import chosen
+from parcost.evaluation.choice import select
 
 if TYPE_CHECKING:
     from parcost.report import Expectation, Report, Result
@@ -57,7 +57,7 @@ def at(value: Any, point: int) -> Any:
     return value[point].item()
 
 
-def judged(report: Report) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
+def claims_by_point(report: Report) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
     """Return every claim at every point that was priced, and whether it holds there."""
     found = {}
     for result in report.results:
@@ -84,7 +84,7 @@ def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
             for i in range(_count(result))
         ]
     found = []
-    figures = chosen(result, wanted) if wanted else [figure for _, figure in result.figures]
+    figures = select(result, wanted) if wanted else [figure for _, figure in result.figures]
     for i in range(_count(result)):
         feasible = bool(at(result.feasible, i))
         row = _point(result, i)

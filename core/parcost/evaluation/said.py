@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.diagnostics import FaultError, raised, reraise_interrupt
 from parcost.evaluation.program import OrderError
-from parcost.numeric import Mask, Real, is_array
+from parcost.numeric import Mask, Real, array_kind, is_array
 from parcost.terms import Schedule, Times
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _require(schedule: Schedule, method: str, values: Sequence[Any], asked: Aske
     for value in values:
         if value.__class__ is float or isinstance(value, (float, int)):
             continue
-        if getattr(getattr(value, "dtype", None), "kind", "") not in ("f", "i", "u", "b"):
+        if array_kind(value) not in ("f", "i", "u", "b"):
             message = f"returns {type(value).__name__} where numbers are asked for"
             raise _wrong(schedule, method, message)
         shape = _shape(asked)

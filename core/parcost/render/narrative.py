@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from parcost.diagnostics import Severity
-from parcost.evaluation.choice import chosen
+from parcost.evaluation.choice import select
 from parcost.numeric import all_of
 from parcost.render import numbers
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
@@ -110,7 +110,7 @@ def verdict(result: Result) -> Iterator[Item]:
 def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]:
     shown = printed([figure for _, figure in result.figures], result.expectations)
     if names:
-        shown = chosen(result, names)
+        shown = select(result, names)
     rows = [Row((f.title, numbers.quantity(f.value, f.unit), f.note)) for f in shown]
     if rows:
         yield Heading(title)

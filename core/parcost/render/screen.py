@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.diagnostics import Severity
-from parcost.evaluation.choice import chosen
+from parcost.evaluation.choice import select
 from parcost.numeric import all_of, is_array
 from parcost.outcome import OTHER
 from parcost.render import numbers
@@ -57,12 +57,12 @@ def _result(result: Result, names: Sequence[str]) -> Iterator[Item]:
         return
     yield Line("")
     yield _headlines(result, names)
-    crowded = not runs(result) or any(map(_warns, result.diagnostics))
+    crowded = not runs(result) or any(map(_is_warning, result.diagnostics))
     yield from _time(outcome, _CROWDED if crowded else _CAUSES)
     yield from _memory(outcome)
     for _, section in sections:
         if section.lead and section.rows:
-            yield from _lead(section)
+            yield from _first_rows(section)
 
 
 def _verdict(result: Result) -> Iterator[Item]:
@@ -70,10 +70,10 @@ def _verdict(result: Result) -> Iterator[Item]:
     chosen = picked(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
-            yield Line(f"It runs, and it fits{chosen}{_held(result.expectations)}.", "good")
+            yield Line(f"It runs, and it fits{chosen}{_claim_count(result.expectations)}.", "good")
         elif result.expectations:
-            yield Line(f"It is legal{chosen}{_held(result.expectations)}.", "good")
-        yield from _failed(result.expectations)
+            yield Line(f"It is legal{chosen}{_claim_count(result.expectations)}.", "good")
+        yield from _failures(result.expectations)
     else:
         yield Line(f"It does not run{chosen}.", "bad")
         yield from _problems(result)
@@ -85,7 +85,7 @@ def _verdict(result: Result) -> Iterator[Item]:
 
 def warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
     """Yield the first warnings, and how many more there are."""
-    found = [diagnostic for diagnostic in diagnostics if _warns(diagnostic)]
+    found = [diagnostic for diagnostic in diagnostics if _is_warning(diagnostic)]
     yield from (Line(f"warning: {d.message}", "warning") for d in found[:_WARNINGS])
     more = len(found) - _WARNINGS
     if more > 0:
@@ -94,23 +94,23 @@ def warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
 
 def all_warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
     """Yield every warning."""
-    yield from (Line(f"warning: {d.message}", "warning") for d in diagnostics if _warns(d))
+    yield from (Line(f"warning: {d.message}", "warning") for d in diagnostics if _is_warning(d))
 
 
-def _warns(diagnostic: Diagnostic) -> bool:
+def _is_warning(diagnostic: Diagnostic) -> bool:
     return diagnostic.severity is not Severity.ERROR
 
 
 def _problems(result: Result) -> Iterator[Item]:
     claims = {id(e.diagnostic) for e in result.expectations}
     for problem in result.diagnostics:
-        if not _warns(problem) and id(problem) not in claims:
+        if not _is_warning(problem) and id(problem) not in claims:
             yield Line(problem.message, indent=2)
             if problem.help:
                 yield Line(f"help: {problem.help}", indent=2)
 
 
-def _held(claims: Sequence[Expectation]) -> str:
+def _claim_count(claims: Sequence[Expectation]) -> str:
     """Return how many claims hold, to stand behind a verdict."""
     if not claims:
         return ""
@@ -118,7 +118,7 @@ def _held(claims: Sequence[Expectation]) -> str:
     return f"; {held} of {len(claims)} expectations hold"
 
 
-def _failed(claims: Sequence[Expectation]) -> Iterator[Item]:
+def _failures(claims: Sequence[Expectation]) -> Iterator[Item]:
     for claim in claims:
         if not all_of(claim.holds):
             got = numbers.quantity(claim.figure.value, claim.figure.unit)
@@ -126,7 +126,7 @@ def _failed(claims: Sequence[Expectation]) -> Iterator[Item]:
 
 
 def _headlines(result: Result, names: Sequence[str]) -> Table:
-    shown = chosen(result, names) if names else [f for _, f in result.figures]
+    shown = select(result, names) if names else [f for _, f in result.figures]
     rows: list[Row] = []
     for figure in shown:
         if names or figure.brief is not None:
@@ -195,7 +195,7 @@ def _bar(amount: Any, longest: Any) -> str:
     return "█" * round(_BAR * amount / longest) if longest else ""
 
 
-def _lead(section: Section) -> Iterator[Item]:
+def _first_rows(section: Section) -> Iterator[Item]:
     """Yield the first rows of a section, without the head of the table."""
     yield Heading(section.title, 3)
     spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
@@ -207,7 +207,7 @@ def _worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:
     """Yield the answers of calculations: as many figures and rows as a screen holds."""
     shown = printed([figure for _, figure in result.figures], result.expectations)
     if names:
-        shown = chosen(result, names)
+        shown = select(result, names)
     sections = [section for _, section in result.sections if section.rows]
     rows = [
         Row((f.title, numbers.quantity(f.value, f.unit), f.note if f.brief is None else _note(f)))

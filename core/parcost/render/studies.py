@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.diagnostics import Severity
-from parcost.evaluation.choice import chosen
+from parcost.evaluation.choice import select
 from parcost.numeric import all_of
 from parcost.render import numbers
 from parcost.render.narrative import runs
@@ -38,14 +38,14 @@ _MARGIN = 2
 def line(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
     """Yield a study in one line, and below it a line for each thing that is wrong."""
     if report.axes:
-        yield Line(f"{report.name}: {_swept(report, names)}")
+        yield Line(f"{report.name}: {_sweep_summary(report, names)}")
     else:
-        yield from _of_one(report, names)
+        yield from _study_row(report, names)
     for result in report.results:
-        yield from _wrong(report, result)
+        yield from _errors(report, result)
 
 
-def _of_one(report: Report, names: Sequence[str]) -> Iterator[Item]:
+def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
     (result,) = report.results
     if not result.legal:
         return  # what is wrong stands below the others
@@ -77,7 +77,7 @@ def _place(report: Report) -> str:
 def _columns(result: Result, names: Sequence[str]) -> Sequence[Figure]:
     """Return the figures that *names* choose, or those that plugins have as columns."""
     if names:
-        return chosen(result, names)
+        return select(result, names)
     figures = [figure for _, figure in result.figures if not figure.detail]
     ranked = [figure for figure in figures if figure.column is not None]
     return sorted(ranked, key=lambda figure: figure.column or 0) or figures
@@ -88,7 +88,7 @@ def head(figure: Figure) -> str:
     return figure.name.replace("_per_second", "/s").replace("_per_", " /").replace("_", " ")
 
 
-def _swept(report: Report, names: Sequence[str]) -> str:
+def _sweep_summary(report: Report, names: Sequence[str]) -> str:
     """Return how many points of a sweep run, and the range of its first figures."""
     points = report.rows(names)
     run = [point for point in points if point["feasible"]]
@@ -110,15 +110,15 @@ def _range(values: Sequence[Any], unit: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _wrong(report: Report, result: Result) -> Iterator[Item]:
+def _errors(report: Report, result: Result) -> Iterator[Item]:
     if report.exit_code:
         errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
         if errors:
-            yield Line(f"{report.name} ({report.path}): {_first(errors)}", "bad")
+            yield Line(f"{report.name} ({report.path}): {_first_message(errors)}", "bad")
     yield from (Line(f"{report.name}: {text}", "bad") for text in incomplete(result))
 
 
-def _first(messages: Sequence[str]) -> str:
+def _first_message(messages: Sequence[str]) -> str:
     """Return the first of *messages*, and how many more there are."""
     more = len(messages) - 1
     return f"{messages[0]} (and {more} more)" if more else messages[0]
@@ -129,23 +129,23 @@ def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
     (result,) = report.results
     outcome = result.outcome
     if names:
-        figures = chosen(result, names)
+        figures = select(result, names)
     else:
         figures = [figure for _, figure in result.figures if figure.brief is not None]
         figures = figures or [figure for _, figure in result.figures if not figure.detail]
     rows = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
     if outcome is not None:
         rows.append(("it runs, and it fits", "yes" if runs(result) else "no"))
-    yield from _beside("Studies side by side", report.name, rows)
+    yield from _comparison("Studies side by side", report.name, rows)
     if outcome is not None and not names:
         step, memory = outcome.step_seconds, outcome.memory_bytes
-        yield from _beside(
+        yield from _comparison(
             "The step by cause", report.name, _shares(outcome.seconds_by_cause, step, "s")
         )
-        yield from _beside(
+        yield from _comparison(
             "The memory by cause", report.name, _shares(outcome.memory_by_cause, memory, "GiB")
         )
-    yield from _wrong(report, result)
+    yield from _errors(report, result)
 
 
 def _shares(sums: Mapping[str, Any], total: Any, unit: str) -> list[tuple[str, str]]:
@@ -155,22 +155,22 @@ def _shares(sums: Mapping[str, Any], total: Any, unit: str) -> list[tuple[str, s
     ]
 
 
-def _beside(title: str, name: str, rows: Sequence[tuple[str, str]]) -> Iterator[Item]:
+def _comparison(title: str, name: str, rows: Sequence[tuple[str, str]]) -> Iterator[Item]:
     yield Heading(title, 3)
     yield Table((Column("", flexible=True), Column(name, "right")), [Row(row) for row in rows])
 
 
-def joined(entries: Sequence[Entry], *, beside: bool, width: int) -> list[Item]:
+def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[Item]:
     """Return one page of all *entries*: lines one below another, or columns *beside* each other."""
     pages = [entry.page() for entry in entries if not entry.rejected]
     whole = [item for page in pages if _has_title(page) for item in page]
     pages = [page for page in pages if not _has_title(page)]
-    tables = _side_by_side(pages, width) if beside else _stacked(pages, _folder(entries))
+    tables = _align(pages, width) if beside else _stack(pages, _folder(entries))
     lines = [item for page in pages for item in page if isinstance(item, Line)]
     said = [item for item in lines if item.style != "bad"]
     failed = [item for item in lines if item.style == "bad"]
     rejected = [entry for entry in entries if entry.rejected and entry.reasons]
-    failed += [Line(f"{entry.path}: {_first(entry.reasons)}", "bad") for entry in rejected]
+    failed += [Line(f"{entry.path}: {_first_message(entry.reasons)}", "bad") for entry in rejected]
     return [*tables, *whole, *said, *failed]
 
 
@@ -186,7 +186,7 @@ def _folder(entries: Sequence[Entry]) -> str:
     return PurePath(*common).as_posix() + "/" if common else ""
 
 
-def _stacked(pages: Sequence[Sequence[Item]], folder: str) -> list[Item]:
+def _stack(pages: Sequence[Sequence[Item]], folder: str) -> list[Item]:
     """Return the tables of *pages* with those that have the same head as one."""
     found: dict[tuple[str, ...], tuple[Table, list[Row]]] = {}
     for page in pages:
@@ -201,7 +201,7 @@ def _stacked(pages: Sequence[Sequence[Item]], folder: str) -> list[Item]:
     return [Table(first.columns, rows) for first, rows in found.values()]
 
 
-def _side_by_side(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:
+def _align(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:
     """Return the tables under each heading as one, in parts where they are too wide."""
     found: dict[str, list[Table]] = {}
     for page in pages:
@@ -224,16 +224,16 @@ def _parts(tables: Sequence[Table], width: int) -> Iterator[Table]:
     names = list(dict.fromkeys(row.cells[0] for table in tables for row in table.rows))
     begun: list[Table] = []
     for table in tables:
-        wider = _merged([*begun, table], names)
+        wider = _merge([*begun, table], names)
         room = width - _MARGIN
         if begun and sum(widths(wider, 10 * width)) + _GAP * (len(begun) + 1) > room:
-            yield _merged(begun, names)
+            yield _merge(begun, names)
             begun = []
         begun.append(table)
-    yield _merged(begun, names)
+    yield _merge(begun, names)
 
 
-def _merged(tables: Sequence[Table], names: Sequence[str]) -> Table:
+def _merge(tables: Sequence[Table], names: Sequence[str]) -> Table:
     columns = [tables[0].columns[0], *(table.columns[1] for table in tables)]
     values = [{row.cells[0]: row.cells[1] for row in table.rows} for table in tables]
     return Table(columns, [Row((name, *(of.get(name, "-") for of in values))) for name in names])

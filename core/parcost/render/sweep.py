@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from parcost.evaluation.choice import chosen
-from parcost.evaluation.points import judged, key_of
+from parcost.evaluation.choice import select
+from parcost.evaluation.points import claims_by_point, key_of
 from parcost.render import numbers
 from parcost.render.explanation import point_options
 from parcost.render.narrative import printed, section_page
@@ -35,7 +35,7 @@ def tell(report: Report, view: View) -> Iterator[Item]:
     points = report.rows(view.figures)
     axes = [name for name, _ in report.axes]
     short = view.kind in ("screen", "compare")
-    figures = _shown(report, view)
+    figures = _figures(report, view)
     run = [point for point in points if point["feasible"]]
     yield Heading(report.name, 1, aside=report.path)
     chosen = picked(report.results[0].study.plugins)
@@ -58,7 +58,7 @@ def tell(report: Report, view: View) -> Iterator[Item]:
         yield Heading("What each point costs")
         shown = run[:_POINTS] if short else run
         yield _costs(report, shown, varying, given=bool(view.figures))
-        yield from _more(len(run) - len(shown), "points")
+        yield from _remainder(len(run) - len(shown), "points")
         if trains:
             yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
     if constant and short and not view.figures:
@@ -80,20 +80,20 @@ def tell(report: Report, view: View) -> Iterator[Item]:
         refused = refused[:_REFUSED] if short else refused
         rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
         yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
-        yield from _more(more, "points")
+        yield from _remainder(more, "points")
 
 
-def _shown(report: Report, view: View) -> Mapping[str, Figure]:
+def _figures(report: Report, view: View) -> Mapping[str, Figure]:
     """Return the figures of the page by name: those that the user chose, or else headlines."""
     if view.figures:
         legal = [result for result in report.results if result.legal]
-        return {f.name: f for result in legal for f in chosen(result, view.figures)}
+        return {f.name: f for result in legal for f in select(result, view.figures)}
     every = {f.name: f for result in report.results for _, f in result.figures}
     claims = [claim for result in report.results for claim in result.expectations]
     return {f.name: f for f in printed(list(every.values()), claims)}
 
 
-def _more(left: int, what: str) -> Iterator[Item]:
+def _remainder(left: int, what: str) -> Iterator[Item]:
     if left > 0:
         yield Line(f"{left:,} more {what}: --full, or --format csv", "faint")
 
@@ -153,7 +153,7 @@ def _costs(
 def _expected(report: Report, points: Sequence[Point]) -> Table:
     """Return for each claim at how many points it holds, and the first where it does not."""
     names = [name for name, _ in report.axes]
-    claims = judged(report)
+    claims = claims_by_point(report)
     rows = []
     for position, (claim, _) in enumerate(claims[key_of(points[0], report)]):
         fails = [p for p in points if not claims[key_of(p, report)][position][1]]

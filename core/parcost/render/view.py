@@ -27,10 +27,10 @@ class View:
     order: Order = "execution"
     figures: tuple[str, ...] = ()
 
-    def among(self, studies: int) -> Kind:
+    def kind_among(self, studies: int) -> Kind:
         """Return the kind for one of so many *studies* of a file.
 
-        >>> View(kind="screen").among(1), View(kind="screen").among(9)
+        >>> View(kind="screen").kind_among(1), View(kind="screen").kind_among(9)
         ('screen', 'line')
         """
         if self.kind != "screen" or studies == 1:

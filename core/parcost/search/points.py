@@ -122,7 +122,7 @@ def _figures(scored: Scored, where: Sequence[NDArray[np.intp]]) -> dict[str, lis
         np.broadcast_to(value, shape)[where]
         for value in (scored.seconds, scored.bytes_, scored.exact)
     )
-    figures = _exact(scored, [index[exact] for index in where]) if exact.any() else {}
+    figures = _exact_figures(scored, [index[exact] for index in where]) if exact.any() else {}
     for name, objective in _objectives(base).items():
         value = objective.value(objective.cost(np.broadcast_to(scored.seconds, shape)))
         figures[name] = np.broadcast_to(value, shape)[where][exact]
@@ -139,7 +139,9 @@ def _figures(scored: Scored, where: Sequence[NDArray[np.intp]]) -> dict[str, lis
     return {**found, **bounds, "exact": exact.tolist(), "feasible": feasible.tolist()}
 
 
-def _exact(scored: Scored, where: Sequence[NDArray[np.intp]]) -> dict[str, NDArray[np.float64]]:
+def _exact_figures(
+    scored: Scored, where: Sequence[NDArray[np.intp]]
+) -> dict[str, NDArray[np.float64]]:
     """Return the figures of layouts that are scored exactly, as an evaluation has them."""
     study = scored.structure.variants.base
     outcome = outcome_of(scored, where)

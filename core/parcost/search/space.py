@@ -326,7 +326,9 @@ def space(
         cuts=apart.cuts,
         degrees=apart.degrees,
         choices=apart.choices,
-        follows=[path for path in following(study) if path not in {a.attribute for a in axes}],
+        follows=[
+            path for path in derived_attributes(study) if path not in {a.attribute for a in axes}
+        ],
         unsearched=[
             known[path]
             for path in dict.fromkeys(wanted)
@@ -374,7 +376,7 @@ def offered(study: Study) -> dict[str, Axis]:
     return {axis.attribute: axis for axis in _axes(study) if not axis.follows}
 
 
-def following(study: Study) -> list[str]:
+def derived_attributes(study: Study) -> list[str]:
     """Return the attributes of *study* that follow from its axes, as plugins say."""
     return list(dict.fromkeys(axis.attribute for axis in _axes(study) if axis.follows))
 

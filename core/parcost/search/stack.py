@@ -235,7 +235,7 @@ def _prices(term: Any) -> tuple[Any, ...] | None:
     """Return the numbers that must agree for two terms to be added up, or None."""
     if isinstance(term, Work):
         rates: tuple[Any, ...] = (term.slowdown, term.share, *term.also_busy)
-    elif isinstance(term, Memory) and not _nonzero(term.of_activations):
+    elif isinstance(term, Memory) and not _is_nonzero(term.of_activations):
         rates = (term.freed_at_b,)
     else:
         return None
@@ -247,7 +247,7 @@ def _price(rate: Any) -> Any:
     return float(rate) if isinstance(rate, (float, int)) else id(rate)
 
 
-def _nonzero(rate: Any) -> bool:
+def _is_nonzero(rate: Any) -> bool:
     return not isinstance(rate, (float, int)) or rate != 0
 
 

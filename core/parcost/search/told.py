@@ -95,7 +95,7 @@ def tell(
         yield _near(space, near)
     yield from _left_out(found)
     for axis in space.unsearched:
-        yield Line(_unsearched(axis), "faint")
+        yield Line(_other_values(axis), "faint")
     if len(found.front) > 1:
         yield Heading("Time against memory")
         yield _front(space, found)
@@ -206,7 +206,7 @@ def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
             ", ".join(
                 (
                     _written(space, layout, shown if place == 1 else varying(found)),
-                    *(f"{_short(k)} {value}" for k, value in following(space, entry).items()),
+                    *(f"{_short(k)} {value}" for k, value in derived_values(space, entry).items()),
                 )
             ),
         ]
@@ -214,7 +214,7 @@ def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
     return Table([*columns, Column("layout", flexible=True)], rows)
 
 
-def following(space: Space, entry: Ranked) -> dict[str, Any]:
+def derived_values(space: Space, entry: Ranked) -> dict[str, Any]:
     """Return the attributes that follow from the axes, with their values in one layout."""
     found = ((path, find(entry.result.study, path)) for path in space.follows)
     return {path: plain(getattr(block, name)) for path, (block, name) in found}
@@ -286,7 +286,7 @@ def _left_out(found: Found) -> Iterator[Item]:
         yield Line("a layout that breaks several rules is counted under each", "faint")
 
 
-def _unsearched(axis: Axis) -> str:
+def _other_values(axis: Axis) -> str:
     """Return which values of *axis* were not looked at, why, and how to include them."""
     name = _short(axis.attribute)
     others = [
@@ -350,7 +350,7 @@ def data(
         "best": [
             {
                 **told(entry.layout),
-                "follows": following(space, entry),
+                "follows": derived_values(space, entry),
                 **{name: value for name, (_, value) in listed(entry).items()},
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),

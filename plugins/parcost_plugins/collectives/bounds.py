@@ -21,7 +21,7 @@ from typing import TypeVar
 from parcost import Group, Link, Real, hookimpl
 from parcost.numeric import ceil_log2, maximum, minimum
 from parcost_plugins.vocabulary import OPERATIONS
-from parcost_plugins.vocabulary.exchange import exchanges
+from parcost_plugins.vocabulary.exchange import exchange_links
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def _bytes(operation: str, n: Real, group: Group) -> Real:
     members: Real = 1.0  # of the unit, at most
     longest: Real = 0.0
     if operation == "all_to_all":
-        rates = [link.bandwidth for link in exchanges(group)]
+        rates = [link.bandwidth for link in exchange_links(group)]
     else:
         rates = [_rate(link) for link in group.links]
     for i, g in enumerate(group.shape):

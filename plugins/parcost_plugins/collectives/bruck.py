@@ -13,7 +13,7 @@ from parcost import Group, Real, hookimpl
 from parcost.numeric import all_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.vocabulary import Phase
-from parcost_plugins.vocabulary.exchange import partner
+from parcost_plugins.vocabulary.exchange import partner_link
 
 _FORMULAS = {
     "all_gather": "ceil(log2 P) alpha + n (P - 1) / P / B",
@@ -33,7 +33,7 @@ class Bruck(Phased):
         """Return the rounds."""
         P = group.ranks
         blocks = P - 1 if operation == "all_gather" else one_bits(P)
-        return only(partner(group), ceil_log2(P), n / P * blocks)
+        return only(partner_link(group), ceil_log2(P), n / P * blocks)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""
@@ -41,7 +41,7 @@ class Bruck(Phased):
 
     def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
         """Return the formula, and the link to distant ranks that it is of."""
-        return self.formula(operation), partner(group)
+        return self.formula(operation), partner_link(group)
 
 
 def one_bits(P: Real) -> Real:

@@ -17,7 +17,7 @@ from parcost.numeric import floor_log2, is_array, where
 from parcost_plugins.collectives.phases import PowersOfTwo
 from parcost_plugins.collectives.powers import by_levels, largest_power
 from parcost_plugins.vocabulary import Phase
-from parcost_plugins.vocabulary.exchange import partner, partners
+from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _SUM = "sum over levels of {}(log2(g) alpha + n / G (g - 1) / g / B)"
 _PASSES = {"all_reduce": 2, "broadcast": 2, "reduce": 2, "all_gather": 1, "reduce_scatter": 1}
@@ -55,14 +55,14 @@ class HalvingDoubling(PowersOfTwo):
     def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
         """Return the formula by level, or at the slowest boundary, and the links it is of."""
         if by_levels(group) is not False or is_array(group.ranks):
-            return self.formula(operation), partners(group)
+            return self.formula(operation), partner_links(group)
         twice = "2 " if _PASSES[operation] == 2 else ""
         if largest_power(group.ranks) == group.ranks:
-            return f"{twice}(log2(P) alpha + n (P - 1) / P / B)", partner(group)
+            return f"{twice}(log2(P) alpha + n (P - 1) / P / B)", partner_link(group)
         back = {"all_reduce": "2 n", "reduce_scatter": "n (1 + 1 / P)"}.get(operation, "n")
         rounds = f"({twice}floor(log2 P) + 2) alpha"
         text = f"{rounds} + ({twice}n (q - 1) / q + {back}) / B, q = 2^floor(log2 P)"
-        return text, partner(group)
+        return text, partner_link(group)
 
 
 @hookimpl
@@ -80,14 +80,14 @@ def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
     halved = n * (q - 1) / q * odd
     back = {"all_reduce": 1.0, "reduce_scatter": 1 / P}.get(operation, 0.0)
     reduced = halved + n * merged if operation in _REDUCES else 0.0
-    return Phase(partner(group), rounds, passes * halved + n * (1.0 + back) * merged, reduced)
+    return Phase(partner_link(group), rounds, passes * halved + n * (1.0 + back) * merged, reduced)
 
 
 def _by_level(operation: str, left: Real, group: Group, even: Real = 1.0) -> list[Phase]:
     """Return the rounds of each level with what is *left*, where they are *even*: 1 or 0."""
     passes, adds = _PASSES[operation], operation in _REDUCES
     found = []
-    for g, link in zip(group.shape, partners(group), strict=True):
+    for g, link in zip(group.shape, partner_links(group), strict=True):
         once = left * (g - 1) / g
         added = once if adds else 0.0
         found.append(Phase(link, passes * floor_log2(g) * even, passes * once, added))

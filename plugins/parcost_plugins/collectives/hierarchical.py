@@ -17,7 +17,7 @@ from parcost.numeric import where
 from parcost_plugins.collectives.phases import Phased
 from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary import Phase
-from parcost_plugins.vocabulary.exchange import exchanges
+from parcost_plugins.vocabulary.exchange import exchange_links
 
 _SUM = "sum over levels of {}(g - 1) (alpha + n / G / g / B)"
 _CHAIN = f"{_SUM.format('2 ')} to the last, a chain over it"
@@ -44,7 +44,7 @@ class Hierarchical(Phased):
         if operation == "all_to_all":  # with ranks of the same place in their units, per level
             return [
                 Phase(link, g - 1, n * (g - 1) / g)
-                for g, link in zip(group.shape, exchanges(group), strict=True)
+                for g, link in zip(group.shape, exchange_links(group), strict=True)
             ]
         found = []
         for g, further, part, link in levels(n, group):
@@ -71,7 +71,7 @@ class Hierarchical(Phased):
         """Return the formula of an all-to-all, and the links to distant ranks that it is of."""
         if operation != "all_to_all":
             return None
-        return self.formula(operation), exchanges(group)
+        return self.formula(operation), exchange_links(group)
 
 
 def levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:

@@ -21,7 +21,7 @@ from parcost import Group, Real, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.vocabulary import Phase
-from parcost_plugins.vocabulary.exchange import direct, partner, relayed
+from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
 
 _FORMULAS = {
     "all_to_all": "sum of alpha over P - 1 messages + largest over levels of M n / P / B, "
@@ -58,11 +58,11 @@ class Pairwise(Phased):
         P = group.ranks
         if operation == "reduce_scatter":
             bytes_ = n * (P - 1) / P
-            return only(partner(group), P - 1, bytes_, bytes_)
-        inner, *links = direct(group)
+            return only(partner_link(group), P - 1, bytes_, bytes_)
+        inner, *links = direct_links(group)
         near = group.shape[0] - 1.0
         inside: Real = group.fewest[0]
-        found = [Phase(inner, near, (near + (P - inside) * relayed(group)) * n / P)]
+        found = [Phase(inner, near, (near + (P - inside) * relayed_share(group)) * n / P)]
         for g, least, link in zip(group.shape[1:], group.fewest[1:], links, strict=True):
             outside = where(g > 1, P - inside, 0.0)
             found.append(Phase(link, outside, outside * n / P))
@@ -75,7 +75,7 @@ class Pairwise(Phased):
 
     def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
         """Return the formula, and the links to distant ranks that it is of."""
-        links = partner(group) if operation == "reduce_scatter" else direct(group)
+        links = partner_link(group) if operation == "reduce_scatter" else direct_links(group)
         return self.formula(operation), links
 
 

@@ -15,7 +15,7 @@ from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo, only
 from parcost_plugins.collectives.powers import by_levels, largest_power
 from parcost_plugins.vocabulary import Phase
-from parcost_plugins.vocabulary.exchange import partner, partners
+from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _FORMULAS = {
     "all_reduce": "sum over levels of log2(g) (alpha + n / B)",
@@ -43,10 +43,10 @@ class RecursiveDoubling(PowersOfTwo):
         P = group.ranks
         rounds = floor_log2(P)
         if operation == "all_gather":
-            return only(partner(group), rounds, n * (P - 1) / P)
+            return only(partner_link(group), rounds, n * (P - 1) / P)
         if operation == "reduce_scatter":
             bytes_ = n * (rounds - (P - 1) / P)
-            return only(partner(group), rounds, bytes_, bytes_)
+            return only(partner_link(group), rounds, bytes_, bytes_)
         by_level = by_levels(group)
         if by_level is True:
             return _by_level(n, group)
@@ -54,7 +54,7 @@ class RecursiveDoubling(PowersOfTwo):
         merged = where(largest_power(P) == P, 0.0, 1.0)
         merging = (rounds + 2 * merged) * (1.0 - even)
         reduced = n * (rounds + merged) * (1.0 - even)
-        off_levels = Phase(partner(group), merging, merging * n, reduced)
+        off_levels = Phase(partner_link(group), merging, merging * n, reduced)
         return [off_levels] if by_level is False else [off_levels, *_by_level(n, group, even)]
 
     def formula(self, operation: str) -> str:
@@ -64,16 +64,16 @@ class RecursiveDoubling(PowersOfTwo):
     def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
         """Return the formula by level, or at the slowest boundary, and the links it is of."""
         if operation != "all_reduce":
-            return self.formula(operation), partner(group)
+            return self.formula(operation), partner_link(group)
         if by_levels(group) is not False:
-            return self.formula(operation), partners(group)
-        return "(2 ceil(log2 P) - floor(log2 P)) (alpha + n / B)", partner(group)
+            return self.formula(operation), partner_links(group)
+        return "(2 ceil(log2 P) - floor(log2 P)) (alpha + n / B)", partner_link(group)
 
 
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:
     """Return the rounds of each level, where they are *even*: 1 or 0."""
     found = []
-    for g, link in zip(group.shape, partners(group), strict=True):
+    for g, link in zip(group.shape, partner_links(group), strict=True):
         rounds = floor_log2(g) * even
         found.append(Phase(link, rounds, rounds * n, rounds * n))
     return found

@@ -18,7 +18,7 @@ from parcost import Group, Link, Mask, Real, hookimpl
 from parcost.numeric import divides, floor, maximum, minimum, where
 from parcost_plugins.collectives.phases import Phased
 from parcost_plugins.vocabulary import Phase
-from parcost_plugins.vocabulary.exchange import exchanges
+from parcost_plugins.vocabulary.exchange import exchange_links
 
 _NEEDS = "levels that say `kind = torus` and `dimensions` that the ranks fill"
 
@@ -85,7 +85,7 @@ class Torus(_OnTorus):
         if operation == "all_to_all":
             return [
                 Phase(link, _rounds(g, link), n * (g - 1) / g)
-                for g, link in zip(group.shape, exchanges(group), strict=True)
+                for g, link in zip(group.shape, exchange_links(group), strict=True)
             ]
         passes = 2 if operation == "all_reduce" else 1
         found = []

@@ -49,7 +49,7 @@ class Cluster(Executor):
         """Wait for what is under way, or cancel it; leave the cluster as it is."""
         if not self.gone():
             self._executor.shutdown(wait=wait and not cancel_futures)
-        with _quiet("distributed.client"):  # which prints what it was cut short in
+        with _silence("distributed.client"):  # which prints what it was cut short in
             self._client.close()
 
 
@@ -66,15 +66,15 @@ def executor(address: str) -> Executor:
         raise PluginError(
             "`dask://` needs the library `distributed`: pip install 'parcost[dask]'"
         ) from None
-    unreachable = _unreachable(address)
+    unreachable = _no_answer(address)
     if unreachable:
         raise _failure(address, unreachable)
     try:
         # One that has never been connected is not to wait for its scheduler when it is removed.
         connect: Callable[..., Any] = type("Client", (Client,), {"__del__": lambda _: None})
         settings = {"timeout": _PATIENCE_SECONDS, "set_as_default": False}
-        with _quiet("distributed"):
-            client = _within(2 * _PATIENCE_SECONDS, lambda: connect(address, **settings))
+        with _silence("distributed"):
+            client = _call_within(2 * _PATIENCE_SECONDS, lambda: connect(address, **settings))
     except Exception as error:  # whatever the library makes of who answers there
         raise _failure(address, " ".join(str(error).split())) from error
     return Cluster(client)
@@ -87,7 +87,7 @@ def _failure(address: str, why: str) -> SpecError:
     return SpecError([found])
 
 
-def _unreachable(address: str) -> str:
+def _no_answer(address: str) -> str:
     """Return why nobody takes a connection at *address*; nothing where it is no plain one.
 
     The client of the library tries for long, and prints what it was cut short in.
@@ -104,13 +104,13 @@ def _unreachable(address: str) -> str:
         return "it names no host"
     limits = (_PATIENCE_SECONDS, lambda: socket.create_connection((host, port), _PATIENCE_SECONDS))
     try:
-        _within(*limits).close()
+        _call_within(*limits).close()
     except (OSError, UnicodeError) as error:
         return getattr(error, "strerror", None) or str(error)
     return ""
 
 
-def _within(seconds: float, call: Callable[[], T]) -> T:
+def _call_within(seconds: float, call: Callable[[], T]) -> T:
     """Return ``call()``, whose own limits do not hold where a name or a greeting is waited for.
 
     Raises:
@@ -132,7 +132,7 @@ def _within(seconds: float, call: Callable[[], T]) -> T:
 
 
 @contextmanager
-def _quiet(name: str) -> Iterator[None]:
+def _silence(name: str) -> Iterator[None]:
     """Let a logger say nothing meanwhile."""
     log = logging.getLogger(name)
     before, log.disabled = log.disabled, True

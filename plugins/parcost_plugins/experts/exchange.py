@@ -32,7 +32,7 @@ from parcost_plugins.vocabulary import (
     slowdown,
 )
 from parcost_plugins.vocabulary.causes import EXPERT
-from parcost_plugins.vocabulary.exchange import exchanges
+from parcost_plugins.vocabulary.exchange import exchange_links
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
 from parcost_plugins.vocabulary.partition import Counts, having, kinds
 from parcost_plugins.vocabulary.routing import (
@@ -129,7 +129,7 @@ class Exchange:
         return call.seconds, n, formula
 
     def _deduplicated(self, bytes_: Real) -> tuple[Real, Real, Formula]:
-        group, links = self.group, exchanges(self.group)
+        group, links = self.group, exchange_links(self.group)
         inside = self.lam * self.copies * bytes_ * (1.0 - 1.0 / group.shape[0])
         seconds = links[0].seconds(group.shape[0] - 1.0, inside)
         outside = self.outer_lam() * self.tokens * self.remote * bytes_

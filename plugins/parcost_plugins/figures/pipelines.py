@@ -50,7 +50,7 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
             yield from sent(sketch, schedule, makespan)
             yield from of_device(sketch, schedule)
             if sketch.target is not None:
-                below = _target_below(sketch, sketch.target)
+                below = _target_check(sketch, sketch.target)
                 yield below
                 if any_of(below.holds):
                     yield from _fewest(sketch, makespan)
@@ -122,7 +122,7 @@ def _no_such_stage(sketch: PipelineSketch) -> Check:
     )
 
 
-def _target_below(sketch: PipelineSketch, target: Real) -> Check:
+def _target_check(sketch: PipelineSketch, target: Real) -> Check:
     """Return the rule that the target leaves some of the step to work in."""
     return Check(
         id="pipeline-target",

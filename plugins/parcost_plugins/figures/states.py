@@ -9,7 +9,7 @@ from parcost.numeric import ceil, is_array, sqrt
 from parcost_plugins.figures.links import per_direction
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.vocabulary import StateSheet
-from parcost_plugins.vocabulary.answers import unlisted
+from parcost_plugins.vocabulary.answers import section_note
 
 _PER_LAYER = 12.0  # h^2 parameters of a layer: 4 of attention, 8 of an MLP that is 4 h wide
 _ROUNDING = 1e-9
@@ -33,11 +33,11 @@ def tables(study: Study) -> Iterator[Section]:
             continue
         room, each = sheet.capacity * sheet.usable, _each(sheet)
         if is_array(room, each):
-            yield unlisted(called(sheet))
+            yield section_note(called(sheet))
             continue
         rows = []
         for tp in _WIDTHS:
-            widest = _widest(tp * room, each)
+            widest = _widest_layer(tp * room, each)
             elements = _PER_LAYER * widest * widest
             row = (tp, widest, (elements, "G"), (elements * each, "GB"), (room, "GB"))
             rows.append(row)
@@ -49,7 +49,7 @@ def tables(study: Study) -> Iterator[Section]:
         )
 
 
-def _widest(room: Real, each: Real) -> Real:
+def _widest_layer(room: Real, each: Real) -> Real:
     return sqrt(room / (_PER_LAYER * each))
 
 
@@ -274,7 +274,7 @@ def _room(sheet: StateSheet, room: Real) -> Iterator[Figure]:
     yield say(
         "widest_layer",
         "hidden size at which one layer's state fills a device",
-        _widest(room, each),
+        _widest_layer(room, each),
         "",
         "sqrt(M / (12 e))",
         note="of 12 h^2 parameters",

@@ -68,11 +68,11 @@ def line(
     """
     counted = [counts(algorithm, operation, n, (ranks,)) for n in sizes]
     if not all(isfinite(r) and isfinite(b) for r, b in counted):
-        raise ValueError(_unable(algorithm, operation, ranks))
+        raise ValueError(_inability(algorithm, operation, ranks))
     return fit(sizes, seconds, [r for r, _ in counted], [b for _, b in counted])
 
 
-def _unable(algorithm: Collective, operation: str, ranks: int) -> str:
+def _inability(algorithm: Collective, operation: str, ranks: int) -> str:
     """Return why *algorithm* has no rounds and bytes, and what it needs."""
     why = f"`{algorithm.name}` cannot do {operation} over {ranks} ranks of a plain link"
     needs = getattr(algorithm, "needs", None)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Section, Study, called, hookimpl
 from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Serving
-from parcost_plugins.vocabulary.answers import outlined, unlisted
+from parcost_plugins.vocabulary.answers import outlined, section_note
 
 _HEADLINES = (
     "prefill_seconds",
@@ -53,7 +53,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         yield ends(replica, (first, next_))
         yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)
         if is_array(first.seconds, next_.seconds):
-            yield unlisted(called(serving))
+            yield section_note(called(serving))
         else:
             yield table(replica, first, next_)
         study.faults.extend(replica.study.faults)

@@ -97,8 +97,8 @@ def checks(study: Study) -> Iterator[Check]:
             help=f"the types that it has: {', '.join(has)}",
         )
     choice = study[KernelChoice]
-    yield from _interpolated("head", "small", "large", choice)
-    yield from _interpolated("sequence", "short", "long", choice)
+    yield from _interpolation_checks("head", "small", "large", choice)
+    yield from _interpolation_checks("sequence", "short", "long", choice)
     points = choice.streaming
     for below, above in pairwise(points):
         yield Check(
@@ -116,7 +116,7 @@ def checks(study: Study) -> Iterator[Check]:
         )
 
 
-def _interpolated(what: str, less: str, more: str, choice: KernelChoice) -> Iterator[Check]:
+def _interpolation_checks(what: str, less: str, more: str, choice: KernelChoice) -> Iterator[Check]:
     """Yield the rules of an efficiency that is given up to one size and whole from another on.
 
     What is smaller can be padded, and so never takes longer than what is larger.

@@ -99,13 +99,13 @@ def attention(operator: FusedAttention, study: Study) -> Rate:
     else:
         own, chosen = device.attention_backward_efficiency, choice.attention_backward_efficiency
     share = own if chosen is None else chosen
-    share = share * _between(
+    share = share * _interpolate(
         sum(_head_sizes(study)) / 2,
         choice.small_head,
         choice.large_head,
         choice.small_head_efficiency,
     )
-    share = share * _between(
+    share = share * _interpolate(
         seen_at_once(study),
         choice.short_sequence,
         choice.long_sequence,
@@ -130,11 +130,11 @@ def padding(operator: FusedAttention, study: Study) -> Real:
 def _head_sizes(study: Study) -> tuple[Real, Real]:
     """Return the sizes of a query head and of a value head that the fused core works on."""
     model, sizes = study[Training].model, study[KernelChoice].head_sizes
-    query, value = (_padded(size, sizes) for size in (model.qk_dim, model.value_dim))
+    query, value = (_padded_size(size, sizes) for size in (model.qk_dim, model.value_dim))
     return query, value
 
 
-def _padded(size: Real, sizes: Sequence[int]) -> Real:
+def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
     """Return the smallest of *sizes* that holds *size*; beyond all of them nothing is padded."""
     padded = size
     for larger in sorted(sizes, reverse=True):
@@ -142,7 +142,7 @@ def _padded(size: Real, sizes: Sequence[int]) -> Real:
     return padded
 
 
-def _between(at: Real, low: Real, high: Real, efficiency: Real) -> Real:
+def _interpolate(at: Real, low: Real, high: Real, efficiency: Real) -> Real:
     """Return *efficiency* up to *low*, 1 from *high* on, and what is linear between them."""
     part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
     return efficiency + part * (1.0 - efficiency)

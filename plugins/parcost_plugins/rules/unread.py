@@ -35,7 +35,7 @@ from parcost_plugins.vocabulary import (
     Training,
     Transfer,
 )
-from parcost_plugins.vocabulary.exchange import direct, exchanges, relayed
+from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
 
 
 @frozen
@@ -226,9 +226,9 @@ def _levels(study: Study) -> Iterator[Check]:
             changed = evolve(cluster, fabric=evolve(cluster.fabric, levels=others))
             other = study.with_blocks({Cluster: (changed,)})
             if attribute == "in_network":
-                same = _alike(_times(study), _times(other))
+                same = _are_equal(_times(study), _times(other))
             else:
-                same = _alike(links, _links(other, job=not alone))
+                same = _are_equal(links, _links(other, job=not alone))
             if same:
                 yield Check(
                     id="no-effect",
@@ -263,17 +263,22 @@ def _times(study: Study) -> list[Real]:
 
 def _numbers(group: Group) -> Iterator[Real]:
     by_level = zip(
-        group.shape, group.links, group.pairs, exchanges(group), direct(group), strict=True
+        group.shape,
+        group.links,
+        group.pairs,
+        exchange_links(group),
+        direct_links(group),
+        strict=True,
     )
     whole = [link for link in (group.flat, group.pair, group.hop) if any_of(group.ranks > 1)]
     crossed = [link for g, *links in by_level if any_of(g > 1) for link in links]
     for link in (*whole, *crossed):
         yield link.latency
         yield link.bandwidth
-    yield relayed(group)
+    yield relayed_share(group)
 
 
-def _alike(these: list[Real], those: list[Real]) -> bool:
+def _are_equal(these: list[Real], those: list[Real]) -> bool:
     return not any(any_of(a != b) for a, b in zip(these, those, strict=True))
 
 

@@ -27,7 +27,7 @@ def checks(study: Study) -> Iterator[Check]:
     levels = tiers(study[Cluster])
     yield from kinds.rules(levels)
     yield from _reach(study[Cluster], levels)
-    yield from _plausible(study[Plausible], levels)
+    yield from _plausibility_checks(study[Plausible], levels)
     yield from _fast_domain(study)
 
 
@@ -129,7 +129,7 @@ def _reach(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]:
     )
 
 
-def _plausible(known: Plausible, levels: Sequence[Tier]) -> Iterator[Check]:
+def _plausibility_checks(known: Plausible, levels: Sequence[Tier]) -> Iterator[Check]:
     """Warn of links that nobody has: bits and bytes are easily confused, as are us and s."""
     for tier in levels:
         outermost = tier is levels[-1] and len(levels) > 1

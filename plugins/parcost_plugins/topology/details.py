@@ -10,7 +10,7 @@ from parcost import Edge, Figure, Formula, Group, Outcome, Real, Section, Study,
 from parcost.numeric import INFINITY, all_of, any_of, maximum, where
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster
-from parcost_plugins.vocabulary.exchange import on_rail
+from parcost_plugins.vocabulary.exchange import rail_share
 
 
 @hookimpl
@@ -36,7 +36,7 @@ def sections(study: Study) -> Iterator[Section]:
             continue  # the same ranks under another name
         links.append(group.links)
         for at, level in _rails(group):
-            straight = on_rail(group, at)
+            straight = rail_share(group, at)
             alike = all_of(straight * _members(group, at) == 1)
             rows.append(
                 (
@@ -75,7 +75,7 @@ def _rail(group: Group) -> Iterator[Figure]:
         yield _figure(
             f"{group.name}_on_{level.label}",
             f"of what {group.name} sends over `{level.label}`, on a rail",
-            1.0 if level.pxn else on_rail(group, at),
+            1.0 if level.pxn else rail_share(group, at),
             "%",
             "1 / u" if not level.pxn else "1, by way of the device on the other rail",
             {"u": (_members(group, at), "")},

@@ -17,7 +17,7 @@ from parcost_plugins.transfers.priced import (
     movement,
 )
 from parcost_plugins.vocabulary import OPERATIONS
-from parcost_plugins.vocabulary.answers import unlisted
+from parcost_plugins.vocabulary.answers import section_note
 
 #: Ranks of which a ring's steps are listed; the others do the same, each one further.
 _SHOWN = 16
@@ -29,9 +29,9 @@ _SHORT = {"reduce-scatter": "RS", "all-gather": "AG"}
 def sections(study: Study, priced: Priced) -> Iterator[Section]:
     """Return the tables that the transfer asks for."""
     transfer = priced.transfer
-    if _swept(priced):
+    if _is_swept(priced):
         if transfer.compare != "off" or transfer.schedule or transfer.advice:
-            yield unlisted(called(transfer))
+            yield section_note(called(transfer))
         return
     if transfer.compare == "sizes":
         yield by_size(study, priced)
@@ -43,7 +43,7 @@ def sections(study: Study, priced: Priced) -> Iterator[Section]:
         yield advice(study, priced)
 
 
-def _swept(priced: Priced) -> bool:
+def _is_swept(priced: Priced) -> bool:
     """Return whether the transfer differs between the points of a sweep."""
     transfer, group = priced.transfer, priced.group
     fields = block_type(type(transfer)).fields

@@ -1,4 +1,4 @@
-"""The words that several plugins share: blocks and records, without formulas.
+"""What several plugins share: blocks, records, and what each of them would compute alike.
 
 Anyone may import from here; a third-party plugin writes
 ``from parcost_plugins.vocabulary import Layout, Training``.

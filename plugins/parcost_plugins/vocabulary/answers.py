@@ -30,7 +30,7 @@ def outlined(answers: Iterable[T], *headlines: str) -> Iterator[T]:
         yield answer
 
 
-def unlisted(label: str) -> Section:
+def section_note(label: str) -> Section:
     """Return the notice that the tables of a swept block are those of a single point."""
     return Section(
         title=f"Tables, {label}",

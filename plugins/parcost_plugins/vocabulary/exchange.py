@@ -116,42 +116,47 @@ class SlowestLink:
         return longest
 
 
-def exchanges(group: Group) -> tuple[Link, ...]:
+def exchange_links(group: Group) -> tuple[Link, ...]:
     """Return the links by which each rank exchanges with its like in all units, per level."""
-    return tuple(_shared(link, _torus(group, i, link)) for i, link in enumerate(group.links))
+    return tuple(
+        _shared_link(link, _torus_factor(group, i, link)) for i, link in enumerate(group.links)
+    )
 
 
-def direct(group: Group) -> tuple[Link, ...]:
+def direct_links(group: Group) -> tuple[Link, ...]:
     """Return the links by which each rank exchanges straight with every rank, per level."""
     return tuple(
-        _shared(link, _larger(_torus(group, i, link), _rail(group, i, link)))
+        _shared_link(
+            link, _larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link))
+        )
         for i, link in enumerate(group.links)
     )
 
 
-def partners(group: Group) -> tuple[Link, ...]:
+def partner_links(group: Group) -> tuple[Link, ...]:
     """Return ``group.pairs`` for partners at growing distances, of the same place in units."""
     return tuple(
-        _shared(link, _one_port(_torus(group, i, link))) for i, link in enumerate(group.pairs)
+        _shared_link(link, _port_factor(_torus_factor(group, i, link)))
+        for i, link in enumerate(group.pairs)
     )
 
 
-def partner(group: Group) -> Link:
+def partner_link(group: Group) -> Link:
     """Return ``group.pair`` for partners at any distance and of any place in their units."""
     factors = [
-        _one_port(_larger(_torus(group, i, link), _rail(group, i, link)))
+        _port_factor(_larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link)))
         for i, link in enumerate(group.pairs)
     ]
     if all(factor is None for factor in factors):
         return group.pair
-    shared = tuple(_shared(link, f) for link, f in zip(group.pairs, factors, strict=True))
+    shared = tuple(_shared_link(link, f) for link, f in zip(group.pairs, factors, strict=True))
     crossed = tuple(g > 1 for g in group.shape)
     return SlowestLink(
         name=group.pair.name, links=(group.pair, *shared), crossed=(group.ranks > 1, *crossed)
     )
 
 
-def relayed(group: Group) -> Real:
+def relayed_share(group: Group) -> Real:
     """Return the share of what leaves a node that first moves inside of it (PXN)."""
     if len(group.links) < 2:
         return 0.0
@@ -160,36 +165,36 @@ def relayed(group: Group) -> Real:
     return (u - 1) / u if _kind(level) == "rail" and level.pxn else 0.0
 
 
-def on_rail(group: Group, at: int) -> Real:
+def rail_share(group: Group, at: int) -> Real:
     """Return the share of the bytes to all ranks further out that stay on a rail at level *at*.
 
     Members of a unit have different places in it, each on a rail of its own.
     """
-    u = _inside(group, at)
-    return where(_same_places(group, at), 1 / u, 0.0)
+    u = _members_inside(group, at)
+    return where(_have_same_places(group, at), 1 / u, 0.0)
 
 
-def oversubscribed(leaving: Real, ratio: Real) -> Real:
+def oversubscription_factor(leaving: Real, ratio: Real) -> Real:
     """Return how much longer bytes take of which the share *leaving* goes up from its leaf.
 
-    >>> oversubscribed(7 / 8, 8.0), oversubscribed(0.2, 3.0)
+    >>> oversubscription_factor(7 / 8, 8.0), oversubscription_factor(0.2, 3.0)
     (7.0, 1.0)
     """
     return maximum(leaving * ratio, 1.0)
 
 
-def _shared(link: Link, factor: Real | None) -> Link:
+def _shared_link(link: Link, factor: Real | None) -> Link:
     """Return *link* with its *factor*; None is a link that nobody else crowds."""
     return link if factor is None else SharedLink(link=link, factor=factor)
 
 
-def _larger(one: Real | None, other: Real | None) -> Real | None:
+def _larger_factor(one: Real | None, other: Real | None) -> Real | None:
     if one is None or other is None:
         return other if one is None else one
     return maximum(one, other)
 
 
-def _one_port(factor: Real | None) -> Real | None:
+def _port_factor(factor: Real | None) -> Real | None:
     """Return the factor of a rank that sends to a single partner, through one port."""
     return None if factor is None else maximum(factor, 1.0)
 
@@ -198,12 +203,12 @@ def _kind(level: Any) -> str:
     return getattr(level, "kind", "")
 
 
-def _inside(group: Group, at: int) -> Real:
+def _members_inside(group: Group, at: int) -> Real:
     """Return the members of a unit of the level below *at*."""
     return prod(group.shape[:at], start=1.0)
 
 
-def _torus(group: Group, at: int, link: Link) -> Real | None:
+def _torus_factor(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of a torus for bytes that go to all its units alike."""
     level: Any = getattr(link, "level", None)
     if _kind(level) != "torus" or not level.dimensions:
@@ -237,19 +242,19 @@ def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: 
     return load
 
 
-def _rail(group: Group, at: int, link: Link) -> Real | None:
+def _rail_factor(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of rails for bytes that go straight to all ranks of other units."""
     level: Any = getattr(link, "level", None)
     if at == 0 or _kind(level) != "rail" or level.pxn or all_of(level.oversubscription == 1):
         return None
-    u, P = _inside(group, at), group.ranks
+    u, P = _members_inside(group, at), group.ranks
     within = (group.shape[at] - 1) * u  # ranks of other units that share the level
     beyond = maximum(P - u - within, 0.0)
-    leaving = (within * (1 - on_rail(group, at)) + beyond) / maximum(P - u, 1.0)
-    return oversubscribed(leaving, level.oversubscription)
+    leaving = (within * (1 - rail_share(group, at)) + beyond) / maximum(P - u, 1.0)
+    return oversubscription_factor(leaving, level.oversubscription)
 
 
-def _same_places(group: Group, at: int) -> Mask:
+def _have_same_places(group: Group, at: int) -> Mask:
     """Return whether the members of each unit below level *at* have the same places in it."""
     stride = group.strides[at]
     near, far = maximum(stride, 1.0), maximum(1 / maximum(stride, 1e-9), 1.0)

@@ -56,16 +56,16 @@ def _ring(machine: Machine, placed: Placed, operation: str, n: Real, protocol: s
     )
     if operation in ("broadcast", "reduce"):
         latency = row.base + where(nodes > 1, outside, inside)
-        return _moved(latency, n * steps / P, bus)
+        return _copy_time(latency, n * steps / P, bus)
     crossings = (2.0 if operation == "all_reduce" else 1.0) * (nodes - 1)
     factor = table.simple_overhead if protocol == "simple" else 1.0
     overhead = placed.beyond_one(machine.host.overhead * factor)
-    latency = row.base + _repeated(steps - crossings, maximum(inside, overhead))
-    latency = latency + _repeated(crossings, outside)
+    latency = row.base + _total_time(steps - crossings, maximum(inside, overhead))
+    latency = latency + _total_time(crossings, outside)
     if protocol == "simple" and operation == "all_reduce":
         long = (nodes > 1) & (n / (machine.channels * P) >= table.long_message)
         latency = latency * where(long, machine.generation.long_ring, 1.0)
-    return _moved(latency, n * steps / P, bus)
+    return _copy_time(latency, n * steps / P, bus)
 
 
 def _tree(machine: Machine, placed: Placed, n: Real, protocol: str) -> Real:
@@ -89,9 +89,9 @@ def _tree(machine: Machine, placed: Placed, n: Real, protocol: str) -> Real:
         )
         bus = minimum(bus * share, channels * cap)
     corrected = bus / 2 * _correction(machine, n, protocol)
-    steps = _repeated(placed.local - 1, _inside(row, placed))
-    steps = steps + _repeated(floor_log2(placed.nodes), _outside(machine, row, protocol))
-    return _moved(row.base + 2 * steps, n, corrected)
+    steps = _total_time(placed.local - 1, _inside(row, placed))
+    steps = steps + _total_time(floor_log2(placed.nodes), _outside(machine, row, protocol))
+    return _copy_time(row.base + 2 * steps, n, corrected)
 
 
 def _nvls(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
@@ -105,7 +105,7 @@ def _nvls(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
     bandwidth = bus * P / maximum(2 * (P - 1), 1.0) if operation == "all_reduce" else bus
     latency = _inside(row, placed) + placed.beyond_one(_outside(machine, row, "simple"))
     offered = (placed.nodes <= 1) | machine.collnet
-    return _where(offered, _moved(latency, n, bandwidth))
+    return _where(offered, _copy_time(latency, n, bandwidth))
 
 
 def _nvls_tree(machine: Machine, placed: Placed, n: Real) -> Real:
@@ -120,8 +120,8 @@ def _nvls_tree(machine: Machine, placed: Placed, n: Real) -> Real:
     if generation.nvls_tree_corrected and machine.host.nvls_tree_corrected:
         bandwidth = bandwidth * _correction(machine, n, "simple")
     latency = row.base + _inside(row, placed)
-    latency = latency + _repeated(2 * floor_log2(placed.nodes), _outside(machine, row, "simple"))
-    return _moved(latency, n, bandwidth)
+    latency = latency + _total_time(2 * floor_log2(placed.nodes), _outside(machine, row, "simple"))
+    return _copy_time(latency, n, bandwidth)
 
 
 def _collnet_direct(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
@@ -135,36 +135,38 @@ def _collnet_direct(machine: Machine, placed: Placed, operation: str, n: Real) -
         bandwidth = bus / 2
     else:
         bandwidth = local * minimum(machine.intra, table.collnet_network * machine.inter)
-    peers = _repeated(minimum(local - 1, 1.0), _inside(row, placed))
+    peers = _total_time(minimum(local - 1, 1.0), _inside(row, placed))
     latency = row.base + 2 * (peers + table.collnet_direct_peer * (local - 1))
     latency = latency + _outside(machine, row, "simple")
-    return _where(placed.nodes > 1, _moved(latency, n, bandwidth))
+    return _where(placed.nodes > 1, _copy_time(latency, n, bandwidth))
 
 
 def _collnet_chain(machine: Machine, placed: Placed, n: Real) -> Real:
     if not machine.collnet:
         return INFINITY
     row = machine.protocol("collnet_chain")
-    latency = row.base + _repeated(2 * (placed.local - 1), _inside(row, placed))
+    latency = row.base + _total_time(2 * (placed.local - 1), _inside(row, placed))
     latency = latency + _outside(machine, row, "simple")
-    return _where(placed.nodes > 1, _moved(latency, n, machine.channels * machine.intra / 2))
+    return _where(placed.nodes > 1, _copy_time(latency, n, machine.channels * machine.intra / 2))
 
 
 def _pat(machine: Machine, placed: Placed, n: Real) -> Real:
     table, row = machine.table, machine.protocol("pat")
-    steps = _repeated(floor_log2(placed.nodes), _outside(machine, row, "simple")) / table.pat_steps
+    steps = (
+        _total_time(floor_log2(placed.nodes), _outside(machine, row, "simple")) / table.pat_steps
+    )
     latency = row.base + steps + table.pat_rank * placed.ranks
     bandwidth = machine.channels * _channel(machine, placed) * table.pat
-    return _where((placed.local <= 1) & (placed.nodes > 1), _moved(latency, n, bandwidth))
+    return _where((placed.local <= 1) & (placed.nodes > 1), _copy_time(latency, n, bandwidth))
 
 
-def _moved(latency: Real, n: Real, bandwidth: Real) -> Real:
+def _copy_time(latency: Real, n: Real, bandwidth: Real) -> Real:
     """Return the time of *n* bytes; a table that gives a pair no bandwidth does not offer it."""
     offered = bandwidth > 0
     return where(offered, latency + n / where(offered, bandwidth, 1.0), INFINITY)
 
 
-def _repeated(times: Real, step: Real) -> Real:
+def _total_time(times: Real, step: Real) -> Real:
     """Return the time of so many steps: none takes nothing, also where one takes for ever."""
     return where(times > 0, times * step, 0.0)
 

@@ -134,7 +134,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             _yes(not half),
             "half the bytes, at the price of rounding" if half else "",
         ),
-        *_held(study, outcome),
+        *_room_rows(study, outcome),
     ]
     return Section(
         title="Checklist of data parallelism",
@@ -143,7 +143,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     )
 
 
-def _held(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     """Yield what is checked of the memory and of the links of a replica."""
     layout, sharding = study[Layout], study[Sharding]
     if layout.zero == 0:

@@ -131,7 +131,7 @@ def exposed(count: Real, each: Real, backward: Real) -> Real:
     return maximum(each, count * each - (1.0 - 1.0 / count) * backward)
 
 
-def _over(part: Real, whole: Real) -> Real:
+def _quotient(part: Real, whole: Real) -> Real:
     """Return ``part / whole``; it is endless where *whole* is nothing."""
     return where(whole > 0, part / where(whole > 0, whole, 1.0), INFINITY)
 
@@ -141,9 +141,9 @@ def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
     alpha, T, kappa = b.overhead, b.backward, b.contention
     inputs = {"alpha": (alpha, "s"), "V": (V, "s"), "T": (T, "s")}
     # What costs nothing asks for buckets without end.
-    saturating = maximum(_over(T - V, alpha), 1.0)
-    bound = sqrt(_over(T, alpha))
-    contended = sqrt(_over(V, kappa * alpha))
+    saturating = maximum(_quotient(T - V, alpha), 1.0)
+    bound = sqrt(_quotient(T, alpha))
+    contended = sqrt(_quotient(V, kappa * alpha))
     yield say(
         "most_count",
         "buckets at which the wire is busy all the time",
