@@ -124,7 +124,8 @@ def command(
         part, files = _sharded(part, files, format_found, environment, question)
     run = Run(question, environment, cache, engine, worker)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
-    watch = Watch(run, len(files), elsewhere=out is not None, warn=warn)
+    repeat = format_found.reads != "page" or view.kind in ("full", "section")
+    watch = Watch(run, len(files), elsewhere=out is not None, warn=warn, repeat=repeat)
     interrupts = Interrupts()
     target = Target(out, interrupts)
     try:
