@@ -55,7 +55,7 @@ def tell(report: Report, view: View) -> Iterator[Item]:
         yield Heading("What each point costs")
         listed = run[:_POINTS] if short else run
         yield _costs(report, listed, varying, given=bool(view.figures))
-        yield from _more(len(run) - len(listed), "points")
+        yield from _more(len(run) - len(listed))
     if constant and short and not view.figures:
         constant = [name for name in constant if figures[name].column is not None]
     if constant:
@@ -75,7 +75,7 @@ def tell(report: Report, view: View) -> Iterator[Item]:
         refused = refused[:_REFUSED] if short else refused
         rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
         yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
-        yield from _more(more, "points")
+        yield from _more(more)
 
 
 def _shown(report: Report, view: View) -> Mapping[str, Figure]:
@@ -88,9 +88,10 @@ def _shown(report: Report, view: View) -> Mapping[str, Figure]:
     return {f.name: f for f in printed(list(every.values()), claims)}
 
 
-def _more(left: int, what: str) -> Iterator[Item]:
+def _more(left: int) -> Iterator[Item]:
     if left > 0:
-        yield Line(f"{left:,} more {what}: --full, or --format csv", "faint")
+        points = "point" if left == 1 else "points"
+        yield Line(f"{left:,} more {points}: --full, or --format csv", "faint")
 
 
 def _sections(report: Report) -> Iterator[Item]:
