@@ -746,7 +746,7 @@ def test_a_summary_is_no_place_for_thousands_of_lines(
 
     monkeypatch.setattr(writing, "_MOST_OF_A_GROUP", 2)
     files({f"{name}.par": MISTAKEN for name in "abcd"})
-    summary = run("eval", "specs").err.splitlines()[-4:]
+    summary = run("eval", "specs", "--format", "csv").err.splitlines()[-4:]
     assert summary[0].startswith("specs/a.par:6:")
     assert summary[1].startswith("specs/b.par:6:")
     assert summary[2:] == ["and 2 more errors in specs", "4 bad input"]
@@ -765,7 +765,7 @@ def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Scenario, "evaluate", evaluate)
     files({"a.par": GOOD, "b.par": MISTAKEN})
     files({f"c{i:02}.par": DISAPPOINTED for i in range(23)})
-    done = run("eval", "specs")
+    done = run("eval", "specs", "--format", "csv")
     assert done.code == 3
     *verdicts, more, mistaken, failed, counts = done.err.splitlines()[-24:]
     assert [line.partition(":")[0] for line in verdicts] == [
@@ -775,6 +775,28 @@ def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyP
     assert mistaken.startswith("specs/b.par:6:")
     assert failed.startswith("specs/a.par: error[internal-error]: internal error: RuntimeError")
     assert counts.startswith("23 failed a rule or an expectation, or did not fit; 1 bad input; 1 f")
+
+
+@pytest.mark.parametrize("option", ["--format=table", "--format=md", "--compare"])
+def test_stderr_says_once_what_the_page_lists(run: Run, option: str) -> None:
+    files({"a.par": GOOD, "b.par": MISTAKEN, "c.par": DISAPPOINTED})
+    done = run("eval", "specs", option)
+    assert done.code == 2
+    for name in "bc":
+        assert sum(f"specs/{name}.par" in line for line in done.err.splitlines()) == 1
+    assert "specs/b.par: " in done.out
+    assert "c (specs/c.par): " in done.out
+    assert done.err.splitlines()[-2] == ""  # a diagnostic ends before the summary
+    assert done.err.splitlines()[-1].startswith(
+        "1 good; 1 failed a rule or an expectation, or did not fit; 1 bad input"
+    )
+
+
+@pytest.mark.parametrize("option", ["--full", "--section=verdict", "--format=jsonl"])
+def test_the_summary_repeats_what_no_page_lists(run: Run, option: str) -> None:
+    files({"a.par": GOOD, "b.par": MISTAKEN})
+    done = run("eval", "specs", option)
+    assert done.err.splitlines()[-2].startswith("specs/b.par:6:")
 
 
 # --- shards ---------------------------------------------------------------------------------

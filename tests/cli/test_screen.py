@@ -228,3 +228,27 @@ def test_a_long_sweep_shows_twenty_points_and_says_so(run: Run) -> None:
 
 def test_nothing_is_joined_out_of_nothing() -> None:
     assert join_pages([], beside=False, width=80) == []
+
+
+def test_one_point_more_is_no_points(run: Run) -> None:
+    swept = SMALL.replace("tp = 2", "tp = [3, 5, 6, 7, 9, 10, 11]")
+    out = run("eval", "a.par", a=swept).out
+    assert "  1 more point: " in out
+
+
+def test_figures_stay_on_the_page(run: Run) -> None:
+    lines = run("figures", "a.par", a=SMALL).out.splitlines()
+    assert len(lines) > 100
+    assert max(map(len, lines)) <= 80
+    (start,) = (i for i, text in enumerate(lines) if " communication_overhead " in text)
+    column = lines[3].index("what it is")
+    words = [text[column:].strip() for text in lines[start : start + 4]]
+    assert "exposed communication over the rest of the busy time; may pass" in " ".join(
+        words
+    )  # no word is torn
+
+
+def test_three_changes_are_listed_as_one_with_two(run: Run) -> None:
+    big = SMALL.replace("8b", "70b").replace(", recompute = full", "").replace("zero = 1, ", "")
+    err = " ".join(run("eval", "a.par", a=big).err.split())
+    assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in err

@@ -336,6 +336,26 @@ def test_bad_input_has_an_id(text: str, id: str, plugins: Plugins) -> None:
     assert id in ids(text, plugins)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("box { length = 3 wagons }", "`length` is a plain number: leave the unit out"),
+        ("box { mode = 3 wagons }", None),
+        ("box { size = 3 wagons }", None),
+        ("zzzz { }", "docs/language.md shows the blocks, and how a list of values sweeps"),
+        ("box length = 3", "write `box { length = ... }`"),
+        ("box a length = 3", "write `box a { length = ... }`"),
+        ("length = 3", "write `let length = ...`, or move it into a block"),
+        ("let box.length = 3", "write `let length = ...`, or move it into a block"),
+        ("use catalog.big-box", "`use` takes names of letters, digits, `_` and dots"),
+    ],
+)
+def test_the_first_error_says_what_to_write(text: str, hint: str | None, plugins: Plugins) -> None:
+    with pytest.raises(SpecError) as raised:
+        [scenario.studies() for scenario in parcost.load_text(text + "\n", plugins=plugins)]
+    assert raised.value.diagnostics[0].help == hint
+
+
 def test_all_errors_of_a_file_come_out_in_one_run(plugins: Plugins) -> None:
     text = "box { size = 1, rate = 1 s, mode = fast, sise = 2 }\nbax { }\nshelf { boxes = 1.5 }\n"
     assert sorted(ids(text, plugins)) == [

@@ -243,7 +243,8 @@ class Definitions:
                     "unknown-block",
                     f"no plugin declares the block `{block.kind.text}`",
                     block.kind.span,
-                    help=did_you_mean(block.kind.text, [*self.types, "study", "expect"]),
+                    help=did_you_mean(block.kind.text, [*self.types, "study", "expect"])
+                    or "docs/language.md shows the blocks, and how a list of values sweeps",
                     notes=[self.missing_hint] if self.missing_hint else [],
                 )
             )

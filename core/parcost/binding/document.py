@@ -387,12 +387,17 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
     words = [w.text for w in item.words]
     name = item.name.text
     if words != ["let"] or len(item.name.parts) != 1:
+        hint = f"write `let {item.name.parts[-1].text} = ...`, or move it into a block"
+        if words and words[0] in STATEMENTS:
+            hint = f"`{words[0]}` takes names of letters, digits, `_` and dots"
+        elif words and words[0] != "let":
+            hint = f"write `{' '.join(words)} {{ {name} = ... }}`"
         diagnostics.append(
             problem(
                 "misplaced-attribute",
                 f"`{name}` stands outside of a block",
                 item.name.span,
-                help=f"write `let {item.name.parts[-1].text} = ...`, or move it into a block",
+                help=hint,
             )
         )
     elif name in lets:

@@ -236,6 +236,9 @@ def _unknown_unit(part: str, node: s.Number, scope: Scope) -> Diagnostic:
         name = scope.name.rsplit(".", 1)[-1]
         listed = " or ".join(f"`{qualifier}`" for qualifier in qualifiers)
         return problem("unknown-qualifier", f"`{name}` is in {listed}", node.span, f"not in {part}")
+    field = scope.field
+    if not hint and field is not None and field.kind == "quantity" and field.dimension == ONE:
+        hint = f"`{scope.name.rsplit('.', 1)[-1]}` is a plain number: leave the unit out"
     return problem("unknown-unit", f"there is no unit `{part}`", node.span, help=hint)
 
 

@@ -125,7 +125,9 @@ def command(
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
     run = Run(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
-    watch = Watch(run, len(files), inside, elsewhere=out is not None, warn=warn)
+    repeat = format_found.reads != "page" or view.kind in ("full", "section")
+    elsewhere = out is not None
+    watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat)
     interrupts = Interrupts()
     target = Target(out, interrupts)
     try:

@@ -67,13 +67,13 @@ def _listed(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
     for result in report.results:
         figures = {f.name: f for _, f in (*result.details, *result.figures)}
         rows = [
-            Row((f.name, _value(f.value, f.unit), f.title, f.note))
+            Row((f.name, _value(f.value, f.unit), "; ".join(filter(None, (f.title, f.note)))))
             for f in figures.values()
             if not names or any(fnmatchcase(f.name, name) for name in names)
         ]
         if rows:
-            columns = (Column("figure"), Column("value", "right"), Column("title", flexible=True))
-            yield Table((*columns, Column("note", flexible=True)), rows)
+            meaning = Column("what it is", flexible=True)
+            yield Table((Column("figure"), Column("value", "right"), meaning), rows)
 
 
 def _value(value: Any, unit: str) -> str:

@@ -164,12 +164,20 @@ class Watch:
     """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
 
     def __init__(
-        self, run: Run, files: int, inside: Progress, *, elsewhere: bool, warn: bool = True
+        self,
+        run: Run,
+        files: int,
+        inside: Progress,
+        *,
+        elsewhere: bool,
+        warn: bool = True,
+        repeat: bool = True,
     ) -> None:
         self.exit_code = 0
         self._run = run
         self._files = files
         self._warn, self._warnings = warn, 0  # what a page says is not said again
+        self._repeat = repeat  # failures in the summary, unless a page ends in them
         self._counts: Counter[int] = Counter()
         self._remembered = 0
         self._lines: dict[int, dict[str, None]] = {code: {} for code in _MORE}
@@ -242,9 +250,9 @@ class Watch:
             tell(f"{self._run.done:,} of {self._files:,} files were done{kept}")
 
     def summary(self) -> str:
-        """Return the problems in a line each, the gravest last, and how reports came out."""
+        """Return how reports came out, below the problems in a line each, the gravest last."""
         lines: list[str] = []
-        for code, group in self._lines.items():
+        for code, group in self._lines.items() if self._repeat else ():
             lines += group
             if more := self._untold[code]:
                 lines.append(f"and {more:,} more {_MORE[code]}")

@@ -58,7 +58,7 @@ def tell(report: Report, view: View) -> Iterator[Item]:
         yield Heading("What each point costs")
         shown = run[:_POINTS] if short else run
         yield _costs(report, shown, varying, given=bool(view.figures))
-        yield from _remainder(len(run) - len(shown), "points")
+        yield from _remainder(len(run) - len(shown))
         if trains:
             yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
     if constant and short and not view.figures:
@@ -80,7 +80,7 @@ def tell(report: Report, view: View) -> Iterator[Item]:
         refused = refused[:_REFUSED] if short else refused
         rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
         yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
-        yield from _remainder(more, "points")
+        yield from _remainder(more)
 
 
 def _figures(report: Report, view: View) -> Mapping[str, Figure]:
@@ -93,9 +93,10 @@ def _figures(report: Report, view: View) -> Mapping[str, Figure]:
     return {f.name: f for f in printed(list(every.values()), claims)}
 
 
-def _remainder(left: int, what: str) -> Iterator[Item]:
+def _remainder(left: int) -> Iterator[Item]:
     if left > 0:
-        yield Line(f"{left:,} more {what}: --full, or --format csv", "faint")
+        points = "point" if left == 1 else "points"
+        yield Line(f"{left:,} more {points}: --full, or --format csv", "faint")
 
 
 def _sections(report: Report) -> Iterator[Item]:

@@ -78,15 +78,15 @@ def tell(
     yield Heading("The best layouts")
     yield _best(space, found, best)
     if len(varying(found)) < len(found.best[0].values):
-        yield Line("What is not said of a layout is as in the first.", "faint")
+        yield Line("A value that a layout does not name is that of the first.", "faint")
     yield Line(f"The first again: {again(space, best[0])}", "faint")
     alike = free(near)
     if alike:
         said = [
-            f"{_short(path)} may be {' or '.join(space.text(path, value) for value in values)}"
+            f"{_short(path)} {' or '.join(space.text(path, value) for value in values)}"
             for path, values in alike.items()
         ]
-        yield Line("No difference to the first makes: " + "; ".join(said) + ".", "faint")
+        yield Line("The step of the first stays the same with " + "; ".join(said) + ".", "faint")
     if len(best) > 1:
         yield Heading("Why the others lost")
         yield _why(found, best)

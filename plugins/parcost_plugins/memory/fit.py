@@ -70,7 +70,8 @@ class _Attempt:
     @property
     def text(self) -> str:
         """The changes as they would be written."""
-        return " with ".join(f"`{path} = {_spelled(v)}`" for path, v in self.changes.items())
+        first, *more = (f"`{path} = {_spelled(v)}`" for path, v in self.changes.items())
+        return f"{first} with {' and '.join(more)}" if more else first
 
 
 def _way_out(study: Study, outcome: Outcome, room: Real) -> str:
