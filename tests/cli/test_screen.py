@@ -228,3 +228,13 @@ def test_a_long_sweep_shows_twenty_points_and_says_so(run: Run) -> None:
 
 def test_nothing_is_joined_out_of_nothing() -> None:
     assert joined([], beside=False, width=80) == []
+
+
+@pytest.mark.parametrize("columns, width", [("\u00b2", 80), ("00", 80), ("9" * 5000, 1000)])
+def test_any_number_of_columns_is_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    done = run("eval", "small.par", small=SMALL)
+    assert done.code == 0
+    assert "=" * width in done.out.splitlines()
