@@ -663,6 +663,7 @@ def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> N
         (["--executor", "dask://h:1", "--jobs", "2"], "both say where work is done"),
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--shard", "3/2"], "`3/2` is no shard; write 1/8, 2/8, ... 8/8"),
+        (["--shard", f"1/{'9' * 5000}"], "is no shard; write 1/8, 2/8, ... 8/8"),
         (["--shard", "1/2", "--format", "md"], "shards of `--format md` cannot be joined"),
         (["--cache", "x", "--no-cache"], "contradict each other"),
     ],

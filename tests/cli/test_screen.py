@@ -252,3 +252,13 @@ def test_three_changes_are_listed_as_one_with_two(run: Run) -> None:
     big = SMALL.replace("8b", "70b").replace(", recompute = full", "").replace("zero = 1, ", "")
     err = " ".join(run("eval", "a.par", a=big).err.split())
     assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in err
+
+
+@pytest.mark.parametrize("columns, width", [("\u00b2", 80), ("00", 80), ("9" * 5000, 1000)])
+def test_any_number_of_columns_is_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    done = run("eval", "small.par", small=SMALL)
+    assert done.code == 0
+    assert "=" * width in done.out.splitlines()

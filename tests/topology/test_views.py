@@ -101,6 +101,21 @@ def test_a_range_that_counts_down_is_a_usage_error(spec: Path, show: Show) -> No
 
 
 @pytest.mark.parametrize(
+    "numbers, limit",
+    [
+        ("0-1000000000000", "lists more than 1,000,000 numbers"),
+        ("0-600000,0-600000", "lists more than 1,000,000 numbers"),
+        ("9" * 5000, "5,000 digits, and 18 are the most"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--ranks", "--stages"])
+def test_a_list_of_too_many_numbers_is_a_usage_error(
+    spec: Path, show: Show, option: str, numbers: str, limit: str
+) -> None:
+    assert limit in show(spec, f"{option}={numbers}", code=2)
+
+
+@pytest.mark.parametrize(
     "arguments", [["--ranks", "FILE"], ["FILE", "--ranks"], ["--ranks=all", "FILE"]]
 )
 def test_options_that_stand_alone_may_stand_before_the_file(

@@ -17,6 +17,7 @@ from attrs import asdict, field, frozen
 from parcost.diagnostics import ParcostError
 
 T = TypeVar("T")
+_LONGEST = 32  # characters of a shard's name
 
 
 class ShardError(ParcostError):
@@ -46,7 +47,8 @@ class Shard:
             ShardError: It names none.
         """
         number, _, of = text.partition("/")
-        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        digits = number.isdecimal() and of.isdecimal() and len(text) <= _LONGEST
+        if not (digits and 1 <= int(number) <= int(of)):
             raise ShardError(f"`{text}` is no shard; write 1/8, 2/8, ... 8/8")
         return cls(number=int(number), of=int(of))
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from parcost.render.page import Item, Paper
 
 _PIPED_WIDTH = 80
+_MOST_DIGITS = 18  # of a number of columns
 _WIDEST = 1000
 _MOMENT_SECONDS = 2.0
 _MOST_REMEMBERED = 10_000
@@ -443,4 +444,6 @@ def _umask() -> int:
 
 def _columns() -> int:
     columns = os.environ.get("COLUMNS", "")
-    return min(int(columns), _WIDEST) if columns.isdigit() and columns != "0" else _PIPED_WIDTH
+    if not columns.isdecimal() or not columns.strip("0"):
+        return _PIPED_WIDTH
+    return min(int(columns), _WIDEST) if len(columns) <= _MOST_DIGITS else _WIDEST

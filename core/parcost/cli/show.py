@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _ALL = "all"
+_MOST_NUMBERS = 1_000_000
+_MOST_DIGITS = 18
 _LIST = re.compile(r"\d[\d, -]*")
 
 
@@ -120,9 +122,17 @@ def _numbers(name: str, text: str) -> list[int]:
             raise click.UsageError(
                 f"`--{name}={text}` is no list of numbers; write --{name}=0,5,8-15"
             )
+        if max(len(first), len(last)) > _MOST_DIGITS:
+            raise click.UsageError(
+                f"a number of `--{name}` has {max(len(first), len(last)):,} digits, "
+                f"and {_MOST_DIGITS} are the most"
+            )
         if dash and int(last) < int(first):
             raise click.UsageError(f"`{part}` of `--{name}={text}` counts down: {last}-{first}")
-        found += range(int(first), int(last or first) + 1)
+        numbers = range(int(first), int(last or first) + 1)
+        if len(found) + len(numbers) > _MOST_NUMBERS:
+            raise click.UsageError(f"`--{name}` lists more than {_MOST_NUMBERS:,} numbers")
+        found += numbers
     return found
 
 
