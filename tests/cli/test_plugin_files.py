@@ -552,3 +552,27 @@ def test_what_a_plugin_prints_stands_between_no_results(jobs: tuple[str, ...]) -
     assert done.returncode == 0
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["a", "b"]
     assert {"one", "two", "three", "four", "five", "six"} <= set(done.stderr.splitlines())
+
+
+CLOSING = """import sys
+from parcost import hookimpl
+
+
+@hookimpl
+def terms():
+    sys.stdout.close()
+    sys.stderr.close()
+    raise ValueError("after closing")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("run")
+def test_a_plugin_that_closes_the_streams_loses_no_result() -> None:
+    Path("closing.py").write_text(CLOSING, encoding="utf-8")
+    command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
+    command += ["eval", "specs/a.par", "--format", "jsonl", "--plugin", "closing.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 3
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["a"]
+    assert "plugin `closing` of closing.py failed in `terms`" in done.stderr

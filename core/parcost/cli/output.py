@@ -206,6 +206,10 @@ class _StandIn:
         with self._writing():
             self._stream.flush()
 
+    def close(self) -> None:
+        """Flush the stream, and leave it open for what others have to write."""
+        self.flush()
+
     def _writing(self) -> AbstractContextManager[None]:
         raise NotImplementedError
 
