@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from parcost.plugins import load
 
 # Laws try the same examples each time, so that a run can be repeated. `--hypothesis-profile
 # explore` tries others.
-settings.register_profile("fast", max_examples=20, deadline=None, derandomize=True)
+settings.register_profile("fast", max_examples=10, deadline=None, derandomize=True)
 settings.register_profile("full", max_examples=300, deadline=None, derandomize=True)
 settings.register_profile("explore", max_examples=1000, deadline=None)
 
@@ -34,6 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("full" if config.getoption("full") else "fast")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what collecting has made out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

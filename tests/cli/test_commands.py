@@ -23,6 +23,8 @@ from parcost import Study, hookimpl
 from parcost.cli import main
 from parcost_plugins.vocabulary import ScheduleChoice
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GOOD = """\
 use catalog.devices.h100_sxm
@@ -251,7 +253,6 @@ def test_a_directory_of_what_is_no_study_and_no_definition_is_bad_input(run: Run
     assert run("eval", ".", a="layout { tp = 4 }\n").code == 2
 
 
-@pytest.mark.slow
 def test_every_study_of_a_file_is_reported_or_only_the_one_that_is_named(run: Run) -> None:
     text = GOOD + "study narrow { layout { tp = 1 } }\nstudy wide { layout { tp = 4 } }\n"
     full = run("eval", "a.par", "--full", a=text).out
@@ -413,7 +414,6 @@ def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
     assert re.search(r"FAIL +mfu >= 99 % +at 0 of 3 points; not at tp = 1: ", out)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spec, head", [(GOOD, "It runs, and it fits"), (SWEPT, "run and fit")])
 def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: str) -> None:
     left_out = ["--without", "memory_fit", "--without", "advice"]
@@ -545,7 +545,6 @@ def test_long_work_shows_progress_to_a_person_whose_results_go_elsewhere(
         assert stderr.getvalue() == said
 
 
-@pytest.mark.slow
 def test_a_plugin_that_fails_is_named_and_the_report_says_that_it_is_incomplete(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -662,7 +661,6 @@ def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["eval", "a.par", "--format", "json"], ["--help"]])
 def test_a_closed_pipe_ends_quietly(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
@@ -674,7 +672,6 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path, arguments: list[str]) -> Non
     assert (child.returncode, said) == (141, b"")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("arguments", [["eval", "a.par"], ["--help"]])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -696,7 +693,6 @@ def test_a_full_disk_is_said(tmp_path: Path, arguments: list[str], unbuffered: s
     )
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_ctrl_c_at_any_time_leaves_no_traceback(tmp_path: Path) -> None:
     for name in "abcdefgh":
@@ -711,7 +707,6 @@ def test_ctrl_c_at_any_time_leaves_no_traceback(tmp_path: Path) -> None:
     time.sleep(0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_stream_that_is_not_unicode_still_gets_everything(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "größe.par").write_text(GOOD, encoding="utf-8")
@@ -884,7 +879,6 @@ def test_show_of_a_sweep_is_a_sweep(run: Run) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_explain_shows_a_line_down_to_its_numbers(run: Run) -> None:
     ledger = json.loads(run("eval", "a.par", "--format", "json", a=GOOD).out)["reports"][0]
     for line in ledger["results"][0]["ledger"]:
@@ -896,7 +890,6 @@ def test_explain_shows_a_line_down_to_its_numbers(run: Run) -> None:
                 assert label in done.out
 
 
-@pytest.mark.slow
 def test_explain_knows_memory_and_figures_too(run: Run) -> None:
     result = json.loads(run("eval", "a.par", "--format", "json", a=GOOD).out)["reports"][0][
         "results"
@@ -1002,7 +995,6 @@ assert plugins <= {{"parcost_plugins", "parcost_plugins.fitting", "parcost_plugi
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.slow
 def test_a_piped_report_does_without_rich(tmp_path: Path) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
     code = """

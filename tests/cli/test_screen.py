@@ -16,6 +16,8 @@ import parcost
 from parcost.cli import main
 from parcost.render.studies import join_pages
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SEVENTY = str(ROOT / "specs" / "runs" / "llama3_70b_64_h100.par")
 SMALL = """\
@@ -71,7 +73,6 @@ def test_a_job_is_one_screen(run: Run, study: str) -> None:
         assert re.search(rf"^  {title}.*? +[\d.]+ (s|%|GiB)", done.out, re.MULTILINE)
 
 
-@pytest.mark.slow
 def test_a_large_mixture_of_experts_is_one_screen(run: Run) -> None:
     done = run("eval", "a.par", a=DEEPSEEK)
     lines = done.out.splitlines()

@@ -13,6 +13,8 @@ from parcost.cli import main
 from parcost.render.timeline import draw
 from parcost.terms import Activity
 
+pytestmark = pytest.mark.slow
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

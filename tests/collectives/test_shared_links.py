@@ -203,7 +203,7 @@ def test_ranks_of_the_same_place_stay_on_their_rail() -> None:
     assert found == pytest.approx(1e9 * 7 / 8 / 50e9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=min(25, settings().max_examples))
 @given(
     g=st.sampled_from([2, 4, 8]),
     k=st.integers(2, 16),
@@ -303,7 +303,7 @@ def fabrics(draw: Any) -> tuple[list[dict[str, Any]], int, list[tuple[float, flo
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=min(150, settings().max_examples), deadline=None)
 @given(fabric=fabrics(), operation=st.sampled_from(sorted(CUTTING)))
 def test_no_algorithm_beats_the_ports_and_the_cuts_of_its_fabric(
     fabric: tuple[list[dict[str, Any]], int, list[tuple[float, float]]], operation: str
@@ -319,7 +319,7 @@ def test_no_algorithm_beats_the_ports_and_the_cuts_of_its_fabric(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=min(100, settings().max_examples), deadline=None)
 @given(
     sizes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=3),
     wrap=st.booleans(),

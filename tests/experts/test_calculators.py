@@ -101,7 +101,7 @@ def test_a_dispatch_that_cannot_be(attributes: str, id: str) -> None:
     assert not found.legal
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=min(40, settings().max_examples), deadline=None)
 @given(
     st.integers(1, 5).flatmap(
         lambda n: st.lists(

@@ -119,7 +119,7 @@ def test_2048_tokens_are_not_faster_than_2040() -> None:
 sizes = st.integers(min_value=1, max_value=400)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=min(25, settings().max_examples), deadline=None)
 @given(
     lengths=st.lists(st.integers(min_value=1, max_value=500), min_size=2, max_size=12, unique=True),
     share=st.integers(min_value=25, max_value=100),
@@ -133,7 +133,7 @@ def test_no_token_is_worth_less_in_a_longer_sequence(lengths: list[int], share: 
     assert all(a <= b * (1 + 1e-12) for a, b in pairwise(each))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=min(25, settings().max_examples), deadline=None)
 @given(
     heads=st.lists(sizes, min_size=2, max_size=12, unique=True),
     share=st.integers(min_value=50, max_value=100),

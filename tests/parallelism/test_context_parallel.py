@@ -527,7 +527,7 @@ def test_partners_beyond_the_fast_domain_are_warned_of_with_the_price() -> None:
 # --- Whatever the machine ------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=min(25, settings().max_examples), deadline=None)
 @given(
     rate=st.floats(0.5, 900.0),
     latency=st.just(0.0) | st.floats(1e-3, 100.0),

@@ -15,6 +15,8 @@ import parcost
 from parcost import Report, hookimpl, hookspecs
 from parcost.plugins import Plugin, Plugins, load
 
+pytestmark = pytest.mark.slow
+
 STEP = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -127,7 +129,6 @@ def broken(**hooks: Any) -> Plugins:
     return Plugins((Plugin("aaa", "aaa-dist", "1.0", module), *usual().loaded))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_fails_is_named_and_nothing_else_changes(hook: str, way: str) -> None:

@@ -13,6 +13,8 @@ from parcost import Check, Figure, Formula, Memory, Once, PluginError, Report, W
 from parcost.batch.tell import told
 from parcost.plugins import load
 
+pytestmark = pytest.mark.slow
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

@@ -15,6 +15,8 @@ from parcost import Check, Edge, Figure, Formula, PluginError, SpecError, Work, 
 from parcost.plugins import load
 from parcost_plugins.vocabulary import LinkSheet
 
+pytestmark = pytest.mark.slow
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -134,7 +136,6 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
         assert caught.value.diagnostics[0].id in ("unreadable-file", "missing-file")
 
 
-@pytest.mark.slow
 def test_blocks_extend_one_another_only_so_deep() -> None:
     chain = "device d0 extends h100_sxm {}\n"
     chain += "".join(f"device d{i} extends d{i - 1} {{}}\n" for i in range(1, 2000))

@@ -133,7 +133,7 @@ def test_a_trace_has_every_op_when_a_simulator_has_it(
 
 
 @given(case=cases(), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=min(60, settings().max_examples), deadline=None)
 def test_arrays_of_hops_over_each_boundary_give_what_each_gives_alone(
     case: Any, data: Any, any_order: Any
 ) -> None:
@@ -151,7 +151,7 @@ def test_arrays_of_hops_over_each_boundary_give_what_each_gives_alone(
 
 
 @given(case=cases(), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=min(60, settings().max_examples), deadline=None)
 def test_arrays_of_candidates_give_what_each_gives_alone(
     case: Any, data: Any, any_order: Any
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 import parcost
 from parcost import SpecError
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

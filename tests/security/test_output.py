@@ -18,6 +18,8 @@ from parcost.cli.check import github
 from parcost.diagnostics import Diagnostic
 from parcost.render.escapes import csv_cell, visible, visible_json, visible_lines
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

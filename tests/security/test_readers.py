@@ -14,6 +14,8 @@ import pytest
 from parcost import files
 from parcost.files import KINDS, Kind
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
