@@ -493,10 +493,10 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     Path("all.jsonl").write_text("of before")
     spied = Scenario.evaluate
 
-    def interrupted(scenario: Scenario) -> Any:
+    def interrupted(scenario: Scenario, *progress: Any) -> Any:
         if scenario.path.endswith("s003.par"):
             raise KeyboardInterrupt
-        return spied(scenario)
+        return spied(scenario, *progress)
 
     arguments = ["eval", "specs", "--format", "jsonl", "--out", "all.jsonl"]
     with monkeypatch.context() as patch:
