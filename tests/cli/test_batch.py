@@ -111,8 +111,10 @@ def cached(tmp_path: Path) -> list[Path]:
     return [p for p in (tmp_path / "caches").glob("parcost/??/*") if p.is_file()]
 
 
-def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    code = """import signal, sys
+def process(*arguments: str, before: str = "", **options: Any) -> subprocess.Popen[bytes]:
+    """Start the command in a process that runs the code *before* first."""
+    code = f"""{before}
+import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -576,7 +578,9 @@ def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str,
 def test_a_search_that_others_end_leaves_nobody_behind(name: str) -> None:
     files({"a.par": GOOD.replace("16 }", "2048 }").replace("32 seq", "4096 seq")})
     arguments = ["search", "specs/a.par", "--budget", "600", "--jobs", "2"]
-    child = process(*arguments, start_new_session=True)
+    # However small the space is, it starts processes at once.
+    at_once = "from parcost.search import spread\nspread.saves_time = lambda *_: True"
+    child = process(*arguments, before=at_once, start_new_session=True)
     wait_for(lambda: members(child.pid) > 2)
     assert child.poll() is None
     child.send_signal(getattr(signal, name))
