@@ -31,7 +31,7 @@ QUESTION += "50 GB/s per_direction }\n"
 REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
 HOOKS = {n: spec for n, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")}
 #: Asked by a search and by `parcost show`, and not by an evaluation.
-ELSEWHERE = {"axes", "rooms", "objectives", "goals", "views"}
+ELSEWHERE = {"axes", "rooms", "objectives", "goals", "views", "replays"}
 
 
 class EndError(BaseException):
