@@ -378,13 +378,7 @@ def terms():
 """
 
 
-def test_workers_that_keep_dying_are_no_defect_of_ours(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from parcost.search import spread
-
-    # A small space would be searched in this process, and end it.
-    monkeypatch.setattr(spread, "saves_time", lambda *_: True)
+def test_workers_that_keep_dying_are_no_defect_of_ours(run: Run) -> None:
     Path("dying.py").write_text(DYING, encoding="utf-8")
     for i in range(3):
         Path(f"specs/{i}.par").write_text(SPEC, encoding="utf-8")

@@ -150,7 +150,8 @@ def command(
                 Environment(picked),
                 engine,
                 told=progress.show,
-                here=jobs is not None,
+                # A file that ends its process is to end a worker, and to be named.
+                here=jobs is not None and not picked.files,
             )
         else:
             found = _searched(whole, wish, out, progress)
