@@ -11,6 +11,7 @@ sweep.rows()
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -135,14 +136,18 @@ def evaluate(path: str | Path, *, plugins: Plugins | None = None) -> Sequence[Re
     return reports
 
 
-_sessions: dict[int, Session] = {}
+@cache
+def _installed() -> Plugins:
+    return load_plugins()
 
 
 def _session(plugins: Plugins | None) -> Session:
-    key = id(plugins) if plugins is not None else 0
-    if key not in _sessions:
-        _sessions[key] = Session(plugins) if plugins is not None else Session()
-    return _sessions[key]
+    """Return the session of *plugins*, which lasts as long as they do."""
+    plugins = plugins or _installed()
+    if "session" not in plugins.known:
+        plugins.known["session"] = Session(plugins)
+    session: Session = plugins.known["session"]
+    return session
 
 
 def _check_requirements(module: Module, plugins: Plugins) -> None:

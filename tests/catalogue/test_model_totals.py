@@ -101,7 +101,8 @@ use catalog.devices.b200
 use catalog.fabrics.hgx_b200
 use catalog.models.{model}
 use catalog.precisions.bf16
-cluster {{ devices = {devices} }}
+device roomy extends b200 {{ memory = 100 TB }}
+cluster {{ device = roomy, devices = {devices} }}
 layout {{ {layout} }}
 training {{ sequence = 1024, global_batch = 128 sequences }}
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from string import Formatter
 
@@ -14,9 +15,14 @@ MODULES = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
 TEMPLATES = ("message", "help", "notes")
 
 
+@cache
+def syntax(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def templates(path: Path) -> Iterator[tuple[ast.AST, str, set[str] | None]]:
     """Yield the templates of the rules in a module, and the inputs if they are all spelled out."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(syntax(path)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Check":
             given = {keyword.arg: keyword.value for keyword in node.keywords}
             names = inputs(given.get("inputs"))
@@ -58,7 +64,7 @@ def test_every_message_of_a_rule_can_be_filled_in(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_a_block_that_a_rule_spells_out_has_doubled_braces(path: Path) -> None:
     """Rows of rules are no calls of Check, and their texts are templates all the same."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = syntax(path)
     calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call))
     if not any(getattr(call.func, "id", "") == "Check" for call in calls):
         return

@@ -11,7 +11,8 @@ use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
 use catalog.models.{model}
 use catalog.precisions.bf16
-cluster {{ devices = 64 }}
+device roomy extends h100_sxm {{ memory = 1 TB }}
+cluster {{ device = roomy, devices = 64 }}
 layout {{ {layout} }}
 training {{ sequence = 4096, global_batch = 64 sequences }}
 routing {{ {routing} }}

@@ -496,6 +496,7 @@ def test_a_long_chain_is_not_deep() -> None:
     assert len(value(" + ".join(["1"] * 40_000)).operands) == 40_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "id"),
     [

@@ -37,12 +37,13 @@ def spec(
     return f"""
     use catalog.devices.h100_sxm
     use catalog.precisions.bf16
+    device roomy extends h100_sxm {{ memory = 100 TB }}
     {model}
     fabric wire {{
       level node {{ size = {node} devices, bandwidth = {rate} per_direction, latency = {latency} }}
       level net {{ bandwidth = 10 GB/s per_direction, latency = 0 s }}
     }}
-    cluster {{ devices = {devices} }}
+    cluster {{ device = roomy, devices = {devices} }}
     layout {{ {layout} }}
     context {{ {context} }}
     overlap {{ multiprocessors = 0 }}
@@ -383,7 +384,7 @@ def test_the_ring_buffer_of_128k_tokens_in_fp8() -> None:
     model = "model m { layers = 4, hidden = 8192, heads = 64, vocabulary = 1024, ffn = 1024 }"
     of = result("cp = 8", "key_value = 1 B", model=model, devices=8)
     assert of.figure("cp_buffer") == pytest.approx(0.536870912e9, rel=1e-12)
-    assert of.figure("cp_buffer_share") == pytest.approx(0.536870912e9 / (80 * 2**30), rel=1e-12)
+    assert of.figure("cp_buffer_share") == pytest.approx(0.536870912e9 / 100e12, rel=1e-12)
 
 
 # --- Everything else ------------------------------------------------------------------------------

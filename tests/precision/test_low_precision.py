@@ -25,7 +25,8 @@ def spec(recipe: str, layout: str = "", *, device: str = "h100_sxm", extra: str 
     use catalog.fabrics.hgx_h100
     use catalog.models.llama3_8b
     {precision}
-    cluster {{ devices = 8 }}
+    device roomy extends {device} {{ memory = 1 TB }}
+    cluster {{ device = roomy, devices = 8 }}
     layout {{ {layout} }}
     training {{ precision = recipe, sequence = {S}, global_batch = 64 sequences }}
     {extra}

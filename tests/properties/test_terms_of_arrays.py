@@ -184,7 +184,7 @@ def scenario_of(family: str, fixed: Mapping[str, Any]) -> parcost.Scenario:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=max(2, settings().max_examples // 50))
 @given(data=st.data())
 def test_layouts_priced_at_once_are_priced_as_one_by_one(family: str, data: st.DataObject) -> None:
     fixed, swept = data.draw(sweeps(family))

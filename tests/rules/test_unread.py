@@ -12,7 +12,8 @@ use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
 use catalog.models.llama3_8b
 use catalog.precisions.bf16
-cluster {{ devices = 16 }}
+device roomy extends h100_sxm {{ memory = 1 TB }}
+cluster {{ device = roomy, devices = 16 }}
 training {{ sequence = 8192, micro_batch = 1, global_batch = 32 sequences }}
 {more}
 """
