@@ -24,6 +24,7 @@ from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STAT
 from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import ends_together
 
+MICRO_GRADIENTS = "gradients of a micro-batch"
 _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did not send
 
 
@@ -51,9 +52,12 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
     for cause, tag, bytes_, since, away in (
         (WEIGHTS, "weights", precision.weights, 3, offload.parameters),
         (GRADIENTS, "gradients", precision.gradients, 2 if shares else 4, 0.0),
+        (MICRO_GRADIENTS, "gradients", precision.gradient_copies, 2 if shares else 4, 0.0),
         (OPTIMIZER_STATE, "optimizer", precision.optimizer, 1, offload.optimizer),
     ):
         shards = kind.shards(zero, since)
+        if isinstance(bytes_, float) and not bytes_:
+            continue
         inputs = {"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")}
         text = "psi e / N"
         if not isinstance(away, float) or away:
@@ -125,9 +129,9 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
         (
             "unsharded gradients",
             largest if shares else 0.0,
-            "max(b, psi, a) e",
-            {},
-            precision.reduction,
+            "max(b, psi, a) (g + r), as backward makes them, and copied for the wire",
+            {"g": (gather, "B"), "r": (precision.reduction, "B")},
+            gather + precision.reduction,
             passes[1:2],
         ),
     ):
@@ -139,7 +143,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
             once_per_device=sharding.reshard,
             formula=Formula(
                 text=text,
-                inputs={**inputs, **sizes, "e": (bytes_, "B")},
+                inputs={"e": (bytes_, "B"), **inputs, **sizes},
                 source="PyTorch FSDP gathers ahead by whole layers",
             ),
             moments=moments,

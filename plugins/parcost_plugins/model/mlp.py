@@ -74,7 +74,16 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     # another of both at once: there is no second pair.
     alone = not rank.model.parallel_residual
     columns, rows = (MLP_COLUMNS, MLP_ROWS) if alone else (ATTENTION_COLUMNS, "")
-    yield from linear(_up(rank), tokens, ups * rank.ffn, h, span, host=columns)
+    made = [part for part in _parts(rank) if not rank.keeps(part)]
+    yield from linear(
+        _up(rank),
+        tokens,
+        ups * rank.ffn,
+        h,
+        span.spared(not made),
+        host=columns,
+        again=len(made) * rank.ffn,
+    )
     # Forward reads what the first product made and writes one tensor; backward reads that
     # and the gradient, and writes a gradient for each.
     tensor = rank.element * tokens * rank.ffn
@@ -84,7 +93,9 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         (2 * ups + 1) * tensor,
         span.forced(rank.recompute.activation),
     )
-    yield from linear("MLP down projection", tokens, h, rank.ffn, span, host=rows)
+    yield from linear(
+        "MLP down projection", tokens, h, rank.ffn, span.spared(rank.keeps("down")), host=rows
+    )
 
 
 @hookimpl
@@ -102,14 +113,27 @@ def memory(study: Study) -> Iterator[Memory]:
         span.forced(rank.recompute.norms),
     )
     span, wide = span.forced(rank.recompute.mlp), rank.tokens * rank.ffn
-    yield from rank.saved(
-        "MLP gate and up" if rank.model.gated else "MLP up",
-        ups * rank.element * wide,
-        "2 s b f e / t" if rank.model.gated else "s b f e / t",
-        "s b f t e",
-        span,
-        source=KEPT if rank.model.gated else SAVED,
-    )
+    kept = [part for part in _parts(rank) if rank.keeps(part)]
+    made = [part for part in _parts(rank) if not rank.keeps(part)]
+    for parts, where_ in ((kept, span.spared()), (made, span)):
+        if parts:
+            yield from rank.saved(
+                f"MLP {' and '.join(parts)}",
+                len(parts) * rank.element * wide,
+                "2 s b f e / t" if len(parts) == 2 else "s b f e / t",
+                "s b f t e",
+                where_,
+                source=KEPT if rank.model.gated else SAVED,
+            )
+    if rank.keeps("down"):
+        yield from rank.saved(
+            "MLP output",
+            rank.element * rank.residual,
+            f"{rank.residual_text} e",
+            "s b h t e",
+            span.spared(),
+            source=KEPT,
+        )
     yield from rank.saved(
         "MLP activation",
         rank.kept_element * wide,
@@ -117,6 +141,11 @@ def memory(study: Study) -> Iterator[Memory]:
         "s b f t q",
         span.forced(rank.recompute.activation),
     )
+
+
+def _parts(rank: Rank) -> tuple[str, ...]:
+    """Return what the activation reads."""
+    return ("gate", "up") if rank.model.gated else ("up",)
 
 
 def _ups(rank: Rank) -> int:

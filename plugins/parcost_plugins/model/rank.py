@@ -151,6 +151,11 @@ class Rank:
         """
         return self.training.recompute == "selective" and not self.training.flash_attention
 
+    def keeps(self, part: str) -> bool:
+        """Return whether layers that are recomputed as a whole keep this *part*."""
+        whole = self.training.recompute == "full"
+        return whole and self.recompute.keeps(part, gated=self.model.gated)
+
     def keys(self, windowed: bool) -> Real:
         """Return to how many tokens a token attends on average, in its own document."""
         return attended(self.training, windowed=windowed)

@@ -87,6 +87,12 @@ _IDLE = (
         "layers that are not recomputed as a whole",
     ),
     _Idle(
+        Recompute,
+        ("keep_qkv", "keep_core", "keep_output", "keep_up", "keep_down", "alternate"),
+        lambda study: study[Training].recompute == "full",
+        "`training.recompute = full`",
+    ),
+    _Idle(
         CollectiveChoice,
         ("expert",),
         lambda study: study[Training].model.experts > 0,
