@@ -72,9 +72,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "device": called(device),
                 "tight": 100.0 * tight,
             },
-            notes=(
-                "fragmentation and libraries vary by a few percent: beyond {tight:g} % is tight",
-            ),
+            notes=("what allocator and libraries take varies: it is tight beyond {tight:g} %",),
             help="leave more room, or say from where on it is tight: `memory {{ tight = ... }}`",
             severity="warning",
         ),

@@ -102,7 +102,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the inputs of both products and of the activation."""
     rank = rank_of(study)
-    ups, span = _ups(rank), rank.dense
+    span = rank.dense
     if rank.model.nominal or not any(span.count):
         return
     yield from rank.saved(
