@@ -21,7 +21,9 @@ _EXPERTS = ("ep", "etp")
 def memory(study: Study) -> list[Memory]:
     """Return what the driver, the libraries and the allocator take."""
     budget = study[MemoryBudget]
-    communicators = _communicators(study)
+    communicators, share = _communicators(study), budget.fragmentation
+    if share is None:
+        share = study[Training].framework.fragmentation
     return [
         Memory(
             name="driver context and libraries",
@@ -44,10 +46,8 @@ def memory(study: Study) -> list[Memory]:
             name="fragmentation",
             cause=OVERHEADS,
             bytes_=0.0,
-            of_activations=budget.fragmentation,
-            formula=Formula(
-                text="share x activations alive", inputs={"share": (budget.fragmentation, "")}
-            ),
+            of_activations=share,
+            formula=Formula(text="share x activations alive", inputs={"share": (share, "")}),
         ),
     ]
 

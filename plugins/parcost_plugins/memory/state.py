@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Formula, Memory, Moment, Real, Study, hookimpl
-from parcost.numeric import maximum, minimum, where
+from parcost.numeric import any_of, maximum, minimum, where
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -32,12 +32,15 @@ _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did
 def memory(study: Study) -> Iterator[Memory]:
     """Yield the state that is kept, and the buffers that sharding it takes."""
     zero, sharding = study[Layout].zero, study[Sharding]
+    staging = study[Training].framework.gradient_staging
     for kind in alike(study):
         yield from _state(kind, study)
-        if zero == 2 and sharding.accumulate == "shard":
+        if zero == 2 and sharding.accumulate == "shard" and not any_of(staging != 0):
             yield _bucket(kind, study)
         if zero == 3:
             yield from _gathered(kind, study)
+        if zero < 3 and any_of(staging != 0):
+            yield _staged(kind, study)
         if sharding.bucket_copy and zero == 0:
             yield _copies(kind, study)
         if study[Compression].method in _FEEDBACK:
@@ -96,6 +99,27 @@ def _bucket(kind: Alike, study: Study) -> Memory:
             source="DeepSpeed's ZeRO 2 reduces gradients bucket by bucket",
         ),
         moments=("backward",),
+    )
+
+
+def _staged(kind: Alike, study: Study) -> Memory:
+    """Return the buffer that gradients are copied into ahead of their reduction.
+
+    Its size is no multiple of anything that was freed before, so an allocator takes it anew.
+    """
+    staging, size = study[Training].framework.gradient_staging, study[Training].precision.gradients
+    return Memory(
+        name=kind.named("gradient staging"),
+        cause=BUFFERS,
+        bytes_=where(kind.replicas > 1, minimum(staging, kind.elements) * size, 0.0),
+        count=kind.count,
+        once_per_device=True,
+        formula=Formula(
+            text="min(k, psi) e",
+            inputs={"k": (staging, ""), "psi": (kind.elements, ""), "e": (size, "B")},
+            source="DeepSpeed, runtime/engine.py: gradients are flattened, so many at a time",
+        ),
+        moments=("backward", "optimizer"),
     )
 
 

@@ -140,8 +140,8 @@ def memory(study: Study) -> Iterator[Memory]:
     e, tokens, span = rank.element, rank.tokens, rank.every
     yield from rank.saved(
         "attention input",
-        rank.kept_element * rank.residual,
-        f"{rank.residual_text} q",
+        rank.kept_element * rank.gathered,
+        f"{rank.gathered_text} q",
         "s b h t q",
         span.forced(rank.recompute.norms),
     )

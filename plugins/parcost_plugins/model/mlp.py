@@ -107,8 +107,8 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     yield from rank.saved(
         "MLP input",
-        rank.kept_element * rank.residual,
-        f"{rank.residual_text} q",
+        rank.kept_element * rank.gathered,
+        f"{rank.gathered_text} q",
         "s b h t q",
         span.forced(rank.recompute.norms),
     )

@@ -144,6 +144,17 @@ class Rank:
         return "s b h / t" if self.layout.sequence_parallel else "s b h"
 
     @property
+    def gathered(self) -> Real:
+        """Elements of the input of a layer split by columns, as it is kept for backward."""
+        whole = self.training.framework.keeps_gathers
+        return self.tokens * self.model.hidden if whole else self.residual
+
+    @property
+    def gathered_text(self) -> str:
+        """The formula of those elements, in letters."""
+        return "s b h" if self.training.framework.keeps_gathers else self.residual_text
+
+    @property
     def core_again(self) -> bool:
         """Whether backward runs every attention core forward again, as a pass of its own.
 

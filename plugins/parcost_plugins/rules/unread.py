@@ -69,7 +69,7 @@ _IDLE = (
     ),
     _Idle(
         ScheduleChoice,
-        ("count_embedding", "count_head"),
+        ("assignment", "count_embedding", "count_head"),
         lambda study: not study[ScheduleChoice].stages,
         "layers that are dealt: `schedule.stages` says where they are",
     ),

@@ -7,7 +7,13 @@ the framework decides.
 
 from __future__ import annotations
 
-from parcost import SECONDS, Real, block, integer, quantity, string, word
+from parcost import SECONDS, Real, block, fraction, integer, quantity, string, switch, word
+
+#: How layers are dealt to stages that do not divide them.
+ASSIGNMENTS = ("even", "front", "ends")
+
+#: What the cross entropy keeps of its logits.
+LOSSES = ("eager", "softmax", "logits", "gradient")
 
 #: What a CUDA graph replays in place of kernels issued one by one.
 CUDA_GRAPHS = ("none", "layer", "iteration")
@@ -34,4 +40,37 @@ class Framework:
         default="none",
         doc="what is captured where a run says nothing: no kernels, those of a layer and pass, or "
         "those of all forward and backward passes of a step",
+    )
+    loss: str = word(
+        *LOSSES,
+        default="softmax",
+        doc="what the cross entropy keeps where a run says nothing: `eager`, three tensors in fp32 "
+        "at once, op by op; an fp32 `softmax`; `logits` as they are, whose gradient a fused kernel "
+        "makes in backward; or that `gradient`, in their place",
+    )
+    router_weights: str = word(
+        "input",
+        "activation",
+        "output",
+        default="activation",
+        doc="which tensor of an expert a token's routing weight is multiplied with; that tensor "
+        "is kept for backward, but for the activation, which is made again from what is kept",
+    )
+    keeps_gathers: bool = switch(
+        default=False,
+        doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
+        "and not gathered again in backward",
+    )
+    gradient_staging: Real = integer(
+        default=0,
+        minimum=0,
+        doc="elements of a buffer that gradients are copied into to be reduced, without ZeRO 3",
+    )
+    fragmentation: Real = fraction(
+        default=0.0, doc="of the activations, lost between blocks of its allocator"
+    )
+    assignment: str = word(
+        *ASSIGNMENTS,
+        default="even",
+        doc="layers of the stages where a run says nothing, as of `schedule.assignment`",
     )

@@ -20,7 +20,7 @@ from parcost import (
     switch,
     word,
 )
-from parcost_plugins.vocabulary.framework import Framework
+from parcost_plugins.vocabulary.framework import LOSSES, Framework
 from parcost_plugins.vocabulary.hardware import Device
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
@@ -192,6 +192,12 @@ class Training:
     )
     flash_attention: bool = switch(default=True, doc="attention never writes its scores to memory")
     dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
+    loss: str | None = word(
+        *LOSSES,
+        default=None,
+        doc="what the cross entropy keeps of its logits (see `framework`); what the framework says "
+        "where it is left out",
+    )
     loss_chunks: int = integer(
         default=1,
         structural=True,
@@ -416,4 +422,8 @@ class MemoryBudget:
     communicator: Real = quantity(
         BYTES, default="channels * peers * connection", doc="buffers of one communicator"
     )
-    fragmentation: Real = fraction(doc="of the activations, lost between blocks")
+    fragmentation: Real | None = fraction(
+        default=None,
+        doc="of the activations, lost between blocks of the allocator; what the framework says "
+        "where it is left out",
+    )
