@@ -113,7 +113,7 @@ def _columns(one: Scored) -> Mapping[str, Any]:
         "model": row.model.name,
         "device": device_class(row),
         "devices": row.hardware.gpus,
-        "precision": row.precision_class,
+        "precision": row.numbers,
         "framework": one.written.framework,
         "layout": f"tp{p.tp} cp{p.cp} pp{p.pp} dp{p.dp} ep{p.ep} vp{p.vp}",
         "measured_seconds": row.measured.step_time_s,
