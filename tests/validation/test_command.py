@@ -139,6 +139,20 @@ def test_a_file_that_is_not_there(tmp_path: Path, validate: Validate) -> None:
     assert "missing-file" in found.stderr
 
 
+def test_a_file_without_rows(file: Write, validate: Validate) -> None:
+    found = validate(file([""]))
+    assert found.exit_code == 2
+    assert "has no row" in found.stderr
+
+
+def test_rows_of_which_none_is_good(small: Raw, file: Write, validate: Validate) -> None:
+    for format_ in ("table", "json", "md", "csv", "html"):
+        found = validate(file([small("a", 0.0)]), "--format", format_)
+        assert found.exit_code == 1
+        assert "is 0, and has to be above 0" in found.stderr
+        assert "Traceback" not in found.stderr
+
+
 def test_specs_are_written_and_are_what_was_evaluated(
     runs: Path, tmp_path: Path, predicted: float, validate: Validate
 ) -> None:

@@ -43,12 +43,14 @@ def to_json(summary: Summary) -> str:
         "ranking": {
             "groups": len(summary.rankings),
             "regret": _percent(summary.regret),
+            "chance": _percent(summary.chance),
             "rho": _rounded(summary.rho),
             "by_group": [
                 {
                     "name": one.name,
                     "layouts": one.layouts,
                     "regret": _percent(one.regret),
+                    "chance": _percent(one.chance),
                     "rho": _rounded(one.rho),
                 }
                 for one in summary.rankings

@@ -11,6 +11,7 @@ from parcost_plugins.validation.rows import Flaw, Row
 from parcost_plugins.validation.scores import (
     Score,
     by,
+    chance,
     rates,
     regret,
     rho,
@@ -70,6 +71,7 @@ class Ranking:
     name: str
     layouts: int
     regret: float
+    chance: float  # regret of any of them
     rho: float | None
 
 
@@ -98,6 +100,12 @@ class Summary:
     def regret(self) -> float | None:
         """The mean regret of the best predicted layouts."""
         found = [one.regret for one in self.rankings]
+        return sum(found) / len(found) if found else None
+
+    @property
+    def chance(self) -> float | None:
+        """The mean regret of layouts picked by chance."""
+        found = [one.chance for one in self.rankings]
         return sum(found) / len(found) if found else None
 
     @property
@@ -274,6 +282,7 @@ def _rankings(rows: Sequence[Scored]) -> list[Ranking]:
                 name=", ".join(map(str, key[:4])),
                 layouts=len(best),
                 regret=regret(predicted, measured),
+                chance=chance(measured),
                 rho=rho(predicted, measured),
             )
         )
