@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real
-from parcost_plugins.model.passes import SPLIT, Span, stream
-from parcost_plugins.model.rank import FP32, MASK, Rank
+from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, SOFTMAX, elementwise
+from parcost_plugins.model.passes import SPLIT, Span
+from parcost_plugins.model.rank import Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE, CORE_PRODUCTS, WINDOWED_CORE
 from parcost_plugins.vocabulary.partition import Counts
@@ -96,10 +97,9 @@ def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
     yield from _products(rank, "F", span.count)
     if any(span.again):
         yield from _products(rank, "R", span.again)
-    yield from stream("softmax", 2 * e * scores, 3 * e * scores, span)
+    yield from elementwise("softmax", SOFTMAX[rank.framework.softmax], scores, e, span)
     if rank.training.dropout:
-        moved = (2 * e + MASK) * scores
-        yield from stream("attention dropout", moved, moved, span)
+        yield from elementwise("attention dropout", DROPOUT["eager"], scores, e, span)
     yield from _gradient_products(rank, span)
 
 

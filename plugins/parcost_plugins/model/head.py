@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from parcost import Memory, Moment, Real, Study, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.model.passes import SPLIT, at, linear, stream
-from parcost_plugins.model.rank import FP32, rank_of
+from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
+from parcost_plugins.model.passes import SPLIT, at, linear
+from parcost_plugins.model.rank import rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
@@ -64,12 +65,11 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
-    """Return the head's products, and the cross entropy in fp32."""
+    """Return the head's products, and the cross entropy."""
     rank = rank_of(study)
     if rank.model.nominal:
         return
     span = at(on_last(study)).times(1 + rank.model.prediction_layers)
-    e, logits = rank.element, rank.tokens * rank.vocabulary
     yield from linear(
         "head",
         rank.tokens,
@@ -79,9 +79,14 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         role="head",
         host=HEAD_COLUMNS,
     )
-    # Forward reads the logits, and writes and reads them in fp32; backward turns those into
-    # the gradient of the logits.
-    yield from stream("cross entropy", (e + 2 * FP32) * logits, (FP32 + e) * logits, span)
+    yield from elementwise(
+        "cross entropy",
+        LOSS[rank.framework.loss],
+        rank.tokens * rank.vocabulary,
+        rank.element,
+        span,
+        times=rank.training.loss_chunks,
+    )
 
 
 @hookimpl
@@ -89,8 +94,9 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return the head's input, and the logits on their way to the loss and back.
 
     The fp32 softmax waits for backward, where the gradient takes its place. The logits
-    themselves are gone by then, and their gradient has their size. A loss in chunks makes
-    the gradient of each chunk at once, in place of the head's input, and keeps no softmax.
+    themselves are gone by then, and their gradient has their size. A loss that is compiled as
+    a whole keeps the logits, and a fused one their gradient in their place. A loss in chunks
+    makes the gradient of each chunk at once, in place of the head's input, and keeps no softmax.
     """
     rank = rank_of(study)
     if rank.model.nominal:
@@ -101,11 +107,20 @@ def memory(study: Study) -> Iterator[Memory]:
     yield rank.kept("head input", e * rank.residual, residual, runs, tag=ENDS)
     narrow, wide = ("s b V e / t", "s b V t e", e), ("4 s b V / t", "s b V t", FP32)
     passing: list[tuple[str, Moment, tuple[str, str, Real]]] = [("logits", "forward", narrow)]
-    if chunks == 1:
+    if chunks == 1 and rank.framework.loss == "fused":
+        gradient = rank.formula(*narrow[:2])
+        yield rank.kept("logits gradient, made forward", e * logits, gradient, runs, tag=ENDS)
+        passing = []
+    elif chunks == 1 and rank.framework.loss == "compiled":
+        yield rank.kept("kept logits", e * logits, rank.formula(*narrow[:2]), runs, tag=ENDS)
+        passing = [("logits gradient", "backward", narrow)]
+    elif chunks == 1:
         # The logits' gradient, which the head's weight gradient needs, is narrower.
         freed, softmax = maximum(1.0 - e / FP32, 0.0), rank.formula(*wide[:2])
         yield rank.kept("loss softmax", FP32 * logits, softmax, runs, freed=freed, tag=ENDS)
         passing.append(("logits gradient", "backward", narrow))
+        if rank.framework.loss == "eager":
+            passing += [("logits in fp32", "forward", wide), ("loss gradient", "backward", wide)]
     else:
         passing.append(("loss softmax", "forward", wide))
     for name, moment, (text, letters, element) in passing:

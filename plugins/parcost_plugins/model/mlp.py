@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
-from parcost_plugins.model.passes import SPLIT, linear, stream
+from parcost_plugins.model.elementwise import ADDED, APART, GATED, PLAIN, SUMMED, elementwise, moved
+from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, MLP_COLUMNS, MLP_ROWS
@@ -75,16 +76,27 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     alone = not rank.model.parallel_residual
     columns, rows = (MLP_COLUMNS, MLP_ROWS) if alone else (ATTENTION_COLUMNS, "")
     yield from linear(_up(rank), tokens, ups * rank.ffn, h, span, host=columns)
-    # Forward reads what the first product made and writes one tensor; backward reads that
-    # and the gradient, and writes a gradient for each.
-    tensor = rank.element * tokens * rank.ffn
-    yield from stream(
+    activation = GATED[rank.framework.activation] if rank.model.gated else PLAIN
+    yield from elementwise(
         "MLP activation",
-        (ups + 1) * tensor,
-        (2 * ups + 1) * tensor,
+        activation,
+        tokens * rank.ffn,
+        rank.element,
         span.forced(rank.recompute.activation),
     )
     yield from linear("MLP down projection", tokens, h, rank.ffn, span, host=rows)
+    if rank.framework.separate_projections and rank.model.gated:
+        yield moved(
+            "sum of the gradients of gate and up",
+            ADDED,
+            tokens * h,
+            rank.element,
+            "B",
+            span.count,
+        )
+    if rank.model.biases:
+        outputs = tokens * ups * rank.ffn + rank.residual
+        yield moved("MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2)
 
 
 @hookimpl
@@ -110,6 +122,15 @@ def memory(study: Study) -> Iterator[Memory]:
         span,
         source=KEPT if rank.model.gated else SAVED,
     )
+    if rank.model.gated and rank.framework.activation in APART:
+        yield from rank.saved(
+            "activated gate",
+            rank.element * wide,
+            "s b f e / t",
+            "s b f t e",
+            span.forced(rank.recompute.activation),
+            source=KEPT,
+        )
     yield from rank.saved(
         "MLP activation",
         rank.kept_element * wide,

@@ -9,14 +9,12 @@ from attrs import evolve, frozen
 
 from parcost import Formula, Memory, Moment, Real, Study
 from parcost.numeric import is_array, maximum
+from parcost_plugins.model.elementwise import FP32, MASK
 from parcost_plugins.model.passes import Span
-from parcost_plugins.vocabulary import Layout, Model, Offload, Recompute, Training
+from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
-
-FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
-MASK = 1.0  # bytes of an element of a dropout mask
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Of what stands in no layer of that paper.
@@ -40,6 +38,11 @@ class Rank:
         """Which modules backward runs forward again."""
         chosen = self.study.get(Recompute)
         return _NOTHING if chosen is None else chosen
+
+    @cached_property
+    def framework(self) -> KernelChoice:
+        """Which kernels element-wise operators run as."""
+        return self.study[KernelChoice]
 
     @cached_property
     def _offload(self) -> Offload:

@@ -23,6 +23,11 @@ from parcost import (
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
 
+NORM_KERNELS = ("fused", "compiled", "eager", "composite")
+ACTIVATION_KERNELS = ("fused", "compiled", "eager", "halves")
+ROTARY_KERNELS = ("fused", "compiled", "eager", "complex")
+LOSS_KERNELS = ("fused", "compiled", "eager", "parallel", "parallel_compiled")
+
 _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
@@ -264,6 +269,35 @@ class KernelChoice:
         doc="what operators of some size reach of the memory bandwidth, from the smallest "
         "upwards; in place of one efficiency for all",
     )
+    start: Real = quantity(
+        SECONDS,
+        doc="of a streaming kernel on the device, besides the time that its bytes take at full "
+        "rate: blocks that start, and the last that end",
+    )
+    norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a fused norm backward"
+    )
+    eager_norm_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by PyTorch's own norm forward"
+    )
+    eager_norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by PyTorch's own norm backward"
+    )
+    compiled_norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a compiled norm backward"
+    )
+    composite_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a norm that runs operator by operator"
+    )
+    complex_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a rotation of complex numbers"
+    )
+    halves_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by eager kernels on halves of a tensor"
+    )
+    parallel_loss_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by an eager loss on a share of the vocabulary"
+    )
     shape_efficiency: Real = fraction(
         positive=True,
         doc="a real shape against the best shape that the device's figure was measured on",
@@ -283,6 +317,15 @@ class KernelChoice:
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
     )
+    norm: str = word(*NORM_KERNELS, default="fused", doc="norms")
+    activation: str = word(*ACTIVATION_KERNELS, default="fused", doc="act")
+    rotary: str = word(*ROTARY_KERNELS, default="fused", doc="rotary")
+    dropout: str = word("fused","eager", default="fused", doc="dropout")
+    softmax: str = word("fused","eager", default="fused", doc="softmax")
+    loss: str = word(*LOSS_KERNELS, default="parallel", doc="loss")
+    router: str = word("fused","eager", default="eager", doc="router")
+    permutation: str = word("fused","eager", default="eager", doc="router")
+    separate_projections: bool = switch(default=False, doc="separate")
     fused_accumulation: bool = switch(
         doc="weight-gradient products add to the gradients of earlier micro-batches themselves"
     )
