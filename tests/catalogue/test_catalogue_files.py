@@ -11,7 +11,7 @@ import parcost
 import parcost_specs
 from parcost import Curve, Study
 from parcost.language.format import format_text
-from parcost_plugins.vocabulary import Cluster, Device, Fabric, Model, Precision, Tuning
+from parcost_plugins.vocabulary import Cluster, Device, Fabric, Framework, Model, Precision, Tuning
 from parcost_specs import catalogues
 
 ROOT = Path(parcost_specs.__file__).parent
@@ -20,6 +20,7 @@ NAMES = [".".join(p.relative_to(ROOT).with_suffix("").parts) for p in FILES]
 KINDS: dict[str, type] = {
     "devices": Device,
     "fabrics": Fabric,
+    "frameworks": Framework,
     "models": Model,
     "precisions": Precision,
     "systems": Cluster,
@@ -31,10 +32,15 @@ def study_of(name: str) -> Study:
     return parcost.load_text(f"use catalog.{name}\n")[0].studies()[0]
 
 
+def labelled(study: Study, kind: type, label: str) -> Any:
+    """The block of a kind that carries a label, beside what a prelude gives every study."""
+    return next(block for block in study.all(kind) if block.label == label)
+
+
 def blocks_of(study: Study, name: str) -> list[Any]:
     """The block of a catalogue file and those inside it."""
-    folder, _ = name.split(".")
-    block: Any = study[KINDS[folder]]
+    folder, label = name.split(".")
+    block: Any = labelled(study, KINDS[folder], label)
     inside = ("levels", "protocols", "generations", "hosts")
     return [block, *(inner for name in inside for inner in getattr(block, name, ()))]
 
@@ -55,7 +61,7 @@ def test_the_catalogue_is_offered_through_the_hook() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_binds_to_one_block_of_its_own_name(name: str) -> None:
     folder, label = name.split(".")
-    assert study_of(name)[KINDS[folder]].label == label
+    assert labelled(study_of(name), KINDS[folder], label)
 
 
 @pytest.mark.parametrize("name", NAMES)

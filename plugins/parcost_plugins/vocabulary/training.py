@@ -20,6 +20,7 @@ from parcost import (
     switch,
     word,
 )
+from parcost_plugins.vocabulary.framework import Framework
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
 
@@ -152,6 +153,9 @@ class Training:
 
     model: Model = reference("model", default="model", doc="which model")
     precision: Precision = reference("precision", default="precision", doc="which recipe")
+    framework: Framework = reference(
+        "framework", default="framework", doc="which framework runs it; `generic` if none is named"
+    )
     sequence: Real = integer(qualifiers={"tokens": 1.0}, doc="tokens of one sequence (s)")
     micro_batch: Real = integer(
         default=1, qualifiers={"sequences": 1.0}, doc="sequences of one micro-batch (b)"
