@@ -181,7 +181,9 @@ def streams(path: Path, folds: int, *, fit: bool) -> None:
             constants = fitted(rest, start, bandwidths)
             left += zip(out, errors(out, constants, bandwidths), strict=True)
         report(
-            f"shapes left out, {folds} parts", [row for row, _ in left], [error for _, error in left]
+            f"shapes left out, {folds} parts",
+            [row for row, _ in left],
+            [error for _, error in left],
         )
     if fit:
         for name, value in whole.items():

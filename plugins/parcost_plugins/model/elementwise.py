@@ -55,7 +55,7 @@ NORMS: Mapping[str, Passes] = {
     # Operator by operator: the input in fp32, its square, their mean, with epsilon, the root, the
     # product, the cast back, times the gain; and the derivative of each, in the other direction.
     "composite": Passes(
-        Traffic(8, 4, 6, kind="composite"), Traffic(14, 8, 17, kind="composite")
+        Traffic(8, 4, 7, kind="composite"), Traffic(14, 8, 17, kind="composite")
     ),
 }  # fmt: skip
 
@@ -78,7 +78,7 @@ ROTARY: Mapping[str, Passes] = {
     "fused": Passes(Traffic(2, 2), Traffic(2, 2)),
     "compiled": Passes(Traffic(2, 2), Traffic(2, 2)),
     # Times the cosine; a half is negated, the halves are joined and multiplied by the sine; the sum.
-    "eager": Passes(Traffic(10, 12), Traffic(10, 12)),
+    "eager": Passes(Traffic(10, 10), Traffic(10, 10)),
     # A cast to fp32, the product of complex numbers, and a cast back.
     "complex": Passes(
         Traffic(6, 2, 4, kind="complex"), Traffic(6, 2, 4, kind="complex")

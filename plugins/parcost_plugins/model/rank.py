@@ -11,7 +11,7 @@ from parcost import Formula, Memory, Moment, Real, Study
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import FP32, MASK
 from parcost_plugins.model.passes import Span
-from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
+from parcost_plugins.vocabulary import Framework, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
@@ -39,10 +39,10 @@ class Rank:
         chosen = self.study.get(Recompute)
         return _NOTHING if chosen is None else chosen
 
-    @cached_property
-    def framework(self) -> KernelChoice:
-        """Which kernels element-wise operators run as."""
-        return self.study[KernelChoice]
+    @property
+    def framework(self) -> Framework:
+        """What says which kernels element-wise operators run as."""
+        return self.training.framework
 
     @cached_property
     def _offload(self) -> Offload:

@@ -7,7 +7,7 @@ the framework decides.
 
 from __future__ import annotations
 
-from parcost import SECONDS, Real, block, integer, quantity, string, word
+from parcost import SECONDS, Real, block, integer, quantity, string, switch, word
 
 #: What a CUDA graph replays in place of kernels issued one by one.
 CUDA_GRAPHS = ("none", "layer", "iteration")
@@ -34,4 +34,73 @@ class Framework:
         default="none",
         doc="what is captured where a run says nothing: no kernels, those of a layer and pass, or "
         "those of all forward and backward passes of a step",
+    )
+    # Which kernels element-wise operators run as; see `parcost_plugins.model.elementwise`.
+    norm: str = word(
+        "fused",
+        "compiled",
+        "eager",
+        "composite",
+        default="fused",
+        doc="norms: kernels of a library such as Transformer Engine or Apex, of a compiler, "
+        "PyTorch's own kernel for a norm, or an operator for each step of it",
+    )
+    activation: str = word(
+        "fused",
+        "compiled",
+        "eager",
+        "halves",
+        default="fused",
+        doc="of gated MLPs: gate, activation and product in one kernel, or activation and product "
+        "apart, of tensors of their own or of halves of one",
+    )
+    rotary: str = word(
+        "fused",
+        "compiled",
+        "eager",
+        "complex",
+        default="fused",
+        doc="rotary embeddings: one kernel for queries and one for keys, an operator for each step, "
+        "or a product of complex numbers in fp32 between casts",
+    )
+    dropout: str = word(
+        "fused",
+        "eager",
+        default="fused",
+        doc="dropout of a branch: in the kernel that adds it to the residual stream, or ahead of it",
+    )
+    softmax: str = word(
+        "fused",
+        "eager",
+        default="fused",
+        doc="softmax over stored scores: with scale and mask in one kernel, or a kernel for each",
+    )
+    loss: str = word(
+        "fused",
+        "compiled",
+        "eager",
+        "parallel",
+        "parallel_compiled",
+        default="parallel",
+        doc="cross entropy: a kernel that leaves the gradient in place of the logits, compiled "
+        "as a whole, PyTorch's own in fp32, or Megatron-LM's on shares of the vocabulary, operator "
+        "by operator or with these compiled piece by piece",
+    )
+    router: str = word(
+        "fused",
+        "eager",
+        default="eager",
+        doc="scores and top-k of a mixture of experts: one kernel, or an operator for each step",
+    )
+    permutation: str = word(
+        "fused",
+        "eager",
+        default="eager",
+        doc="tokens copied for their experts, and added up behind them: each read or written once, "
+        "or copy by copy",
+    )
+    separate_projections: bool = switch(
+        default=False,
+        doc="queries, keys and values, gate and up are made by layers of their own, and the "
+        "gradients of their common input are added up",
     )

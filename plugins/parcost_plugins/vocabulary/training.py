@@ -24,11 +24,6 @@ from parcost_plugins.vocabulary.framework import Framework
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
 
-NORM_KERNELS = ("fused", "compiled", "eager", "composite")
-ACTIVATION_KERNELS = ("fused", "compiled", "eager", "halves")
-ROTARY_KERNELS = ("fused", "compiled", "eager", "complex")
-LOSS_KERNELS = ("fused", "compiled", "eager", "parallel", "parallel_compiled")
-
 _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
@@ -321,15 +316,6 @@ class KernelChoice:
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
     )
-    norm: str = word(*NORM_KERNELS, default="fused", doc="norms")
-    activation: str = word(*ACTIVATION_KERNELS, default="fused", doc="act")
-    rotary: str = word(*ROTARY_KERNELS, default="fused", doc="rotary")
-    dropout: str = word("fused","eager", default="fused", doc="dropout")
-    softmax: str = word("fused","eager", default="fused", doc="softmax")
-    loss: str = word(*LOSS_KERNELS, default="parallel", doc="loss")
-    router: str = word("fused","eager", default="eager", doc="router")
-    permutation: str = word("fused","eager", default="eager", doc="router")
-    separate_projections: bool = switch(default=False, doc="separate")
     fused_accumulation: bool = switch(
         doc="weight-gradient products add to the gradients of earlier micro-batches themselves"
     )
