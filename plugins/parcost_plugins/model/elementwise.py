@@ -9,7 +9,7 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from parcost import Pass, Real
@@ -77,7 +77,7 @@ PLAIN = Passes(Traffic(1, 2), Traffic(1, 3))
 ROTARY: Mapping[str, Passes] = {
     "fused": Passes(Traffic(2, 2), Traffic(2, 2)),
     "compiled": Passes(Traffic(2, 2), Traffic(2, 2)),
-    # Times the cosine; a half is negated, the halves are joined and multiplied by the sine; the sum.
+    # Times the cosine; a half is negated, the halves are joined, times the sine; the sum of both.
     "eager": Passes(Traffic(10, 10), Traffic(10, 10)),
     # A cast to fp32, the product of complex numbers, and a cast back.
     "complex": Passes(
@@ -184,7 +184,7 @@ def moved(
     elements: Real,
     element: Real,
     pass_: Pass,
-    count: Counts,
+    count: Sequence[float],
     *,
     host: str = "",
     times: Real = 1.0,

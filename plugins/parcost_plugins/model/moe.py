@@ -279,10 +279,10 @@ def memory(study: Study) -> Iterator[Memory]:
             ),
             ("activation of shared experts", kept * wide, "s b G q / t", made),
         ]
-    for name, bytes_, text, where in rows:
+    for name, bytes_, text, layers in rows:
         letters = [letter for letter in text.split() if letter.isalpha() and letter not in counts]
         more = {letter: value for letter, value in counts.items() if letter in text.split()}
-        yield from rank.saved(name, bytes_, text, " ".join(letters), where, more, source=KEPT)
+        yield from rank.saved(name, bytes_, text, " ".join(letters), layers, more, source=KEPT)
 
 
 def _activation(rank: Rank) -> Passes:

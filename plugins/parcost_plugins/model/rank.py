@@ -9,7 +9,6 @@ from attrs import evolve, frozen
 
 from parcost import Formula, Memory, Moment, Real, Study
 from parcost.numeric import is_array, maximum
-from parcost_plugins.model.elementwise import FP32, MASK
 from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import Framework, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended

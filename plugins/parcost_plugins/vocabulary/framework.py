@@ -60,14 +60,14 @@ class Framework:
         "eager",
         "complex",
         default="fused",
-        doc="rotary embeddings: one kernel for queries and one for keys, an operator for each step, "
-        "or a product of complex numbers in fp32 between casts",
+        doc="rotary embeddings: a kernel for queries and one for keys, an operator for each step, "
+        " a product of complex numbers in fp32 between casts",
     )
     dropout: str = word(
         "fused",
         "eager",
         default="fused",
-        doc="dropout of a branch: in the kernel that adds it to the residual stream, or ahead of it",
+        doc="dropout of a branch: in the kernel that adds it to the stream, or ahead of that",
     )
     softmax: str = word(
         "fused",
