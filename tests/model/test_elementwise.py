@@ -258,3 +258,28 @@ def test_frameworks_change_streams_and_no_product(study_of: StudyOf, name: str) 
     ]
     assert shapes[0] == shapes[1]
     assert moved(other) != moved(generic)
+
+
+def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_of: StudyOf) -> None:
+    # Llama 3 8B has 8.03e9 parameters. A gather moves 4 B of each, forward and backward, and a
+    # reduction 6 B.
+    elements = 8_030_261_248
+    extra = "use catalog.frameworks.torchtitan"
+    for sharding, passes in (("reshard = on", ["F", "B"]), ("reshard = off", ["F"])):
+        study = study_of(
+            "llama3_8b",
+            training="framework = torchtitan",
+            layout="zero = 3",
+            extra=f"{extra}\nsharding {{ {sharding} }}",
+        )
+        found: dict[tuple[str, str], float] = {}
+        for op in study.operators:
+            if isinstance(op, Stream) and op.name.startswith("copies of"):
+                key = (op.name, op.pass_)
+                found[key] = found.get(key, 0.0) + op.bytes_ * sum(op.count)  # type: ignore[operator]
+        assert found == {
+            **{("copies of gathered parameters", pass_): 4 * elements for pass_ in passes},
+            ("copies of gradients to be reduced", "B"): 6 * elements,
+        }
+    plain = study_of("llama3_8b", training="framework = torchtitan", layout="zero = 1", extra=extra)
+    assert not [op for op in plain.operators if op.name.startswith("copies of")]

@@ -7,7 +7,7 @@ the framework decides.
 
 from __future__ import annotations
 
-from parcost import SECONDS, Real, block, integer, quantity, string, switch, word
+from parcost import BYTES, SECONDS, Real, block, integer, quantity, string, switch, word
 
 #: What a CUDA graph replays in place of kernels issued one by one.
 CUDA_GRAPHS = ("none", "layer", "iteration")
@@ -103,4 +103,15 @@ class Framework:
         default=False,
         doc="queries, keys and values, gate and up are made by layers of their own, and the "
         "gradients of their common input are added up",
+    )
+    gather_copy: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="under ZeRO 3: memory traffic of copying a gathered parameter out of its buffer",
+    )
+    reduction_copy: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="under ZeRO 3: memory traffic of copying a gradient into the buffer that is reduced, "
+        "and of dividing it there",
     )
