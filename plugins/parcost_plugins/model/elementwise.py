@@ -99,24 +99,21 @@ SOFTMAX: Mapping[str, Passes] = {
     "eager": Passes(Traffic(3, 6), Traffic(3, 7)),
 }
 
-#: Cross entropy of each logit. Every one but `fused` and `compiled` keeps fp32 probabilities.
+#: Cross entropy of each logit, by what it keeps.
 LOSS: Mapping[str, Passes] = {
-    # Reads the logits for their maximum and sum, reads them again and writes the gradient in their
-    # place; backward scales it.
-    "fused": Passes(Traffic(2, 3), Traffic(1, 2)),
-    # Two sums over the logits; backward turns them into their gradient.
-    "compiled": Passes(Traffic(2, 2), Traffic(1, 2)),
     # A cast to fp32; a log-softmax that reads three times and writes, as a row fits in no cache;
     # backward fills a gradient with zeros, reads it twice and the output once, writes, and casts.
     "eager": Passes(Traffic(3, 1, 5), Traffic(4, 1, 6)),
     # On a share of the vocabulary: cast, maximum, difference, exponential, sum and quotient, and a
     # dozen of kernels on a number for each token; backward scales and casts.
-    "parallel": Passes(
+    "softmax": Passes(
         Traffic(20, 1, 9, kind="parallel_loss"), Traffic(6, 1, 3, kind="parallel_loss")
     ),
-    # The same compiled piece by piece: cast with maximum, exponential with the sum, a copy back
-    # into the logits, quotient; backward scatters into a copy, and scales, casts and copies.
-    "parallel_compiled": Passes(Traffic(6, 1, 7), Traffic(3, 1, 4)),
+    # Two sums over the logits; backward turns them into their gradient.
+    "logits": Passes(Traffic(2, 2), Traffic(1, 2)),
+    # Reads the logits for their maximum and sum, reads them again and writes the gradient in their
+    # place; backward scales it.
+    "gradient": Passes(Traffic(2, 3), Traffic(1, 2)),
 }  # fmt: skip
 
 #: Scores of the router in fp32: softmax and top-k; or those, masks, scatters and sums apart.

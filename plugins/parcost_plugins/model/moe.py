@@ -266,8 +266,12 @@ def memory(study: Study) -> Iterator[Memory]:
             "R F q / u",
             made,
         ),
-        ("output of routed experts", e * found.received * model.hidden, "R h e", span),
     ]
+    weighed = rank.training.framework.router_weights
+    if weighed != "activation":
+        # The gradient of a routing weight needs what it is multiplied with.
+        name = f"{weighed} of routed experts{', unweighted' if weighed == 'input' else ''}"
+        rows.append((name, e * found.received * model.hidden, "R h e", span))
     if model.shared_experts:
         wide = rank.tokens * found.shared
         rows += [

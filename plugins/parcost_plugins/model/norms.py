@@ -84,7 +84,9 @@ def memory(study: Study) -> Iterator[Memory]:
     formula = rank.formula(f"{text} e", letters)
     yield rank.kept("layer input", tensor, formula, span.count)
     if not model.parallel_residual:
-        yield from rank.saved("MLP norm input", tensor, f"{text} e", letters, span)
+        yield from rank.saved(
+            "MLP norm input", tensor, f"{text} e", letters, span.spared(rank.keeps("output"))
+        )
     if model.norms > 2:
         inputs = model.norms - 2
         yield from rank.saved(

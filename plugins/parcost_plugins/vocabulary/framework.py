@@ -7,7 +7,13 @@ the framework decides.
 
 from __future__ import annotations
 
-from parcost import BYTES, SECONDS, Real, block, integer, quantity, string, switch, word
+from parcost import BYTES, SECONDS, Real, block, fraction, integer, quantity, string, switch, word
+
+#: How layers are dealt to stages that do not divide them.
+ASSIGNMENTS = ("even", "front", "ends")
+
+#: What the cross entropy keeps of its logits.
+LOSSES = ("eager", "softmax", "logits", "gradient")
 
 #: What a CUDA graph replays in place of kernels issued one by one.
 CUDA_GRAPHS = ("none", "layer", "iteration")
@@ -75,17 +81,6 @@ class Framework:
         default="fused",
         doc="softmax over stored scores: with scale and mask in one kernel, or a kernel for each",
     )
-    loss: str = word(
-        "fused",
-        "compiled",
-        "eager",
-        "parallel",
-        "parallel_compiled",
-        default="parallel",
-        doc="cross entropy: a kernel that leaves the gradient in place of the logits, compiled "
-        "as a whole, PyTorch's own in fp32, or Megatron-LM's on shares of the vocabulary, operator "
-        "by operator or with these compiled piece by piece",
-    )
     router: str = word(
         "fused",
         "eager",
@@ -114,4 +109,37 @@ class Framework:
         default=0.0,
         doc="under ZeRO 3: memory traffic of copying a gradient into the buffer that is reduced, "
         "and of dividing it there",
+    )
+    loss: str = word(
+        *LOSSES,
+        default="softmax",
+        doc="what the cross entropy keeps where a run says nothing: `eager`, three tensors in fp32 "
+        "at once, op by op; an fp32 `softmax`; `logits` as they are, whose gradient a fused kernel "
+        "makes in backward; or that `gradient`, in their place",
+    )
+    router_weights: str = word(
+        "input",
+        "activation",
+        "output",
+        default="activation",
+        doc="which tensor of an expert a token's routing weight is multiplied with; that tensor "
+        "is kept for backward, but for the activation, which is made again from what is kept",
+    )
+    keeps_gathers: bool = switch(
+        default=False,
+        doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
+        "and not gathered again in backward",
+    )
+    gradient_staging: Real = integer(
+        default=0,
+        minimum=0,
+        doc="elements of a buffer that gradients are copied into to be reduced, without ZeRO 3",
+    )
+    fragmentation: Real = fraction(
+        default=0.0, doc="of the activations, lost between blocks of its allocator"
+    )
+    assignment: str = word(
+        *ASSIGNMENTS,
+        default="even",
+        doc="layers of the stages where a run says nothing, as of `schedule.assignment`",
     )

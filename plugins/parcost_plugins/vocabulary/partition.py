@@ -77,28 +77,40 @@ def layers(study: Study) -> Counts:
     """Return the layers of each virtual stage, first to last.
 
     Layers that predict further tokens stand behind the last one, beside the head.
-    Assumes that the rules ``stages-sum`` and ``layers-divide`` hold.
+    Assumes that the rules ``stages-sum``, ``layers-divide`` and ``layers-few`` hold.
 
     >>> from parcost_plugins.vocabulary.partition import deal
     >>> deal(10, 4, first=1, last=1)
     (2, 3, 3, 2)
+    >>> deal(10, 4)
+    (3, 3, 2, 2)
     """
     choice, model = study[ScheduleChoice], study[Training].model
-    dealt = choice.stages or deal(
-        model.layers,
-        virtual_stages(study),
-        first=int(choice.count_embedding),
-        last=int(choice.count_head),
-    )
+    first, last = ends_counted(study)
+    dealt = choice.stages or deal(model.layers, virtual_stages(study), first=first, last=last)
     if model.prediction_layers:
         return (*dealt[:-1], dealt[-1] + model.prediction_layers)
     return dealt
 
 
+def assignment(study: Study) -> str:
+    """Return the rule by which layers are dealt: that of the spec, or the framework's."""
+    return study[ScheduleChoice].assignment or study[Training].framework.assignment
+
+
+def ends_counted(study: Study) -> tuple[int, int]:
+    """Return how many layers embedding and head count as where layers are dealt."""
+    choice, both = study[ScheduleChoice], assignment(study) == "ends"
+    return int(both or choice.count_embedding), int(both or choice.count_head)
+
+
 def deal(count: int, stages: int, *, first: int = 0, last: int = 0) -> Counts:
-    """Deal *count* layers evenly, as if *first* and *last* more stood at the ends."""
-    each = (count + first + last) // stages
-    dealt = [each] * stages
+    """Deal *count* layers evenly, as if *first* and *last* more stood at the ends.
+
+    Where they do not divide, the first stages have one more.
+    """
+    each, more = divmod(count + first + last, stages)
+    dealt = [each + 1] * more + [each] * (stages - more)
     dealt[0] -= first
     dealt[-1] -= last
     return tuple(dealt)
