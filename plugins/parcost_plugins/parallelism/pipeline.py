@@ -33,6 +33,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.causes import HOPS
 from parcost_plugins.vocabulary.nearest import all_divisors
 from parcost_plugins.vocabulary.partition import assignment, ends_counted, stages_of_devices
+from parcost_plugins.vocabulary.partition import layers as layers_of_stages
 
 
 @hookimpl
@@ -232,7 +233,7 @@ def _dealt(study: Study) -> Check:
     if assignment(study) != "even":
         return Check(
             id="layers-few",
-            holds=layers + ends >= pp * choice.chunks,
+            holds=min(layers_of_stages(study)) >= 0 and layers + ends >= pp * choice.chunks,
             subject="layout.pp",
             message="{counted} are fewer than {stages} stages",
             inputs={"counted": counted, "stages": _stages(study), "most": layers + ends},

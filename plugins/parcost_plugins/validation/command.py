@@ -154,7 +154,7 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
     if not chosen:
         return rows
     facts = [
-        facts_of(one.row, {"framework": profile_of(one.row).name, "nodes": one.row.nodes})
+        facts_of(one.row, {"framework": profile_of(one.row).framework, "nodes": one.row.nodes})
         for one in rows.placed
     ]
     _check_fields([one.field for one in chosen], facts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost_plugins.validation.rows import Row
 
@@ -18,17 +18,21 @@ Dealing = Literal["fill", "ends", "spread"]
 
 @frozen(kw_only=True)
 class Profile:
-    """What a framework does where nothing is said.
+    """What a framework does where nothing is said; *framework* is what the catalogue calls it.
 
-    *dealing* is how layers that do not divide are dealt to stages: `fill` fills stages from
-    the first, `ends` counts embedding and head as layers, `spread` gives the rest to the first.
-    *reduces* says whether gradients leave under the backward pass.
+    *sharding* is a pattern in what a row says of its sharded state and its source, which counts
+    before *pattern*; a profile holds for sources up to *latest*. *dealing* is how layers that do
+    not divide are dealt to stages: `fill` fills stages from the first, `ends` counts embedding
+    and head as layers, `spread` does so too and gives the rest to the first. *reduces* says
+    whether gradients leave under the backward pass, *gathers* whether parameters come under the
+    forward pass. With a *sharded_master* the shard of a parameter is its fp32 master.
     """
 
-    name: str
+    framework: str
     title: str
-    pattern: str
-    sharding: str = "(?!)"  # a pattern in what the row says of sharded state, which counts first
+    pattern: str = "(?!)"
+    sharding: str = "(?!)"
+    latest: int | None = None
     dealing: Dealing = "fill"
     reduces: bool = False
     gathers: bool = False
@@ -36,100 +40,104 @@ class Profile:
     tensor: str = "off"
     vocabulary_multiple: int = 1
     dropout: bool = False
-    sharded_master: bool = False  # the shard is the fp32 master, as FSDP has it
-    every_micro_batch: bool = False
+    sharded_master: bool = False
     fused_accumulation: bool = True
+    growing_buckets: bool = False
 
 
-#: The first whose pattern is found in the row counts.
-PROFILES = (
-    Profile(
-        name="maxtext",
-        title="MaxText and PaxML",
-        pattern=r"MaxText|PaxML|\bJAX\b|\bXLA\b",
-        reduces=True,
-        gathers=True,
-        sharded_master=True,
-        every_micro_batch=True,
-        fused_accumulation=False,
-    ),
-    Profile(
-        name="nemo",
-        title="NeMo and Megatron-Bridge",
-        pattern=r"\bNeMo\b|Megatron-Bridge",
-        dealing="ends",
-        reduces=True,
-        gathers=True,
-        tensor="weight_gradients",
-        vocabulary_multiple=128,
-    ),
-    Profile(
-        name="torchtitan",
-        title="torchtitan",
-        pattern=r"torchtitan",
-        dealing="spread",
-        reduces=True,
-        gathers=True,
-        sharded_master=True,
-        every_micro_batch=True,
-        fused_accumulation=False,
-    ),
-    Profile(
-        name="composer",
-        title="Composer and LLM Foundry",
-        pattern=r"llm-foundry|Composer|mosaicml",
-        reduces=True,
-        gathers=True,
-        sharded_master=True,
-        every_micro_batch=True,
-        fused_accumulation=False,
-    ),
-    Profile(
-        name="deepspeed",
-        title="Megatron-DeepSpeed",
-        pattern=r"DeepSpeed|BigScience|vTrain",
-        sharding=r"DeepSpeed",
-        transfers="blocking",
-        vocabulary_multiple=128,
-        dropout=True,
-        fused_accumulation=False,
-    ),
-    Profile(
-        name="megatron",
-        title="Megatron-LM",
-        pattern=r"Megatron|Korthikanti",
-        sharding=r"^none \(Megatron",
-        dealing="ends",
-        transfers="blocking",
-        tensor="weight_gradients",
-        vocabulary_multiple=128,
-        dropout=True,
-    ),
-    Profile(
-        name="fsdp",
-        title="PyTorch FSDP",
-        pattern=r"FSDP",
-        dealing="spread",
-        reduces=True,
-        gathers=True,
-        sharded_master=True,
-        every_micro_batch=True,
-        fused_accumulation=False,
-    ),
+_MEGATRON = Profile(
+    framework="megatron_core",
+    title="Megatron-LM",
+    pattern=r"Megatron|Primus|distributed optimizer",
+    dealing="ends",
+    transfers="blocking",
+    tensor="weight_gradients",
+    vocabulary_multiple=128,
+    dropout=True,
+    growing_buckets=True,
+)
+_DEEPSPEED = Profile(
+    framework="deepspeed", title="DeepSpeed", pattern=r"DeepSpeed", sharding=r"DeepSpeed"
+)
+_SHARDED = Profile(
+    framework="torchtitan",
+    title="PyTorch FSDP",
+    pattern=r"FSDP",
+    dealing="spread",
+    reduces=True,
+    gathers=True,
+    sharded_master=True,
+    fused_accumulation=False,
 )
 
-GENERIC = Profile(name="generic", title="most frameworks", pattern="", reduces=True, gathers=True)
+#: The first that a row names counts.
+PROFILES = (
+    evolve(
+        _SHARDED,
+        framework="maxtext",
+        title="MaxText and PaxML",
+        pattern=r"MaxText|PaxML|\bJAX\b|\bXLA\b|\bTPU\b",
+        dealing="fill",
+    ),
+    evolve(
+        _MEGATRON,
+        framework="nemo",
+        title="NeMo and Megatron-Bridge",
+        pattern=r"\bNeMo\b|Megatron-Bridge",
+        reduces=True,
+        gathers=True,
+        transfers="overlapped",
+        dropout=False,
+    ),
+    evolve(_SHARDED, title="torchtitan", pattern=r"torchtitan"),
+    evolve(
+        _SHARDED,
+        framework="fsdp_composer",
+        title="Composer and LLM Foundry",
+        pattern=r"llm-foundry|Composer|mosaicml",
+    ),
+    evolve(
+        _DEEPSPEED,
+        framework="megatron_deepspeed",
+        title="Megatron-DeepSpeed",
+        pattern=r"Megatron-DeepSpeed|BigScience|vTrain|GPT-NeoX",
+        sharding=r"DeepSpeed.*(Megatron|BigScience|vTrain)",
+        transfers="blocking",
+        vocabulary_multiple=128,
+        dropout=True,
+        fused_accumulation=False,
+    ),
+    _DEEPSPEED,
+    evolve(
+        _MEGATRON,
+        framework="megatron_lm_2021",
+        pattern=r"Megatron|Korthikanti",
+        sharding=r"^none \(Megatron",
+        latest=2023,
+        growing_buckets=False,
+    ),
+    _MEGATRON,
+    _SHARDED,
+)
+
+GENERIC = Profile(framework="generic", title="most frameworks", reduces=True, gathers=True)
 
 
 def profile_of(row: Row) -> Profile:
-    """Return the profile of the framework that *row* names."""
+    """Return the profile of the framework that *row* names.
+
+    What it says of its sharded state tells most, then a field of its own, the source, the
+    notes, and the devices.
+    """
     said = row.parallel.zero_stage_or_fsdp or ""
-    for profile in PROFILES:
-        if re.search(profile.sharding, said):
+    known = [p for p in PROFILES if p.latest is None or (row.year or p.latest + 1) <= p.latest]
+    for profile in known:
+        if re.search(profile.sharding, f"{said} {row.source}"):
             return profile
     extra = row.extra.get("framework")
-    for place in (extra if isinstance(extra, str) else "", row.source, said, row.notes):
-        for profile in PROFILES:
+    own = extra if isinstance(extra, str) else ""
+    for place in (own, row.source, said, row.notes, row.hardware.gpu):
+        for profile in known:
             if re.search(profile.pattern, place, re.IGNORECASE):
                 return profile
     return GENERIC

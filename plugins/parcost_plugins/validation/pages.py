@@ -7,7 +7,7 @@ from html import escape
 
 from parcost.render import markdown
 from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
-from parcost_plugins.validation.frameworks import GENERIC, PROFILES
+from parcost_plugins.validation.frameworks import GENERIC
 from parcost_plugins.validation.picture import histogram, scatter
 from parcost_plugins.validation.rows import Flaw
 from parcost_plugins.validation.scores import Score, by
@@ -25,8 +25,7 @@ _NAMES = {
     ("all", "all"): "all rows",
     ("once", "once"): "all, a configuration counted once",
     ("core", "core"): "marked as core",
-    **{("framework", profile.name): profile.title for profile in PROFILES},
-    ("framework", GENERIC.name): "not stated",
+    ("framework", GENERIC.framework): "not stated",
 }
 _MOST_FLAWS = 20
 

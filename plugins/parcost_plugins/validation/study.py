@@ -315,6 +315,16 @@ def _tensor(facts: Facts) -> Value:
     return Assumed(facts.profile.tensor, f"tensor-parallel sums hide as in {facts.profile.title}")
 
 
+def _bucket(facts: Facts) -> Value:
+    """Return the buckets of Megatron-LM: 4e7 elements, or 1e6 for each data-parallel rank."""
+    ranks = facts.row.parallel.dp * facts.row.parallel.cp
+    if not facts.profile.growing_buckets or ranks == 1:
+        return None
+    elements = max(40, ranks)
+    why = f"buckets of {elements}e6 gradients, as in {facts.profile.title} over {ranks} ranks"
+    return Assumed(f"{elements} M * {facts.recipe.name}.gradients", why)
+
+
 def _balance(facts: Facts) -> Value:
     if not facts.row.is_sparse:
         return None
@@ -418,6 +428,7 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("overlap", "gradients", _gradients),
     Attribute("overlap", "parameters", _parameters),
     Attribute("overlap", "tensor", _tensor),
+    Attribute("overlap", "bucket", _bucket),
     Attribute("routing", "distribution", _balance),
     Attribute("offload", "activations", _offloaded),
 )
@@ -460,6 +471,8 @@ def write(row: Row) -> Written:
     blocks["cluster"].append(("fabric", "site" if fabric else entry.fabric))
     blocks["training"].append(("precision", "recipe" if recipe else facts.recipe.name))
     imports = [f"devices.{entry.device}", f"fabrics.{entry.fabric}"]
+    if facts.profile is not GENERIC:
+        imports.append(f"frameworks.{facts.profile.framework}")
     imports += [f"precisions.{name}" for name in (facts.recipe.name, facts.recipe.state) if name]
     if facts.profile is GENERIC:
         assumptions.append("the row names no framework")
@@ -475,7 +488,7 @@ def write(row: Row) -> Written:
         label = " run" if block == "model" else ""
         lines += ["", f"{block}{label} {{", *_aligned(values), "}"]
     return Written(
-        text="\n".join(lines) + "\n", assumptions=assumptions, framework=facts.profile.name
+        text="\n".join(lines) + "\n", assumptions=assumptions, framework=facts.profile.framework
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from parcost import BYTES, SECONDS, Real, block, fraction, integer, quantity, string, switch, word
 
 #: How layers are dealt to stages that do not divide them.
-ASSIGNMENTS = ("even", "front", "ends")
+ASSIGNMENTS = ("even", "front", "fill", "ends")
 
 #: What the cross entropy keeps of its logits.
 LOSSES = ("eager", "softmax", "logits", "gradient")

@@ -87,7 +87,13 @@ def layers(study: Study) -> Counts:
     """
     choice, model = study[ScheduleChoice], study[Training].model
     first, last = ends_counted(study)
-    dealt = choice.stages or deal(model.layers, virtual_stages(study), first=first, last=last)
+    dealt = choice.stages or deal(
+        model.layers,
+        virtual_stages(study),
+        first=first,
+        last=last,
+        fill=assignment(study) == "fill",
+    )
     if model.prediction_layers:
         return (*dealt[:-1], dealt[-1] + model.prediction_layers)
     return dealt
@@ -104,13 +110,18 @@ def ends_counted(study: Study) -> tuple[int, int]:
     return int(both or choice.count_embedding), int(both or choice.count_head)
 
 
-def deal(count: int, stages: int, *, first: int = 0, last: int = 0) -> Counts:
+def deal(count: int, stages: int, *, first: int = 0, last: int = 0, fill: bool = False) -> Counts:
     """Deal *count* layers evenly, as if *first* and *last* more stood at the ends.
 
-    Where they do not divide, the first stages have one more.
+    Where they do not divide, the first stages have one more; or they are *filled* up to that, and
+    the last ones have what is left.
     """
-    each, more = divmod(count + first + last, stages)
-    dealt = [each + 1] * more + [each] * (stages - more)
+    whole = count + first + last
+    each, more = divmod(whole, stages)
+    if fill and more:
+        dealt = [max(0, min(each + 1, whole - (each + 1) * stage)) for stage in range(stages)]
+    else:
+        dealt = [each + 1] * more + [each] * (stages - more)
     dealt[0] -= first
     dealt[-1] -= last
     return tuple(dealt)
