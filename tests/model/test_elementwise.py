@@ -158,6 +158,17 @@ def test_gradients_of_layers_of_their_own_are_added_up(study_of: StudyOf) -> Non
         ("sum of the gradients of queries, keys and values", "B"): 2 * 6 * H,
         ("sum of the gradients of gate and up", "B"): 6 * H,
     }
+    # What is one layer has its gradient joined from three: each element in, and out.
+    joined = ("gradients of queries, keys and values, joined", "B")
+    assert set(together) - set(apart) == {joined}
+    assert together[joined] == 4 * (A + 2 * K) * D
+
+
+def test_the_heads_of_stored_scores_are_put_side_by_side(study_of: StudyOf) -> None:
+    found = moved(study_of("gpt3_6_7b", training="flash_attention = off"))
+    name = "context in the order of tokens"
+    assert found[name, "F"] == found[name, "B"] == 4 * H
+    assert (name, "F") not in moved(study_of("gpt3_6_7b"))
 
 
 def test_biases_have_gradients_of_their_own(study_of: StudyOf) -> None:

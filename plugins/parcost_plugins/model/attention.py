@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 from parcost import Check, Memory, Real, Study, called, hookimpl
 from parcost_plugins.model import core
-from parcost_plugins.model.elementwise import ADDED, NORMS, ROTARY, SUMMED, elementwise, moved
+from parcost_plugins.model.elementwise import (
+    ADDED,
+    COPIED,
+    NORMS,
+    ROTARY,
+    SUMMED,
+    elementwise,
+    moved,
+)
 from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import (
@@ -138,6 +146,16 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
             "sum of the gradients of queries, keys and values",
             added,
             tokens * h,
+            rank.element,
+            "B",
+            span.count,
+        )
+    else:
+        # The core makes three gradients, and the layer ahead of it has one output.
+        yield moved(
+            "gradients of queries, keys and values, joined",
+            COPIED,
+            tokens * _columns(rank),
             rank.element,
             "B",
             span.count,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real
 from parcost.numeric import where
-from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, SOFTMAX, elementwise
+from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, REORDERED, SOFTMAX, elementwise
 from parcost_plugins.model.passes import SPLIT, Span
 from parcost_plugins.model.rank import Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
@@ -115,6 +115,9 @@ def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
     if rank.training.dropout:
         yield from elementwise("attention dropout", DROPOUT["eager"], scores, e, span)
     yield from _gradient_products(rank, span)
+    # Heads come out one after another, and the layer behind reads them side by side.
+    context = rank.tokens * rank.heads * rank.model.value_dim
+    yield from elementwise("context in the order of tokens", REORDERED, context, e, span)
 
 
 def _products(rank: Rank, pass_: Pass, count: Counts) -> Iterator[Gemm]:

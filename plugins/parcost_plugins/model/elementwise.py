@@ -145,6 +145,10 @@ SCATTER = Traffic(1, 3)
 SORTED = Passes(Traffic(1, 2), Traffic(1, 2))
 #: A sum of two gradients of the same tensor.
 ADDED = Traffic(1, 3)
+#: A tensor in, and out in another order or beside others.
+COPIED = Traffic(1, 2)
+#: The same, and its gradient on the way back.
+REORDERED = Passes(COPIED, COPIED)
 #: The gradient of a bias: a sum over tokens.
 SUMMED = Traffic(1, 1)
 #: Zeros, for a gradient that is added to.
