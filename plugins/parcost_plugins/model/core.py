@@ -32,7 +32,7 @@ def flops(rank: Rank) -> ModelFlops:
 
 def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
     """Yield the core, as one kernel or as several."""
-    return _fused(rank) if rank.training.flash_attention else _unfused(rank)
+    return _unfused(rank) if rank.writes_scores else _fused(rank)
 
 
 def memory(rank: Rank) -> Iterator[Memory]:
@@ -46,7 +46,7 @@ def memory(rank: Rank) -> Iterator[Memory]:
         span,
     )
     rows = tokens * rank.heads
-    if rank.training.flash_attention:
+    if not rank.writes_scores:
         yield from rank.saved(
             "softmax statistics",
             FP32 * rows,
