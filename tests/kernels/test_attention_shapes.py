@@ -186,6 +186,48 @@ def test_a_study_names_its_kernel() -> None:
     assert core_seconds(older) == pytest.approx(core_flops(32, 128, 4096) / (H100 * 0.25))
 
 
+@pytest.mark.parametrize(
+    ("framework", "device", "name"),
+    [
+        ("megatron_core", "a100_sxm_80g", "flash_2"),  # Transformer Engine's choice
+        ("megatron_core", "h100_sxm", "cudnn"),
+        ("torchtitan", "h100_sxm", "cudnn"),
+        ("torchtitan_0_1", "h100_sxm", "flash_2"),
+        ("fsdp_composer", "h100_sxm", "flash_2"),
+        ("fsdp_composer", "mi300x", "aiter"),  # which has no FlashAttention 2 in the catalogue
+    ],
+)
+def test_a_framework_has_a_kernel_of_its_own(framework: str, device: str, name: str) -> None:
+    steps = []
+    for chosen in (f"framework = {framework}", ""):
+        (scenario,) = parcost.load_text(
+            f"""
+            use catalog.devices.{device}
+            use catalog.fabrics.hgx_h100
+            use catalog.precisions.bf16
+            use catalog.models.llama3_8b
+            use catalog.frameworks.{framework}
+            cluster {{ devices = 1 }}
+            training {{ sequence = 4096, global_batch = 8 sequences, {chosen} }}
+            kernels {{ launch = 0 s, {"" if chosen else f"attention = {name}"} }}
+            """
+        )
+        steps.append(core_seconds(scenario.studies()[0]))
+    assert steps[0] == steps[1]
+
+
+def test_a_framework_that_writes_its_scores_does_so_unless_a_study_says_otherwise() -> None:
+    text = "use catalog.frameworks.megatron_lm_2021"
+    framework = "framework = megatron_lm_2021"
+    unfused = study_of(table=f"{text}\n{ROUND}", training=framework)
+    fused = study_of(table=f"{text}\n{ROUND}", training=framework, kernels="attention = flash_1")
+    names = [{operator.name for operator in study.operators} for study in (unfused, fused)]
+    assert "attention scores" in names[0]
+    assert "attention core" not in names[0]
+    assert "attention scores" not in names[1]
+    assert "attention core" in names[1]
+
+
 def test_a_device_with_less_power_has_a_share_of_the_rate() -> None:
     full = study_of()
     less = study_of(device="attention = round, attention_efficiency = 80 %")

@@ -161,14 +161,14 @@ class Binder:
         if given is None and step in definition.attributes:
             given, _ = definition.attributes[step]
         if given is None:  # a reference that nobody writes is to the only one
-            only = [d for d in self.definitions.table.values() if d.type.kind == field.target]
+            only = self.definitions.of_kind(field.target)
             return only[0] if len(only) == 1 else None
         return self._find_definition(given.value.text) if isinstance(given.value, s.Path) else None
 
     def _find_definition(self, word: str) -> Definition | None:
         table = self.definitions.table.values()
         labelled = [d for d in table if d.label == word]
-        kinds = [d for d in table if d.type.kind == word]
+        kinds = self.definitions.of_kind(word)
         inside = [d for top in table for _, d in _nested_paths(top.called, top) if d.label == word]
         found = labelled or kinds or inside
         return found[0] if len(found) == 1 else None

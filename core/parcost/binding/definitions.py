@@ -25,11 +25,12 @@ _MOST_NAMES = 12  # in a message
 
 @define(eq=False)
 class Definition:
-    """A block of the study: its layers merged."""
+    """A block of the study: its layers merged. *of_prelude*: no file of the study has it."""
 
     type: BlockType
     label: str
     header: s.Block | None
+    of_prelude: bool = False
     attributes: dict[str, tuple[s.Attribute, Module]] = Factory(dict)
     children: dict[Key, Definition] = Factory(dict)
     layers: list[tuple[s.Block, Module]] = field(factory=list)
@@ -55,7 +56,9 @@ class Definitions:
     def build(self, preludes: Iterable[Module], module: Module, study: s.Block | None) -> None:
         """Fill the table for *study* of *module* (or the whole file without one)."""
         for prelude in preludes:
-            self._add_all(prelude.blocks, prelude)
+            self._add_module(prelude, set())
+        for definition in self.table.values():
+            definition.of_prelude = True
         self._add_module(module, set())
         if study is not None:
             inner = [item for item in study.items if isinstance(item, s.Block)]
@@ -72,6 +75,11 @@ class Definitions:
             self._named[key] = definition
             self._lay(definition, block, module)
         return self._named[key]
+
+    def of_kind(self, kind: str) -> list[Definition]:
+        """Return the blocks of *kind*, those of preludes only where the study has none."""
+        every = [d for (other, _), d in self.table.items() if other == kind]
+        return [d for d in every if not d.of_prelude] or every
 
     def _add_module(self, module: Module, done: set[int]) -> None:
         if id(module) in done:
@@ -121,6 +129,7 @@ class Definitions:
         if definition is None:
             definition = self.table[key] = Definition(type_, label, block)
         definition.header = block
+        definition.of_prelude = False
         self._lay(definition, block, module)
 
     def _lay(self, definition: Definition, block: s.Block, module: Module) -> None:

@@ -130,7 +130,7 @@ class Names:
         labelled = [d for (_, label), d in table.items() if label == word]
         if len(labelled) == 1:
             return labelled[0]
-        kinds = [d for (kind, _), d in table.items() if kind == word]
+        kinds = self.binder.definitions.of_kind(word)
         if len(kinds) == 1:
             return kinds[0]
         if len(labelled) + len(kinds) > 1:
@@ -200,7 +200,7 @@ class Names:
         table = self.binder.definitions.table
         if (target, word) in table:
             return table[target, word]
-        of_kind = [d for (kind, _), d in table.items() if kind == target]
+        of_kind = self.binder.definitions.of_kind(target)
         if word == target and len(of_kind) == 1:
             return of_kind[0]
         found = find_block(node, module)

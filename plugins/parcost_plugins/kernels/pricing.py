@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from parcost import FLOPS, Check, Study, Work, block_type, called, hookimpl
-from parcost_plugins.kernels.rates import attention_kernel, narrow
+from parcost_plugins.kernels.rates import attention_kernel, kernel_name, narrow
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -122,20 +122,20 @@ def _attention_checks(study: Study) -> Iterator[Check]:
     choice, device = study[KernelChoice], study[Cluster].device
     yield Check(
         id="contradictory-attention",
-        holds=study[Training].flash_attention or choice.attention in ("auto", "unfused"),
+        holds=study[Training].flash_attention or choice.attention in (None, "auto", "unfused"),
         subject="kernels.attention",
         message="`{kernel}` never writes its scores to memory, and `flash_attention = off` says "
         "that attention does",
-        inputs={"kernel": choice.attention},
+        inputs={"kernel": choice.attention or "auto"},
         help="leave one of the two out",
     )
     given = (choice.attention_forward_efficiency, choice.attention_backward_efficiency)
     if writes_scores(study) or None not in given:
         return
-    precision, rates = study[Training].precision, device.attention
+    precision, table = study[Training].precision, device.attention
     narrow_too = precision.narrow != "none" and precision.narrow_attention
     types = ("wide", "fp8") if narrow_too else ("wide",)
-    known = () if rates is None else rates.kernels
+    known = () if table is None else table.kernels
     for type_ in types:
         kernel = attention_kernel(study, type_)
         has = [kernel.kernel for kernel in known if kernel.type == type_]
@@ -146,7 +146,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
             message="{device} has no rate of `{kernel}`{type}",
             inputs={
                 "device": called(device),
-                "kernel": rates.auto if rates and choice.attention == "auto" else choice.attention,
+                "kernel": kernel_name(study),
                 "type": " in fp8" if type_ == "fp8" else "",
             },
             help=f"the kernels that it has: {', '.join(has)}"

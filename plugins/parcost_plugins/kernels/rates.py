@@ -139,10 +139,17 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
 
 def attention_kernel(study: Study, type_: str) -> AttentionKernel | None:
     """Return the attention kernel of *study* in a type; None where its device has no such."""
-    rates, name = study[Cluster].device.attention, study[KernelChoice].attention
-    if rates is None:
-        return None
-    return rates.find(rates.auto if name == "auto" else name, type_)
+    table = study[Cluster].device.attention
+    return None if table is None else table.find(kernel_name(study), type_)
+
+
+def kernel_name(study: Study) -> str:
+    """Return the name of the attention kernel; of a device without any, what was chosen."""
+    table, chosen = study[Cluster].device.attention, study[KernelChoice].attention
+    if chosen is None:
+        usual = study[Training].framework.attention
+        chosen = usual if table is not None and table.find(usual, "wide") else "auto"
+    return table.auto if table is not None and chosen == "auto" else chosen
 
 
 def padding(operator: FusedAttention, study: Study) -> Real:

@@ -14,6 +14,7 @@ from parcost_plugins.vocabulary.compression import BucketSketch, Compression, Ex
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.custom import CustomTerm
 from parcost_plugins.vocabulary.estimates import Estimate, Grid, PipelineSketch
+from parcost_plugins.vocabulary.framework import Framework
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level, Plausible
 from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.interference import multiprocessors_taken, slowdown
@@ -90,6 +91,7 @@ __all__ = [
     "ExchangeSketch",
     "Fabric",
     "Flow",
+    "Framework",
     "FsdpSketch",
     "FusedAttention",
     "Gemm",
@@ -173,6 +175,7 @@ def blocks() -> list[type]:
         ExchangeSketch,
         Fabric,
         Flow,
+        Framework,
         GenerationTuning,
         FsdpSketch,
         Grid,

@@ -11,7 +11,8 @@ from parcost_plugins.vocabulary.training import KernelChoice, Training
 
 def writes_scores(study: Study) -> bool:
     """Return whether attention writes its scores to memory: its kernels are not fused."""
-    return not study[Training].flash_attention or study[KernelChoice].attention == "unfused"
+    chosen = study[KernelChoice].attention or study[Training].framework.attention
+    return not study[Training].flash_attention or chosen == "unfused"
 
 
 def attended(training: Training, *, windowed: bool) -> Real:

@@ -21,6 +21,7 @@ from parcost import (
     word,
 )
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
+from parcost_plugins.vocabulary.framework import Framework
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
 
@@ -148,6 +149,9 @@ class Training:
 
     model: Model = reference("model", default="model", doc="which model")
     precision: Precision = reference("precision", default="precision", doc="which recipe")
+    framework: Framework = reference(
+        "framework", default="framework", doc="which framework runs it; `generic` if none is named"
+    )
     sequence: Real = integer(qualifiers={"tokens": 1.0}, doc="tokens of one sequence (s)")
     micro_batch: Real = integer(
         default=1, qualifiers={"sequences": 1.0}, doc="sequences of one micro-batch (b)"
@@ -218,13 +222,13 @@ class KernelChoice:
     gemm_efficiency: Real | None = fraction(
         positive=True, default=None, doc="of the peak, in place of the device's own figure"
     )
-    attention: str = word(
+    attention: str | None = word(
         "auto",
         "unfused",
         *FUSED_KERNELS,
-        default="auto",
-        doc="which attention kernel; `auto` is the one that frameworks choose on the device, "
-        "`unfused` writes its scores to memory",
+        default=None,
+        doc="which attention kernel; `auto` is the usual one of the device, `unfused` writes its "
+        "scores to memory; what the framework takes where it is left out",
     )
     attention_forward_efficiency: Real | None = fraction(
         positive=True,
