@@ -199,6 +199,7 @@ def test_recomputed_mixtures_run_everything_in_them_again(study_of: StudyOf) -> 
         "router",
         "router probabilities",
         "token permutation",
+        "sorting of routed tokens",
         "token unpermutation",
         "routed experts, up",
         "activation of routed experts",
@@ -246,12 +247,39 @@ def test_recomputing_every_second_layer_costs_half_and_keeps_half(study_of: Stud
     assert half - least == pytest.approx((most - least) * 40 / 79, rel=1e-12)
 
 
-def test_streams_of_routing_move_each_copy_twice_on_either_way(study_of: StudyOf) -> None:
-    study = study_of("mixtral_8x7b")
-    moved = {
-        op.name: op.bytes_ for op in study.operators if isinstance(op, Stream) and op.pass_ == "F"
-    }
-    assert moved["token permutation"] == moved["token unpermutation"] == 2048 * 4 * 4096 * 2
+def test_copies_of_tokens_are_read_and_written(study_of: StudyOf) -> None:
+    # Two experts of eight for a token of 4096 elements in bf16.
+    def moved(permutation: str) -> dict[tuple[str, str], float]:
+        study = study_of(
+            "mixtral_8x7b",
+            training="framework = own",
+            extra=f"""
+            routing {{ distribution = balanced }}
+            use catalog.frameworks.generic
+            framework own extends generic {{ permutation = {permutation} }}
+            """,
+        )
+        return {
+            (op.name, op.pass_): op.bytes_ / (2048 * 2 * 4096 * 2)  # in copies
+            for op in study.operators
+            if isinstance(op, Stream)
+        }
+
+    eager, fused = moved("eager"), moved("fused")
+    # Each copy is read and written; where they are added up, a sum of zeros is made for each
+    # token, which is read and written for each copy. Backward is the other way round.
+    assert eager["token permutation", "F"] == eager["token unpermutation", "B"] == 2
+    assert eager["token permutation", "B"] == eager["token unpermutation", "F"] == 3.5
+    # All eight experts are here, and their tokens are put in order and back.
+    assert eager["sorting of routed tokens", "F"] == eager["sorting of routed tokens", "B"] == 4
+    for name in ("token permutation", "token unpermutation"):
+        assert fused[name, "F"] == fused[name, "B"] == 1.5  # a token for two copies
+
+
+def test_tokens_of_one_expert_need_no_order(study_of: StudyOf) -> None:
+    study = study_of("mixtral_8x7b", layout="ep = 8")
+    found = [op for op in study.operators if op.name == "sorting of routed tokens"]
+    assert all(op.bytes_ == 0 and op.kernels == 0 for op in found)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("layout", ["ep = [1, 2, 4, 8]", "tp = [1, 2, 4], sequence_parallel = on"])

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 
 from parcost import Check, Memory, Real, Study, called, hookimpl
 from parcost_plugins.model import core
-from parcost_plugins.model.passes import SPLIT, linear, stream
+from parcost_plugins.model.elementwise import (
+    ADDED,
+    COPIED,
+    NORMS,
+    ROTARY,
+    SUMMED,
+    elementwise,
+    moved,
+)
+from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import (
     FusedAttention,
@@ -114,12 +123,13 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         host=ATTENTION_COLUMNS,
         again=sum(made, 0.0),
     )
-    turned = 2 * rank.element * (rank.heads + rank.kv_heads) * d * tokens
+    software, turned = rank.framework, (rank.heads + rank.kv_heads) * d * tokens
     if model.qk_norm:
-        # Reads and writes every head; backward reads its input as well.
-        yield from stream("query and key norms", turned, 1.5 * turned, span)
+        norm = NORMS[software.norm]
+        yield from elementwise("query and key norms", norm, turned, rank.element, span, times=2)
     if not model.positions:
-        yield from stream("rotary embedding", turned, turned, span)
+        rotary = ROTARY[software.rotary]
+        yield from elementwise("rotary embedding", rotary, turned, rank.element, span)
     yield from core.operators(rank)
     yield from linear(
         "attention output projection",
@@ -129,6 +139,40 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         span.spared(rank.keeps("output")),
         host=ATTENTION_ROWS,
     )
+    if software.separate_projections:
+        # Those of queries and keys, and then those of values.
+        added = ADDED._replace(kernels=2, tensors=2 * ADDED.tensors)
+        yield moved(
+            "sum of the gradients of queries, keys and values",
+            added,
+            tokens * h,
+            rank.element,
+            "B",
+            span.count,
+        )
+    else:
+        # The core makes three gradients, and the layer ahead of it has one output.
+        yield moved(
+            "gradients of queries, keys and values, joined",
+            COPIED,
+            tokens * _columns(rank),
+            rank.element,
+            "B",
+            span.count,
+        )
+    if model.biases or model.qkv_biases:
+        outputs, biases = tokens * _columns(rank), 1
+        if model.biases:
+            outputs, biases = outputs + rank.residual, 2
+        yield moved(
+            "attention bias gradients",
+            SUMMED,
+            outputs,
+            rank.element,
+            "B",
+            span.count,
+            times=biases,
+        )
 
 
 @hookimpl

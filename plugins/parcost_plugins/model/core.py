@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real
 from parcost.numeric import where
-from parcost_plugins.model.passes import SPLIT, Span, stream
-from parcost_plugins.model.rank import FP32, MASK, Rank
+from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, REORDERED, SOFTMAX, elementwise
+from parcost_plugins.model.passes import SPLIT, Span
+from parcost_plugins.model.rank import Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE, CORE_PRODUCTS, WINDOWED_CORE
 from parcost_plugins.vocabulary.partition import Counts
@@ -33,7 +34,7 @@ def flops(rank: Rank) -> ModelFlops:
 
 def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
     """Yield the core, as one kernel or as several."""
-    return _fused(rank) if rank.training.flash_attention else _unfused(rank)
+    return _unfused(rank) if rank.writes_scores else _fused(rank)
 
 
 def memory(rank: Rank) -> Iterator[Memory]:
@@ -49,7 +50,7 @@ def memory(rank: Rank) -> Iterator[Memory]:
         span,
     )
     rows = tokens * rank.heads
-    if rank.training.flash_attention:
+    if not rank.writes_scores:
         if rank.training.precision.narrow != "none":
             # The projection keeps a narrow copy; the core reads what it wrote itself.
             yield from rank.saved(
@@ -110,11 +111,13 @@ def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
     yield from _products(rank, "F", span.count)
     if any(span.again):
         yield from _products(rank, "R", span.again)
-    yield from stream("softmax", 2 * e * scores, 3 * e * scores, span)
+    yield from elementwise("softmax", SOFTMAX[rank.framework.softmax], scores, e, span)
     if rank.training.dropout:
-        moved = (2 * e + MASK) * scores
-        yield from stream("attention dropout", moved, moved, span)
+        yield from elementwise("attention dropout", DROPOUT["eager"], scores, e, span)
     yield from _gradient_products(rank, span)
+    # Heads come out one after another, and the layer behind reads them side by side.
+    context = rank.tokens * rank.heads * rank.model.value_dim
+    yield from elementwise("context in the order of tokens", REORDERED, context, e, span)
 
 
 def _products(rank: Rank, pass_: Pass, count: Counts) -> Iterator[Gemm]:

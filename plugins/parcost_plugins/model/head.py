@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from parcost import Memory, Moment, Real, Study, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.model.passes import SPLIT, at, linear, stream
-from parcost_plugins.model.rank import FP32, rank_of
+from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
+from parcost_plugins.model.passes import SPLIT, at, linear
+from parcost_plugins.model.rank import rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
@@ -64,12 +65,11 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
-    """Return the head's products, and the cross entropy in fp32."""
+    """Return the head's products, and the cross entropy."""
     rank = rank_of(study)
     if rank.model.nominal:
         return
     span = at(on_last(study)).times(1 + rank.model.prediction_layers)
-    e, logits = rank.element, rank.tokens * rank.vocabulary
     yield from linear(
         "head",
         rank.tokens,
@@ -79,9 +79,14 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         role="head",
         host=HEAD_COLUMNS,
     )
-    # Forward reads the logits, and writes and reads them in fp32; backward turns those into
-    # the gradient of the logits.
-    yield from stream("cross entropy", (e + 2 * FP32) * logits, (FP32 + e) * logits, span)
+    yield from elementwise(
+        "cross entropy",
+        LOSS[rank.loss],
+        rank.tokens * rank.vocabulary,
+        rank.element,
+        span,
+        times=rank.training.loss_chunks,
+    )
 
 
 @hookimpl
@@ -98,7 +103,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.model.nominal:
         return
     e, logits, chunks = rank.element, rank.tokens * rank.vocabulary, rank.training.loss_chunks
-    loss = rank.training.loss or rank.training.framework.loss
+    loss = rank.loss
     runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e", "s b h t e")
     yield rank.kept("head input", e * rank.residual, residual, runs, tag=ENDS)

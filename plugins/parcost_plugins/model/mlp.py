@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
-from parcost_plugins.model.passes import SPLIT, linear, stream
+from parcost_plugins.model.elementwise import ADDED, APART, GATED, PLAIN, SUMMED, elementwise, moved
+from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, MLP_COLUMNS, MLP_ROWS
@@ -84,18 +85,29 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         host=columns,
         again=len(made) * rank.ffn,
     )
-    # Forward reads what the first product made and writes one tensor; backward reads that
-    # and the gradient, and writes a gradient for each.
-    tensor = rank.element * tokens * rank.ffn
-    yield from stream(
+    activation = GATED[rank.framework.activation] if rank.model.gated else PLAIN
+    yield from elementwise(
         "MLP activation",
-        (ups + 1) * tensor,
-        (2 * ups + 1) * tensor,
+        activation,
+        tokens * rank.ffn,
+        rank.element,
         span.forced(rank.recompute.activation),
     )
     yield from linear(
         "MLP down projection", tokens, h, rank.ffn, span.spared(rank.keeps("down")), host=rows
     )
+    if rank.framework.separate_projections and rank.model.gated:
+        yield moved(
+            "sum of the gradients of gate and up",
+            ADDED,
+            tokens * h,
+            rank.element,
+            "B",
+            span.count,
+        )
+    if rank.model.biases:
+        outputs = tokens * ups * rank.ffn + rank.residual
+        yield moved("MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2)
 
 
 @hookimpl
@@ -132,6 +144,15 @@ def memory(study: Study) -> Iterator[Memory]:
             f"{rank.residual_text} e",
             "s b h t e",
             span.spared(),
+            source=KEPT,
+        )
+    if rank.model.gated and rank.framework.activation in APART:
+        yield from rank.saved(
+            "activated gate",
+            rank.element * wide,
+            "s b f e / t",
+            "s b f t e",
+            span.forced(rank.recompute.activation),
             source=KEPT,
         )
     yield from rank.saved(

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from parcost import Pass, Real, record
-from parcost_plugins.vocabulary import Gemm, Stream
+from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.partition import Counts
 
 COUNTED = "counted from the tensors that each operator reads and writes"
@@ -102,20 +102,6 @@ def linear(
             role=role,
             source=source,
         )
-
-
-def stream(
-    name: str, forward: Real, backward: Real, span: Span, *, host: str = ""
-) -> Iterator[Stream]:
-    """Yield a memory-bound operator: the bytes that each of its passes moves."""
-    passes: list[tuple[Pass, Real, Counts]] = [
-        ("F", forward, span.count),
-        ("B", backward, span.count),
-    ]
-    if any(span.again):
-        passes.append(("R", forward, span.again))
-    for pass_, bytes_, count in passes:
-        yield Stream(name=name, bytes_=bytes_, pass_=pass_, count=count, host=host, source=COUNTED)
 
 
 def at(count: Sequence[float]) -> Span:
