@@ -4,42 +4,38 @@ from __future__ import annotations
 
 from parcost import Formula, Real, Study
 from parcost_plugins.kernels.rates import Machine, attention, memory, padding
-from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
+from parcost_plugins.vocabulary import FusedAttention, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
 
 
 def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
     """Price the attention core."""
-    launch = study[KernelChoice].launch
     peak, efficiency = attention(operator, study)
     padded = padding(operator, study)
     formula = Formula(
-        text="p FLOPs / (peak eta) + launch, p for heads that are padded to the size of a kernel",
+        text="p FLOPs / (peak eta), p for heads that are padded to the size of a kernel",
         inputs={
             "p": (padded, ""),
             "FLOPs": (operator.flops, "FLOP"),
             "peak": (peak, "FLOP/s"),
             "eta": (efficiency, ""),
-            "launch": (launch, "s"),
         },
         source=operator.source,
     )
-    return padded * operator.flops / (peak * efficiency) + launch, formula
+    return padded * operator.flops / (peak * efficiency), formula
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
     """Price an operator that waits for memory and nothing else."""
-    launch = study[KernelChoice].launch
     bandwidth, share = memory(operator.bytes_, Machine.of(study))
     formula = Formula(
-        text="bytes / (B eta_m) + launch",
+        text="bytes / (B eta_m)",
         inputs={
             "bytes": (operator.bytes_, "B"),
             "B": (bandwidth, "B/s"),
             "eta_m": (share, ""),
-            "launch": (launch, "s"),
         },
         source=ROOFLINE,
     )
-    return operator.bytes_ / (bandwidth * share) + launch, formula
+    return operator.bytes_ / (bandwidth * share), formula
