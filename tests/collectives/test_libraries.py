@@ -23,7 +23,7 @@ training {{ sequence = 8192, micro_batch = 1, global_batch = 128 sequences }}
 """
 
 
-def picked(operation: str, n: float, group: str, device: str = "h100_sxm", more: str = "") -> str:
+def choice(operation: str, n: float, group: str, device: str = "h100_sxm", more: str = "") -> str:
     study = parcost.load_text(SPEC.format(device=device, more=more))[0].first
     return study.collective(operation, n, group).algorithm
 
@@ -42,7 +42,7 @@ def picked(operation: str, n: float, group: str, device: str = "h100_sxm", more:
     ],
 )
 def test_nvidia_devices_use_what_nccl_has(operation: str, n: float, group: str, name: str) -> None:
-    assert picked(operation, n, group) == name
+    assert choice(operation, n, group) == name
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_nvidia_devices_use_what_nccl_has(operation: str, n: float, group: str, 
 )
 def test_a_study_names_another_library(library: str, operation: str, name: str) -> None:
     more = f"collectives {{ library = {library} }}"
-    assert picked(operation, 1e4, "dp", more=more) == name
+    assert choice(operation, 1e4, "dp", more=more) == name
 
 
 def test_amd_devices_use_rccl_and_tpus_any() -> None:
-    assert picked("all_gather", 1e4, "dp", "mi300x") == "ring"
-    assert picked("all_gather", 1e4, "dp", "tpu_v5e") == "halving_doubling"
+    assert choice("all_gather", 1e4, "dp", "mi300x") == "ring"
+    assert choice("all_gather", 1e4, "dp", "tpu_v5e") == "halving_doubling"
 
 
 def test_parallel_trees_gather_where_each_rank_has_a_node() -> None:

@@ -279,7 +279,7 @@ SHIPPED = sorted(
 )
 
 
-def _told(paths: Iterable[str]) -> dict[bool | None, dict[str, str]]:
+def _recompute(paths: Iterable[str]) -> dict[bool | None, dict[str, str]]:
     """Return the texts of formulas by whether they compute their number, with an instance."""
     found: dict[bool | None, dict[str, str]] = {True: {}, False: {}, None: {}}
     prose: set[tuple[str, frozenset[str]]] = set()  # with other numbers it is prose as well
@@ -302,7 +302,7 @@ def _told(paths: Iterable[str]) -> dict[bool | None, dict[str, str]]:
 def test_formulas_of_shipped_specs_compute_their_numbers(
     record_property: Callable[[str, object], None],
 ) -> None:
-    found = _told(SHIPPED)
+    found = _recompute(SHIPPED)
     right, wrong, prose = found[True], found[False], found[None]
     record_property("formulas that compute their number", len(right))
     record_property("formulas that are prose", len(prose))
@@ -315,7 +315,7 @@ def test_formulas_of_shipped_specs_compute_their_numbers(
 def test_formulas_of_a_step_compute_their_numbers() -> None:
     """A few specs of every test run: a step, buckets, a run's cost, transfers, and a torus."""
     paths = ("minimal", "buckets", "run_cost", "tensor_parallel", "networks", "torus")
-    wrong = _told(f"examples/{path}.par" for path in paths)[False]
+    wrong = _recompute(f"examples/{path}.par" for path in paths)[False]
     assert not wrong, "\n".join(f"{text}\n    {where}" for text, where in wrong.items())
 
 

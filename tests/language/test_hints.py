@@ -21,7 +21,7 @@ BLOCKS = {
 }
 
 
-def found(text: str = "", **blocks: str) -> list[Diagnostic]:
+def diagnostics_of(text: str = "", **blocks: str) -> list[Diagnostic]:
     spec = "\n".join([USES, *(BLOCKS | blocks).values(), text])
     try:
         (scenario,) = parcost.load_text(spec)
@@ -31,7 +31,7 @@ def found(text: str = "", **blocks: str) -> list[Diagnostic]:
 
 
 def helps(text: str = "", **blocks: str) -> str:
-    return "\n".join(d.help or "" for d in found(text, **blocks))
+    return "\n".join(d.help or "" for d in diagnostics_of(text, **blocks))
 
 
 def test_a_name_that_begins_with_a_digit_is_spelled_out() -> None:
@@ -55,7 +55,7 @@ def test_a_rate_in_bits_lacks_its_second() -> None:
     transfer = "transfer t { operation = all_reduce, size = 1 GB total, ranks = 8, "
     said = helps(transfer + "bandwidth = 400 Gb per_direction }")
     assert said == "write `400 Gb/s per_direction`"
-    assert not found(transfer + "bandwidth = 400 Gb/s per_direction }")
+    assert not diagnostics_of(transfer + "bandwidth = 400 Gb/s per_direction }")
 
 
 @pytest.mark.parametrize("batch", ["64 sequences * 4", "64 * 4 sequences"])
@@ -63,7 +63,7 @@ def test_a_word_inside_of_a_product_is_moved_behind_it(batch: str) -> None:
     training = f"training {{ sequence = 8192, micro_batch = 1, global_batch = {batch} }}"
     said = helps(training=training)
     assert said == "the word stands behind the whole value: write `(64 * 4) sequences`"
-    assert not found(training=training.replace(batch, "(64 * 4) sequences"))
+    assert not diagnostics_of(training=training.replace(batch, "(64 * 4) sequences"))
 
 
 def test_a_block_is_no_attribute_and_the_attribute_is_named() -> None:
@@ -92,7 +92,7 @@ def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:
     heads = "model three extends llama3_8b { heads = 24, kv_heads = 24, hidden = 3072 }"
     (said,) = (
         d.message
-        for d in found(
+        for d in diagnostics_of(
             heads,
             cluster="cluster { devices = 24 }",
             layout="layout { tp = 3, zero = 1 }",

@@ -7,7 +7,7 @@ evaluated at all is in the bases, a file of short specs that run.
     from spec_generator import Generator
 
     generator = Generator()
-    for case in generator.alone():            # each attribute at each of its edges
+    for case in generator.singles():            # each attribute at each of its edges
         case.text                             # a spec
     generator.random(seed=7, number=3).text   # a few attributes at once, some of them in lists
 
@@ -186,7 +186,7 @@ class Generator:
         """Every block of the language, by keyword."""
         return self.plugins.blocks
 
-    def alone(self) -> Iterator[Case]:
+    def singles(self) -> Iterator[Case]:
         """Yield each attribute at each of its edges, alone, then as the first of a list."""
         for name, spec in bases().items():
             for place, attribute, field_ in self.attributes(spec):

@@ -152,7 +152,7 @@ def test_many_settings_at_random_make_no_plugin_fail(hundred: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("hundred", range(10))
 def test_attributes_at_their_edges_make_no_plugin_fail(hundred: int) -> None:
-    cases = list(GENERATOR.alone())
+    cases = list(GENERATOR.singles())
     step = len(cases) // 1000
     for case in cases[hundred::step][: 1000 // 10]:
         assert fault(SESSION, case.text, depth=1) == "", case

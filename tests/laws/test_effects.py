@@ -89,6 +89,17 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "model small { layers = 5 }\nschedule { stages = [2, 3] }",
         "model small { layers = 5 }\nschedule { count_head = on }",  # [3, 2]
     ),
+    # Bases far down the list show these: found by trying all, which takes most of a minute.
+    "targets.compute_bound": ("compressed", "", "targets { compute_bound = 0 }"),
+    "targets.exposed": ("compressed", "", "targets { exposed = 50 % }"),
+    "targets.bubble": ("compressed", "", "targets { bubble = 0.1 % }"),
+    "plan.widest_tp": ("compressed", "", "plan { widest_tp = 1 }"),
+    "offload.host_memory_bandwidth": ("sharded", "", "offload { host_memory_bandwidth = 1 B/s }"),
+    "targets.as_fast": ("sharded", "", "targets { as_fast = 0 }"),
+    "targets.step_time": ("compressed", "", "targets { step_time = 1 ns }"),
+    "datacenter.device_mtbf": ("sharded", "", "datacenter { device_mtbf = 1 s }"),
+    "offload.host_memory": ("sharded", "", "offload { host_memory = 1 B }"),
+    "collectives.pipeline": ("sharded", "", "collectives { pipeline = bruck }"),
     "level.dimensions": ("contexts", "", "fabric pod { level torus { dimensions = [8, 8] } }"),
     "level.hops": (
         "dense",

@@ -19,7 +19,7 @@ training {{ sequence = 2048, global_batch = 64 sequences }}
 """
 
 
-def held(devices: int, extra: str, layout: str = "") -> dict[str, Memory]:
+def memory_terms(devices: int, extra: str, layout: str = "") -> dict[str, Memory]:
     (scenario,) = parcost.load_text(SPEC.format(devices=devices, layout=layout, extra=extra))
     (study,) = scenario.studies()
     return {term.name: term for _, term in study.contributions("memory")}
@@ -29,7 +29,7 @@ def held(devices: int, extra: str, layout: str = "") -> dict[str, Memory]:
 def test_what_was_not_sent_is_kept_once_there_is_somebody_to_send_to(
     devices: int, bytes_: float
 ) -> None:
-    found = held(devices, "compression { method = top_k }")
+    found = memory_terms(devices, "compression { method = top_k }")
     assert found["compression residual"].bytes_ == bytes_
 
 
@@ -37,7 +37,7 @@ def test_what_was_not_sent_is_kept_once_there_is_somebody_to_send_to(
 def test_outer_state_is_sharded_from_zero_1_on(zero: int, ranks: int) -> None:
     # 8 B for each of 1e9 parameters; 2 workers of 4 ranks
     extra = "local_updates { workers = 2, period = 10, method = outer }"
-    found = held(8, extra, f"zero = {zero}")
+    found = memory_terms(8, extra, f"zero = {zero}")
     assert found["outer optimizer state"].bytes_ == 8e9 / ranks
 
 
@@ -46,5 +46,5 @@ def test_outer_state_is_sharded_from_zero_1_on(zero: int, ranks: int) -> None:
 )
 def test_every_group_of_more_than_one_rank_has_a_communicator(layout: str, groups: int) -> None:
     # Besides that over dp and cp, which holds the same parameters.
-    found = held(8, "memory { communicator = 1 GB }", layout)
+    found = memory_terms(8, "memory { communicator = 1 GB }", layout)
     assert found["communicators"].bytes_ == groups * 1e9

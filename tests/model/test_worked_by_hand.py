@@ -32,7 +32,7 @@ def gemms(study: Study) -> dict[tuple[str, str], Gemm]:
     return {(op.name, op.pass_): op for op in study.operators if isinstance(op, Gemm)}
 
 
-def kept(study: Study) -> Mapping[str, Memory]:
+def memory_terms(study: Study) -> Mapping[str, Memory]:
     return {term.name: term for _, term in study.contributions("memory")}
 
 
@@ -134,11 +134,11 @@ def test_every_head_multiplies_and_keeps(study_of: StudyOf, model: str, heads: i
         assert product.flops * product.count[0] == heads * 2 * TOKENS * h * V
     assert streams(study)["cross entropy", "F"] == ((BF16 + 2 * FP32) * V, heads)
     for name, each in (("head input", BF16 * h), ("loss softmax", FP32 * V)):
-        term = kept(study)[name]
+        term = memory_terms(study)[name]
         assert term.bytes_ * term.count[0] == heads * each * TOKENS  # type: ignore[index]
     # one head at a time has its logits in bf16 on the way
-    assert kept(study)["logits"].bytes_ == BF16 * V * TOKENS
-    assert tuple(kept(study)["logits"].count) == (1,)  # type: ignore[arg-type]
+    assert memory_terms(study)["logits"].bytes_ == BF16 * V * TOKENS
+    assert tuple(memory_terms(study)["logits"].count) == (1,)  # type: ignore[arg-type]
 
 
 def test_a_prediction_layer_joins_the_stream_with_an_embedding(study_of: StudyOf) -> None:
@@ -155,7 +155,7 @@ def test_a_prediction_layer_joins_the_stream_with_an_embedding(study_of: StudyOf
         },
     )
     # inputs of three norms, and the two that are joined
-    assert kept(study)["prediction inputs"].bytes_ == 5 * h * BF16 * TOKENS / 8
+    assert memory_terms(study)["prediction inputs"].bytes_ == 5 * h * BF16 * TOKENS / 8
 
 
 # --- What backward frees, where weight gradients come later --------------------------------------
@@ -167,7 +167,7 @@ def test_the_gradient_of_the_logits_takes_the_place_of_the_softmax(
 ) -> None:
     recipe = f"""precision own extends bf16 {{ activation = {wide} B }}"""
     study = study_of("llama3_8b", training="precision = own", extra=recipe)
-    softmax = kept(study)["loss softmax"]
+    softmax = memory_terms(study)["loss softmax"]
     # W of the head needs that gradient, which has the recipe's elements, and nothing else of it
     assert softmax.bytes_ * (1 - softmax.freed_at_b) == pytest.approx(
         wide * TOKENS * 128_256, rel=1e-12
@@ -177,7 +177,9 @@ def test_the_gradient_of_the_logits_takes_the_place_of_the_softmax(
 
 def test_nothing_that_no_weight_multiplies_waits_for_its_gradient(study_of: StudyOf) -> None:
     study = study_of("gpt3_175b", training="flash_attention = off, dropout = on")
-    freed = {name: term.freed_at_b for name, term in kept(study).items() if term.per_micro_batch}
+    freed = {
+        name: term.freed_at_b for name, term in memory_terms(study).items() if term.per_micro_batch
+    }
     gone = {
         "attention probabilities",
         "attention dropout mask",
@@ -188,9 +190,9 @@ def test_nothing_that_no_weight_multiplies_waits_for_its_gradient(study_of: Stud
     }
     assert {name for name, share in freed.items() if share == 1.0} == gone
     assert {name for name, share in freed.items() if 0.0 < share < 1.0} == {"loss softmax"}
-    fused = kept(study_of("llama3_8b"))["softmax statistics"]
+    fused = memory_terms(study_of("llama3_8b"))["softmax statistics"]
     assert fused.freed_at_b == 1.0
-    router = kept(study_of("mixtral_8x7b"))["router logits and probabilities"]
+    router = memory_terms(study_of("mixtral_8x7b"))["router logits and probabilities"]
     assert router.freed_at_b == 0.5
 
 
@@ -205,17 +207,17 @@ def test_of_dense_and_mixed_layers_the_mixed_one_is_held(study_of: StudyOf) -> N
     )  # fmt: skip
     both = study_of("deepseek_v3", training="recompute = full")
     name = "MLP gate and up, recomputed"
-    assert tuple(kept(study)[name].count) == (1, 0)  # type: ignore[arg-type]
-    assert tuple(kept(both)[name].count) == (0,)  # type: ignore[arg-type]
+    assert tuple(memory_terms(study)[name].count) == (1, 0)  # type: ignore[arg-type]
+    assert tuple(memory_terms(both)[name].count) == (0,)  # type: ignore[arg-type]
     mixed = "gate and up of routed experts, recomputed"
-    assert tuple(kept(study)[mixed].count) == (0, 1)  # type: ignore[arg-type]
-    assert tuple(kept(both)[mixed].count) == (1,)  # type: ignore[arg-type]
+    assert tuple(memory_terms(study)[mixed].count) == (0, 1)  # type: ignore[arg-type]
+    assert tuple(memory_terms(both)[mixed].count) == (1,)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("overlap", "layers"), [("on", 2), ("off", 1)])
 def test_what_goes_to_the_host_passes_through(study_of: StudyOf, overlap: str, layers: int) -> None:
     study = study_of("llama3_8b", extra=f"offload {{ activations = 50 %, overlap = {overlap} }}")
-    passing = kept(study)["queries, to and from the host"]
+    passing = memory_terms(study)["queries, to and from the host"]
     assert passing.bytes_ == 0.5 * 4096 * BF16 * TOKENS
     assert tuple(passing.count) == (layers,)  # type: ignore[arg-type]
 

@@ -79,13 +79,13 @@ def test_parts_of_layers_that_are_recomputed_as_a_whole_are_told() -> None:
     whole, parts = "layout { zero = 1 }", "recompute { norms = on%s }"
     full = SPEC.replace("micro_batch = 1", "micro_batch = 1, recompute = full")
 
-    def told(text: str, more: str) -> list[str]:
+    def unread_messages(text: str, more: str) -> list[str]:
         report = parcost.load_text(text.format(more=f"{whole}\n{parts % more}"))[0].evaluate()
         return [d.message for d in report.result.diagnostics if d.id == "no-effect"]
 
-    assert told(full, "") == ["`norms` has no effect"]
-    assert told(full, ", every = 2") == []
-    assert told(SPEC, "") == []
+    assert unread_messages(full, "") == ["`norms` has no effect"]
+    assert unread_messages(full, ", every = 2") == []
+    assert unread_messages(SPEC, "") == []
 
 
 def test_the_balance_of_ranks_that_trade_the_sequence_for_heads_is_told() -> None:

@@ -106,11 +106,11 @@ def _wrong_kind(binder: Binder, node: s.Attribute, value: v.Value, field: Field)
         f"`{node.name.text}` is {wanted}",
         node.value.span,
         f"this is {v.describe(value)}",
-        help=_meant(binder, node, field),
+        help=_unit_hint(binder, node, field),
     )
 
 
-def _meant(binder: Binder, node: s.Attribute, field: Field) -> str | None:
+def _unit_hint(binder: Binder, node: s.Attribute, field: Field) -> str | None:
     """Return a help line with the name that a string or a number may stand for."""
     text = node.span.text.partition("=")[2].strip(' "')
     known: Sequence[str] = ()
