@@ -26,7 +26,7 @@ def study_of(model: str = "", kernels: str = "", sequence: float | str = 4096) -
         model own extends llama3_8b {{ {model} }}
         cluster {{ devices = 1 }}
         training {{ model = own, sequence = {sequence}, global_batch = 8 sequences, micro_batch = 1 }}
-        kernels {{ launch = 0 s, {kernels} }}
+        kernels {{ {kernels} }}
         """
     )
     (study,) = scenario.studies()
@@ -94,7 +94,6 @@ def test_latent_attention_has_the_rate_of_its_own_heads() -> None:
         use catalog.models.deepseek_v3
         cluster { devices = 1 }
         training { sequence = 4096, global_batch = 8 sequences, micro_batch = 1 }
-        kernels { launch = 0 s }
         """
     )
     (study,) = scenario.studies()

@@ -273,3 +273,20 @@ def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_o
         }
     plain = study_of("llama3_8b", training="framework = torchtitan", layout="zero = 1", extra=extra)
     assert not [op for op in plain.operators if op.name.startswith("copies of")]
+
+
+def test_compiled_layers_have_one_kernel_of_each(study_of: StudyOf) -> None:
+    study = study_of(
+        "llama3_8b",
+        training="framework = torchtitan",
+        extra="use catalog.frameworks.torchtitan\nkernels { mode = compiled }",
+    )
+    found = moved(study)
+    assert found["layer norms", "F"] == 4 * H
+    assert found["layer norms", "B"] == 10 * H
+    assert found["MLP activation", "F"] == 6 * F
+    assert found["rotary embedding", "F"] == 4 * (A + K) * D
+    # The loss is compiled as well, and keeps the logits as they are.
+    assert found["cross entropy", "F"] == found["cross entropy", "B"] == 4 * V
+    assert "activated gate" not in held(study)
+    assert held(study)["loss logits"].bytes_ == 2 * V * TOKENS

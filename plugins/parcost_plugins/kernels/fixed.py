@@ -11,21 +11,19 @@ ROOFLINE = "Williams et al. 2009, roofline"
 
 def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
     """Price the attention core."""
-    launch = study[KernelChoice].launch
     peak, efficiency = attention(operator, study)
     padded = padding(operator, study)
     formula = Formula(
-        text="p FLOPs / (peak eta) + launch, p for heads that are padded to the size of a kernel",
+        text="p FLOPs / (peak eta), p for heads that are padded to the size of a kernel",
         inputs={
             "p": (padded, ""),
             "FLOPs": (operator.flops, "FLOP"),
             "peak": (peak, "FLOP/s"),
             "eta": (efficiency, ""),
-            "launch": (launch, "s"),
         },
         source=operator.source,
     )
-    return padded * operator.flops / (peak * efficiency) + launch, formula
+    return padded * operator.flops / (peak * efficiency), formula
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
