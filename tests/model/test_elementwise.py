@@ -235,7 +235,7 @@ def test_every_kind_of_kernel_has_an_efficiency() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["deepspeed", "fsdp_composer", "maxtext", "megatron_lm_2021", "nemo", "torchtitan"]
+    "name", ["deepspeed", "fsdp_composer", "maxtext", "nemo", "torchtitan", "torchtitan_0_1"]
 )
 def test_frameworks_change_streams_and_no_product(study_of: StudyOf, name: str) -> None:
     generic = study_of("llama3_8b")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from parcost.picked import Picked
     from parcost.plugins import Plugins
     from parcost_plugins.validation.pricing import Case
-    from parcost_plugins.validation.rows import Rows
-    from parcost_plugins.validation.selection import Limit
+    from parcost_plugins.validation.rows import Placed, Rows
+    from parcost_plugins.validation.selection import Condition, Limit
     from parcost_plugins.validation.summary import Summary
 
 _FLAWED, _FAULT = 1, 3
@@ -137,42 +137,41 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
     """Return the rows of *path*, or those that ship, of which all *conditions* hold."""
     from attrs import evolve
 
-    from parcost_plugins.validation.frameworks import profile_of
     from parcost_plugins.validation.rows import files_of, read_files
-    from parcost_plugins.validation.selection import (
-        MalformedError,
-        condition,
-        facts_of,
-        selected,
-    )
+    from parcost_plugins.validation.selection import MalformedError, condition
 
     try:
         chosen = [condition(text) for text in conditions]
     except MalformedError as error:
         raise click.UsageError(f"`--select`: {error}") from error
     rows = read_files(files_of(Path(path)) if path else [_shipped(plugins)])
-    if not chosen:
-        return rows
-    facts = [
-        facts_of(one.row, {"framework": profile_of(one.row).framework, "nodes": one.row.nodes})
-        for one in rows.placed
-    ]
-    _check_fields([one.field for one in chosen], facts)
-    kept = [p for p, f in zip(rows.placed, facts, strict=True) if selected(chosen, f)]
-    if not kept:
+    if not (rows.placed or rows.flaws):
+        raise click.UsageError(f"`{path}` has no row")
+    kept = list(rows.placed)
+    for one in chosen:
+        kept = _selected(kept, one)
+    if chosen and not kept:
         raise click.UsageError(f"`--select`: no row of {len(rows.placed):,} is left")
     return evolve(rows, placed=kept)
 
 
-def _check_fields(names: Sequence[str], facts: Sequence[Mapping[str, object]]) -> None:
+def _selected(placed: Sequence[Placed], one: Condition) -> list[Placed]:
+    """Return the rows for which a condition holds; none of them having its field is an error."""
     from difflib import get_close_matches
 
-    known = {field for one in facts for field in one}
-    for name in names:
-        if known and name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else "such as source_key, model.name"
-            raise click.UsageError(f"`--select`: no row has a field `{name}`; {hint}")
+    from parcost_plugins.validation.frameworks import profile_of
+    from parcost_plugins.validation.selection import MISSING, paths, value_of
+
+    values = []
+    for place in placed:
+        framework = profile_of(place.row).framework if one.field == "framework" else ""
+        further = {"framework": framework, "nodes": place.row.nodes}
+        values.append(value_of(place.row, one.field, further))
+    if placed and all(value is MISSING for value in values):
+        close = get_close_matches(one.field, [*paths(), "framework", "nodes"], n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "such as source_key, model.name"
+        raise click.UsageError(f"`--select`: no row has a field `{one.field}`; {hint}")
+    return [p for p, value in zip(placed, values, strict=True) if one.holds(value)]
 
 
 def _shipped(plugins: Plugins) -> tuple[str, Path]:

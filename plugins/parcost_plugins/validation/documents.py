@@ -43,12 +43,14 @@ def to_json(summary: Summary) -> str:
         "ranking": {
             "groups": len(summary.rankings),
             "regret": _percent(summary.regret),
+            "chance": _percent(summary.chance),
             "rho": _rounded(summary.rho),
             "by_group": [
                 {
                     "name": one.name,
                     "layouts": one.layouts,
                     "regret": _percent(one.regret),
+                    "chance": _percent(one.chance),
                     "rho": _rounded(one.rho),
                 }
                 for one in summary.rankings
@@ -113,7 +115,7 @@ def _columns(one: Scored) -> Mapping[str, Any]:
         "model": row.model.name,
         "device": device_class(row),
         "devices": row.hardware.gpus,
-        "precision": row.precision_class,
+        "precision": row.numbers,
         "framework": one.written.framework,
         "layout": f"tp{p.tp} cp{p.cp} pp{p.pp} dp{p.dp} ep{p.ep} vp{p.vp}",
         "measured_seconds": row.measured.step_time_s,

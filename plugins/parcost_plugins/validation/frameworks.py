@@ -56,6 +56,14 @@ _MEGATRON = Profile(
     dropout=True,
     growing_buckets=True,
 )
+_LOCAL = evolve(
+    _MEGATRON,
+    framework="megatron_lm_2021",
+    pattern=r"Megatron|Korthikanti",
+    sharding=r"^none \(Megatron",
+    latest=2023,
+    growing_buckets=False,
+)
 _DEEPSPEED = Profile(
     framework="deepspeed", title="DeepSpeed", pattern=r"DeepSpeed", sharding=r"DeepSpeed"
 )
@@ -108,14 +116,8 @@ PROFILES = (
         fused_accumulation=False,
     ),
     _DEEPSPEED,
-    evolve(
-        _MEGATRON,
-        framework="megatron_lm_2021",
-        pattern=r"Megatron|Korthikanti",
-        sharding=r"^none \(Megatron",
-        latest=2023,
-        growing_buckets=False,
-    ),
+    evolve(_LOCAL, latest=2021, tensor="off"),
+    _LOCAL,
     _MEGATRON,
     _SHARDED,
 )

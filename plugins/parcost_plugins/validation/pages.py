@@ -48,8 +48,8 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     )
     yield Line(
         "Error of the seconds of a step, predicted / measured - 1. Constant MFU is one rate for "
-        "each class of device and precision, the median of these rows. Refused are runs that took "
-        "place and are said not to fit."
+        "each class of device and precision, the median of these rows; a star says that it is "
+        "closer. Refused are runs that took place and are said not to fit."
     )
     yield Heading("Step time")
     yield _overall(summary)
@@ -85,7 +85,8 @@ def _groups(groups: Sequence[Group], first: str) -> Table:
 def _row(group: Group) -> Row:
     s = group.step
     cells = [_NAMES.get((group.dimension, group.name), group.name), f"{s.n:,}", *_scores(s)]
-    return Row([*cells, _percent(group.baseline.mape), f"{group.refused:,}"])
+    constant = _percent(group.baseline.mape) + (" *" if group.baseline.mape < s.mape else "")
+    return Row([*cells, constant, f"{group.refused:,}"])
 
 
 def _scores(s: Score) -> list[str]:
@@ -118,20 +119,27 @@ def _ranking(summary: Summary) -> Iterator[Item]:
         yield Line(f"No model was measured in {FEWEST_LAYOUTS} layouts or more.")
         return
     assert summary.regret is not None
+    assert summary.chance is not None
     correlation = "" if summary.rho is None else f", and Spearman's rho is {summary.rho:.2f}"
     yield Line(
         f"Of {_count(len(summary.rankings), 'group')} of {FEWEST_LAYOUTS} or more layouts of one "
         f"model, batch and number of devices, the layout predicted to be best takes "
-        f"{_percent(summary.regret)} longer than the best, on average{correlation}."
+        f"{_percent(summary.regret)} longer than the best, on average{correlation}. Picked by "
+        f"chance, as by a constant MFU, one takes {_percent(summary.chance)} longer."
     )
-    columns = [Column("source"), *(Column(t, "right") for t in ("groups", "regret", "rho"))]
+    columns = [Column("source"), *(Column(t, "right") for t in _RANKED)]
     rows = []
     for source, found in by(summary.rankings, lambda one: one.name.split(", ")[0]).items():
         known = [one.rho for one in found if one.rho is not None]
         mean = sum(one.regret for one in found) / len(found)
         correlated = f"{sum(known) / len(known):.2f}" if known else ""
-        rows.append(Row([source, str(len(found)), _percent(mean), correlated]))
+        any_ = sum(one.chance for one in found) / len(found)
+        cells = [source, str(len(found)), _percent(mean), _percent(any_), correlated]
+        rows.append(Row(cells))
     yield Table(columns, rows)
+
+
+_RANKED = ("groups", "regret", "by chance", "rho")
 
 
 def _memory(summary: Summary) -> Iterator[Item]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from parcost_plugins.validation.rows import Placed
-from parcost_plugins.validation.study import UnmodelledError, Written, write
+from parcost_plugins.validation.rows import Placed, UnmodelledError
+from parcost_plugins.validation.study import Written, write
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine

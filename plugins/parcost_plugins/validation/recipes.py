@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from attrs import Factory, frozen
 
 from parcost_plugins.validation.frameworks import Profile
-from parcost_plugins.validation.rows import Row
+from parcost_plugins.validation.rows import Row, UnmodelledError
 
 
 @frozen
@@ -36,21 +36,24 @@ _RECIPES = (
 
 
 def recipe_of(row: Row, profile: Profile) -> Recipe:
-    """Return the recipe that *row* ran with."""
-    name = next(
-        name
-        for kind, pattern, name in _RECIPES
-        if kind == row.precision_class and re.search(pattern, row.precision, re.IGNORECASE)
-    )
-    text = row.precision.lower()
+    """Return the recipe that *row* ran with.
+
+    Raises:
+        UnmodelledError: It names no type of numbers.
+    """
+    numbers, text = row.numbers, (row.precision or "").lower()
+    name = next((n for kind, said, n in _RECIPES if kind == numbers and re.search(said, text)), "")
+    if not name:
+        message = f"the row names no precision that a recipe is known for: `{row.precision}`"
+        raise UnmodelledError(message)
     assumed = ""
     if name == "fp8_delayed" and "delayed" not in text:
         assumed = "fp8 with delayed scaling: the row does not name the recipe"
-    if row.precision_class == "mxfp4":
+    if numbers == "mxfp4":
         assumed = "mxfp4 as nvfp4: the catalogue has no recipe of its own"
     if "pure" in text and name == "bf16":
         return Recipe("bf16_pure")
-    if profile.sharded_master and row.precision_class not in ("fp32", "tf32"):
+    if profile.sharded_master and numbers not in ("fp32", "tf32"):
         if name == "bf16":
             return Recipe("bf16_fsdp")
         return Recipe(name, "bf16_fsdp", assumed)

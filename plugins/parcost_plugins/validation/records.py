@@ -48,7 +48,8 @@ class Reading:
 def read(kind: type[T], value: Any, path: str = "") -> Reading:
     """Return the object of class *kind* that *value* spells; *path* is where it stands."""
     if not isinstance(value, Mapping):
-        return Reading(None, (f"`{path or 'the row'}` is {_named(value)}, not an object",))
+        where = f"`{path}`" if path else "the row"
+        return Reading(None, (f"{where} is {_named(value)}, not an object",))
     problems: list[str] = []
     unknown: list[str] = []
     arguments: dict[str, Any] = {}

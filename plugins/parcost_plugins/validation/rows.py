@@ -23,6 +23,14 @@ RUNS = Kind("file of runs", 256 * 2**20, line=2**20)
 _ROUNDING = 0.05
 
 
+#: Classes of precision, those before others that are part of their names.
+PRECISIONS = ("mxfp8", "nvfp4", "mxfp4", "bf16", "fp16", "fp8", "tf32", "fp32")
+
+
+class UnmodelledError(ValueError):
+    """A row cannot be written as a study; the message says why."""
+
+
 @frozen(kw_only=True)
 class Model:
     """Dimensions of the transformer."""
@@ -130,8 +138,8 @@ class Row:
     hardware: Hardware
     parallel: Parallel
     batch: Batch
-    precision: str
-    precision_class: str = one_of("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4", "mxfp4")
+    precision: str | None = None
+    precision_class: str | None = one_of(*PRECISIONS, default=None)
     recompute: str | None = one_of("none", "selective", "full", "partial", "unknown", default=None)
     schedule: str | None = None
     attention: str | None = None
@@ -154,6 +162,12 @@ class Row:
         """Nodes of the job, where the row says how many devices one has."""
         each = self.hardware.gpus_per_node
         return None if each is None else -(-self.hardware.gpus // each)
+
+    @property
+    def numbers(self) -> str | None:
+        """The class of precision, or that which the row's words name."""
+        said = (self.precision or "").lower().replace("bfloat", "bf").replace("float", "fp")
+        return self.precision_class or next((name for name in PRECISIONS if name in said), None)
 
     @property
     def is_sparse(self) -> bool:

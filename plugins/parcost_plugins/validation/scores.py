@@ -109,6 +109,15 @@ def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
     return measured[best] / min(measured) - 1.0
 
 
+def chance(measured: Sequence[float]) -> float:
+    """Return the mean regret of a layout picked by chance, as a model that knows no layouts does.
+
+    >>> chance([10.0, 12.0, 14.0])
+    0.19999999999999996
+    """
+    return sum(measured) / len(measured) / min(measured) - 1.0
+
+
 def rho(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Return Spearman's rank correlation; None where one of the two is all alike.
 

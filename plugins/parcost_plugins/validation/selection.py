@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, get_type_hints
 
-from attrs import asdict, frozen
+from attrs import fields, frozen, has
 
 from parcost_plugins.validation.rows import Row
 
@@ -32,14 +32,13 @@ class Condition:
     relation: str
     values: tuple[str, ...]
 
-    def holds(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the condition holds for a row of such *facts*."""
-        value = facts.get(self.field)
+    def holds(self, value: Any) -> bool:
+        """Return whether the condition holds for a row whose field has that *value*."""
         if self.relation in _COMPARISONS:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 return False
             return _COMPARISONS[self.relation](value, float(self.values[0]))
-        text = "" if value is None else str(value)
+        text = "" if value is None or value is MISSING else str(value)
         found = any(fnmatchcase(text.lower(), pattern.lower()) for pattern in self.values)
         return found == (self.relation == "=")
 
@@ -66,19 +65,42 @@ def condition(text: str) -> Condition:
     return Condition(name, relation, tuple(part.strip() for part in rest.split(",")))
 
 
-def facts_of(row: Row, further: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of *row* by their path, `batch.global` among them, and *further* ones."""
-    facts: dict[str, Any] = {}
+MISSING = object()
 
-    def add(path: str, value: Any) -> None:
-        if isinstance(value, Mapping):
-            for name, inner in value.items():
-                add(f"{path}.{name}" if path else str(name).rstrip("_"), inner)
+
+def value_of(row: Row, path: str, further: Mapping[str, Any]) -> Any:
+    """Return the field of *row* at *path*, such as `batch.global`, or one of *further* ones.
+
+    :data:`MISSING` stands for a field that it does not have.
+    """
+    if path in further:
+        return further[path]
+    found: Any = row
+    for step in path.split("."):
+        if isinstance(found, Mapping):
+            found = found.get(step, MISSING)
+        elif has(type(found)):
+            found = getattr(found, "global_" if step == "global" else step, MISSING)
         else:
-            facts[path.replace("global_", "global")] = value
+            return MISSING
+    return MISSING if has(type(found)) or callable(found) else found
 
-    add("", asdict(row))
-    return {**facts, **further}
+
+def paths() -> list[str]:
+    """Return the fields that the schema has, by path."""
+    found: list[str] = []
+
+    def add(kind: type, before: str) -> None:
+        hints = get_type_hints(kind)
+        for one in fields(kind):
+            name, hint = before + one.name.rstrip("_"), hints[one.name]
+            if isinstance(hint, type) and has(hint):
+                add(hint, f"{name}.")
+            else:
+                found.append(name)
+
+    add(Row, "")
+    return found
 
 
 @frozen
@@ -124,8 +146,3 @@ def limit(text: str) -> Limit:
         raise MalformedError(f"`{text}`: `{metric}` is a share; write `{number} %`")
     bound = float(number) / (100 if percent else 1)
     return Limit(text, quantity or "step", metric, group or "all", relation, bound)
-
-
-def selected(conditions: Sequence[Condition], facts: Mapping[str, Any]) -> bool:
-    """Return whether all *conditions* hold."""
-    return all(one.holds(facts) for one in conditions)

@@ -24,12 +24,8 @@ from parcost_plugins.validation.hardware import (
     network_of,
 )
 from parcost_plugins.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
-from parcost_plugins.validation.rows import Hybrid, Row
+from parcost_plugins.validation.rows import Hybrid, Row, UnmodelledError
 from parcost_plugins.validation.stages import Dealt, deal
-
-
-class UnmodelledError(ValueError):
-    """A row cannot be written as a study; the message says why."""
 
 
 @frozen
@@ -437,6 +433,10 @@ ATTRIBUTES: Sequence[Attribute] = (
 # --- the text -----------------------------------------------------------------------------
 
 
+#: Kinds of attention that the language has; the last is known by its ranks.
+_ATTENTION = ("mha", "gqa", "mqa", "mla")
+
+
 @frozen(kw_only=True)
 class Written:
     """A study as text, and what was assumed for it."""
@@ -450,12 +450,15 @@ def write(row: Row) -> Written:
     """Return the study that *row* is.
 
     Raises:
-        UnmodelledError: The catalogue has no such device.
+        UnmodelledError: The catalogue has no such device, or the language no such model.
     """
     entry = entry_of(row.hardware)
     if entry is None:
         message = f"the device `{row.hardware.gpu}` is none of {known_devices()}"
         raise UnmodelledError(message)
+    kind = (row.model.attn_type or "mha").lower()
+    if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
+        raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
     facts = Facts(row, entry)
     assumptions = [*map(str, row.extra.get("assumed") or ())]
     blocks: dict[str, list[tuple[str, str]]] = {}

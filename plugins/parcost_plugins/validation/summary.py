@@ -11,6 +11,7 @@ from parcost_plugins.validation.rows import Flaw, Row
 from parcost_plugins.validation.scores import (
     Score,
     by,
+    chance,
     rates,
     regret,
     rho,
@@ -70,6 +71,7 @@ class Ranking:
     name: str
     layouts: int
     regret: float
+    chance: float  # regret of any of them
     rho: float | None
 
 
@@ -98,6 +100,12 @@ class Summary:
     def regret(self) -> float | None:
         """The mean regret of the best predicted layouts."""
         found = [one.regret for one in self.rankings]
+        return sum(found) / len(found) if found else None
+
+    @property
+    def chance(self) -> float | None:
+        """The mean regret of layouts picked by chance."""
+        found = [one.chance for one in self.rankings]
         return sum(found) / len(found) if found else None
 
     @property
@@ -154,7 +162,7 @@ DIMENSIONS: Mapping[str, Callable[[Row, str], str | None]] = {
     "device": lambda row, _framework: device_class(row),
     "nodes": lambda row, _framework: _nodes(row),
     "model": lambda row, _framework: "MoE" if row.is_sparse else "dense",
-    "precision": lambda row, _framework: row.precision_class,
+    "precision": lambda row, _framework: row.numbers,
     "framework": lambda _row, framework: framework,
 }
 
@@ -211,7 +219,7 @@ def _excess(case: Case) -> str:
     """Return why a step time cannot be true: the device would compute beyond its peak."""
     assert case.prediction is not None
     row, speed = case.placed.row, _speed(case)
-    peak = case.prediction.peak * _WIDER.get(row.precision_class, 1.0)
+    peak = case.prediction.peak * _WIDER.get(row.numbers or "", 1.0)
     if not peak or speed <= peak:
         return ""
     return (
@@ -223,7 +231,7 @@ def _excess(case: Case) -> str:
 def _with_baseline(cases: Sequence[Case]) -> list[Scored]:
     """Return the rows with one constant rate for each class of device and precision."""
     classes: list[Hashable] = [
-        (device_class(case.placed.row), case.placed.row.precision_class) for case in cases
+        (device_class(case.placed.row), case.placed.row.numbers) for case in cases
     ]
     fitted = rates([_speed(case) for case in cases], classes)
     rows = []
@@ -274,6 +282,7 @@ def _rankings(rows: Sequence[Scored]) -> list[Ranking]:
                 name=", ".join(map(str, key[:4])),
                 layouts=len(best),
                 regret=regret(predicted, measured),
+                chance=chance(measured),
                 rho=rho(predicted, measured),
             )
         )

@@ -25,8 +25,8 @@ class Sharding:
 
     shard: Real = quantity(
         ONE,
-        positive=True,
-        default="layout.dp * layout.cp / local_updates.workers",
+        minimum=1.0,
+        default="max(1, layout.dp * layout.cp / local_updates.workers)",
         doc="ranks, of the dp x cp that hold the same parameters, over which their state is "
         "sharded; fewer than all is hybrid sharding, and the groups all-reduce their shares",
     )
