@@ -334,7 +334,7 @@ def _loss(facts: Facts) -> Value:
     if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
         return Assumed("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
     if (
-        facts.profile.framework == "torchtitan"
+        facts.profile.framework.startswith("torchtitan")
         and row.extra.get("compile")
         and (row.year or 0) >= 2025
     ):
