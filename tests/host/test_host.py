@@ -129,7 +129,7 @@ def test_collectives_are_issued_too(layout: str, forward: int, backward: int) ->
     work = sum(
         line.exposed + (line.hidden if line.cause == "host" else 0)
         for line in found.ledger
-        if line.kind == "work" and line.cause in ("host",)
+        if line.kind == "work" and line.cause == "host"
     )
     assert work == pytest.approx(m * (4 * (forward + backward) + 30) * 50e-3)
 
