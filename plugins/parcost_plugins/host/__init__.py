@@ -123,7 +123,8 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
     """Return the collectives of a layer's tensor parallelism: forward, backward, for weights."""
     layout, overlap = study[Layout], study[Overlap]
     forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
-    weights: Real = 1.0 * _PAIRS if layout.sequence_parallel else 0.0
+    again = layout.sequence_parallel and not study[Training].framework.keeps_gathers
+    weights: Real = 1.0 * _PAIRS if again else 0.0
     if overlap.tensor == "pipelined":  # so many products and transfers in place of a product
         forward = forward * (2.0 * overlap.chunks - 1.0)
     shared = where(layout.tp > 1, 1.0, 0.0)

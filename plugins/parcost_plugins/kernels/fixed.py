@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from parcost import Formula, Real, Study
-from parcost_plugins.kernels.rates import Machine, attention, memory, padding
-from parcost_plugins.vocabulary import FusedAttention, Stream
+from parcost_plugins.kernels.rates import Machine, attention, padding, streaming
+from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
 
@@ -27,15 +27,18 @@ def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
-    """Price an operator that waits for memory and nothing else."""
-    bandwidth, share = memory(operator.bytes_, Machine.of(study))
+    """Price an operator that waits for memory and nothing else, kernel by kernel."""
+    start = study[KernelChoice].start
+    bandwidth, share = streaming(operator, Machine.of(study))
     formula = Formula(
-        text="bytes / (B eta_m)",
+        text="bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
         inputs={
             "bytes": (operator.bytes_, "B"),
             "B": (bandwidth, "B/s"),
             "eta_m": (share, ""),
+            "k": (operator.kernels, ""),
+            "start": (start, "s"),
         },
         source=ROOFLINE,
     )
-    return operator.bytes_ / (bandwidth * share), formula
+    return operator.bytes_ / (bandwidth * share) + operator.kernels * start, formula
