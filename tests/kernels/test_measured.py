@@ -83,7 +83,7 @@ def milliseconds(device: str, recipe: str, m: float, n: float, k: float) -> floa
         ("a100_sxm_80g", "fp16", VIDUR, 0.20),
         ("a100_sxm_80g", "fp16", A100, 0.20),
         ("mi210", "fp16", MI210, 0.12),
-        ("h800_sxm", "fp8_blockwise", DEEPGEMM, 0.25),
+        ("h800_sxm", "fp8_blockwise", DEEPGEMM, 0.26),
     ],
 )
 def test_the_tiled_model_is_near_what_was_measured(
