@@ -110,7 +110,6 @@ ROUND = """
 device card {{
   memory = 80 GB, memory_bandwidth = 3.35 TB/s, bf16 = 989 TFLOPS dense, multiprocessors = 132
   matmul_efficiency = 1, memory_efficiency = 1
-  attention_forward_efficiency = 1, attention_backward_efficiency = 1
 }}
 fabric wire {{ level net {{ bandwidth = 360 GB/s per_direction, latency = 1 us }} }}
 model seventy {{ layers = 80, hidden = 8192, heads = 64, kv_heads = 8, parameters = 70 G }}

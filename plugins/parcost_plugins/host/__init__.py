@@ -29,6 +29,7 @@ from parcost_plugins.vocabulary import (
     on_first,
     on_last,
 )
+from parcost_plugins.vocabulary.attended import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import having, kinds
 
@@ -91,8 +92,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     forward, backward, weights = _calls(study)
     every, again = layers(study), having(study.once(kinds), recomputed=True)
     core = 0.0
-    training = study[Training]
-    if training.recompute == "selective" and not training.flash_attention:
+    if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
     rest = framework.backward_kernels - framework.weight_kernels
     passes: list[tuple[Pass, _Issued, Sequence[float]]] = [

@@ -23,7 +23,9 @@ class Constant:
         if isinstance(operator, Gemm):
             return _at(operator.flops, matmul(operator, Machine.of(study)), "FLOP")
         if isinstance(operator, FusedAttention):
-            return _at(operator.flops, attention(operator, study), "FLOP")
+            rate = attention(operator, study)
+            share = Rate(rate.peak, rate.efficiency / rate.work)
+            return _at(operator.flops, share, "FLOP")
         if isinstance(operator, Stream):
             return _at(operator.bytes_, streaming(operator, Machine.of(study)), "B")
         return None

@@ -11,19 +11,23 @@ ROOFLINE = "Williams et al. 2009, roofline"
 
 def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
     """Price the attention core."""
-    peak, efficiency = attention(operator, study)
+    rate = attention(operator, study)
     padded = padding(operator, study)
     formula = Formula(
-        text="p FLOPs / (peak eta), p for heads that are padded to the size of a kernel",
+        text="p (1 + f / k) FLOPs / (peak eta), p for heads that are padded to the size "
+        "of a kernel, k keys that a query attends to and f that a block of them costs beside",
         inputs={
             "p": (padded, ""),
             "FLOPs": (operator.flops, "FLOP"),
-            "peak": (peak, "FLOP/s"),
-            "eta": (efficiency, ""),
+            "k": (rate.keys, ""),
+            "f": (rate.fill, ""),
+            "peak": (rate.peak, "FLOP/s"),
+            "eta": (rate.efficiency, ""),
         },
         source=operator.source,
     )
-    return padded * operator.flops / (peak * efficiency), formula
+    done = padded * rate.work * operator.flops
+    return done / (rate.peak * rate.efficiency), formula
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:

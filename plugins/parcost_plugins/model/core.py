@@ -34,7 +34,7 @@ def flops(rank: Rank) -> ModelFlops:
 
 def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
     """Yield the core, as one kernel or as several."""
-    return _fused(rank) if rank.training.flash_attention else _unfused(rank)
+    return _unfused(rank) if rank.writes_scores else _fused(rank)
 
 
 def memory(rank: Rank) -> Iterator[Memory]:
@@ -50,7 +50,7 @@ def memory(rank: Rank) -> Iterator[Memory]:
         span,
     )
     rows = tokens * rank.heads
-    if rank.training.flash_attention:
+    if not rank.writes_scores:
         if rank.training.precision.narrow != "none":
             # The projection keeps a narrow copy; the core reads what it wrote itself.
             yield from rank.saved(

@@ -11,7 +11,7 @@ from parcost import Formula, Memory, Moment, Real, Study
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import Framework, Layout, Model, Offload, Recompute, Training
-from parcost_plugins.vocabulary.attended import attended
+from parcost_plugins.vocabulary.attended import attended, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 
@@ -150,6 +150,11 @@ class Rank:
         """The formula of those elements, in letters."""
         return "s b h / t" if self.layout.sequence_parallel else "s b h"
 
+    @cached_property
+    def writes_scores(self) -> bool:
+        """Whether the attention core is several kernels, with scores in memory between them."""
+        return writes_scores(self.study)
+
     @property
     def gathered(self) -> Real:
         """Elements of the input of a layer split by columns, as it is kept for backward."""
@@ -167,7 +172,7 @@ class Rank:
 
         A fused kernel keeps no scores: selective recomputation is built into it.
         """
-        return self.training.recompute == "selective" and not self.training.flash_attention
+        return self.training.recompute == "selective" and self.writes_scores
 
     def keeps(self, part: str) -> bool:
         """Return whether layers that are recomputed as a whole keep this *part*."""

@@ -8,6 +8,7 @@ the framework decides.
 from __future__ import annotations
 
 from parcost import BYTES, SECONDS, Real, block, fraction, integer, quantity, string, switch, word
+from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 
 #: How layers are dealt to stages that do not divide them.
 ASSIGNMENTS = ("even", "front", "fill", "ends")
@@ -199,4 +200,12 @@ class Framework:
         *ASSIGNMENTS,
         default="even",
         doc="layers of the stages where a run says nothing, as of `schedule.assignment`",
+    )
+    attention: str = word(
+        "auto",
+        "unfused",
+        *FUSED_KERNELS,
+        default="auto",
+        doc="attention kernel where a run says nothing and the device has it; `auto`, and where "
+        "the device has none of the name: the usual one of the device",
     )

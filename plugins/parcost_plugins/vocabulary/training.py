@@ -20,6 +20,7 @@ from parcost import (
     switch,
     word,
 )
+from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 from parcost_plugins.vocabulary.framework import CUDA_GRAPHS, LOSSES, MODES, Framework
 from parcost_plugins.vocabulary.hardware import Device
 from parcost_plugins.vocabulary.model import Model
@@ -190,7 +191,10 @@ class Training:
         default="none",
         doc="activations made again in backward: none, the attention core, or whole layers",
     )
-    flash_attention: bool = switch(default=True, doc="attention never writes its scores to memory")
+    flash_attention: bool = switch(
+        default=True,
+        doc="attention never writes its scores to memory; off is `kernels.attention = unfused`",
+    )
     dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
     loss: str | None = word(
         *LOSSES,
@@ -247,11 +251,23 @@ class KernelChoice:
     gemm_efficiency: Real | None = fraction(
         positive=True, default=None, doc="of the peak, in place of the device's own figure"
     )
+    attention: str | None = word(
+        "auto",
+        "unfused",
+        *FUSED_KERNELS,
+        default=None,
+        doc="which attention kernel; `auto` is the usual one of the device, `unfused` writes its "
+        "scores to memory; what the framework takes where it is left out",
+    )
     attention_forward_efficiency: Real | None = fraction(
-        positive=True, default=None, doc="of the peak, in place of the device's own figure"
+        positive=True,
+        default=None,
+        doc="of the peak at any size and length, in place of the kernel's own rate",
     )
     attention_backward_efficiency: Real | None = fraction(
-        positive=True, default=None, doc="of the peak, in place of the device's own figure"
+        positive=True,
+        default=None,
+        doc="of the peak at any size and length, in place of the kernel's own rate",
     )
     memory_efficiency: Real | None = fraction(
         positive=True,
@@ -277,20 +293,6 @@ class KernelChoice:
         default=(),
         doc="sizes of heads that the fused core has kernels for, from the smallest upwards; a "
         "head between two is padded to the larger",
-    )
-    small_head: Real = integer(default=64, doc="size up to which a head is small")
-    large_head: Real = integer(
-        default=128, doc="size from which a head is large; linear between the two"
-    )
-    small_head_efficiency: Real = fraction(
-        positive=True, default=1.0, doc="of the fused core's rate with small heads"
-    )
-    short_sequence: Real = integer(default=512, doc="tokens up to which a sequence is short")
-    long_sequence: Real = integer(
-        default=2048, doc="tokens from which a sequence is long; linear between the two"
-    )
-    short_sequence_efficiency: Real = fraction(
-        positive=True, default=1.0, doc="of the fused core's rate on short sequences"
     )
     streaming: tuple[Streaming, ...] = children(
         "streaming",
