@@ -65,7 +65,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that a framework that is to compile layers does so."""
+    """Require that a framework compiles layers, or captures graphs, where it is to."""
     framework = study[Training].framework
     yield Check(
         id="compiles-no-layers",
@@ -74,6 +74,16 @@ def checks(study: Study) -> Iterator[Check]:
         message="`{framework}` compiles no layers",
         inputs={"framework": called(framework)},
         help="write `mode = eager`, or `compiled_issue` of the framework",
+    )
+    yield Check(
+        id="captures-no-graphs",
+        holds=graphs(study) == "none" or framework.graph_issue is not None,
+        subject="kernels.cuda_graphs"
+        if study[KernelChoice].cuda_graphs
+        else f"{called(framework)}.cuda_graphs",
+        message="`{framework}` captures no CUDA graphs",
+        inputs={"framework": called(framework)},
+        help="write `cuda_graphs = none`, or `graph_issue` of the framework",
     )
 
 
@@ -91,7 +101,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
     forward, backward, weights = _calls(study)
     every, again = layers(study), having(study.once(kinds), recomputed=True)
-    core = 0.0
+    core: Real = 0.0
     if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
     rest = framework.backward_kernels - framework.weight_kernels
@@ -211,8 +221,9 @@ def _compiled(
 
 
 def _of_graph(framework: Framework, parts: float) -> tuple[Real, Formula]:
-    inputs = {"q": (parts, ""), "g": (framework.graph_issue, "s")}
-    return parts * framework.graph_issue, Formula(text="q g", inputs=inputs, source=SOURCE)
+    each = 0.0 if framework.graph_issue is None else framework.graph_issue
+    inputs = {"q": (parts, ""), "g": (each, "s")}
+    return parts * each, Formula(text="q g", inputs=inputs, source=SOURCE)
 
 
 def _work(
