@@ -329,6 +329,19 @@ def _balance(facts: Facts) -> Value:
     return None
 
 
+def _loss(facts: Facts) -> Value:
+    row = facts.row
+    if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
+        return Assumed("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
+    if (
+        facts.profile.framework == "torchtitan"
+        and row.extra.get("compile")
+        and (row.year or 0) >= 2025
+    ):
+        return Assumed("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
+    return None
+
+
 def _offloaded(facts: Facts) -> Value:
     layers = facts.row.extra.get("cpu_offloading_num_layers")
     if isinstance(layers, int) and layers > 0:
@@ -412,6 +425,7 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
     Attribute("training", "recompute", _recompute),
     Attribute("training", "flash_attention", _flash),
+    Attribute("training", "loss", _loss),
     Attribute("training", "dropout", _dropout),
     Attribute("recompute", "norms", _recompute_switch("norms")),
     Attribute("recompute", "activation", _recompute_switch("activation")),
@@ -420,6 +434,11 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("recompute", "moe", _recompute_switch("moe")),
     Attribute("recompute", "every", _recompute_switch("every")),
     Attribute("recompute", "layers", _recompute_switch("layers")),
+    Attribute("recompute", "keep_qkv", _recompute_switch("keep_qkv")),
+    Attribute("recompute", "keep_output", _recompute_switch("keep_output")),
+    Attribute("recompute", "keep_up", _recompute_switch("keep_up")),
+    Attribute("recompute", "keep_down", _recompute_switch("keep_down")),
+    Attribute("recompute", "alternate", _recompute_switch("alternate")),
     Attribute("kernels", "fused_accumulation", _fused_accumulation),
     Attribute("overlap", "gradients", _gradients),
     Attribute("overlap", "parameters", _parameters),
