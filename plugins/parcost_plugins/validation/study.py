@@ -460,7 +460,8 @@ def write(row: Row) -> Written:
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
         raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
     facts = Facts(row, entry)
-    assumptions = [*map(str, row.extra.get("assumed") or ())]
+    said = row.extra.get("assumed") or []
+    assumptions = [_comment(str(one)) for one in (said if isinstance(said, list) else [said])]
     blocks: dict[str, list[tuple[str, str]]] = {}
     for attribute in ATTRIBUTES:
         value = attribute.value(facts)

@@ -315,7 +315,7 @@ def memory_basis(row: Row) -> str:
     if isinstance(said, str):
         return said
     text = row.notes.lower()
-    if "nvidia-smi" in text or "device" in text:
+    if "nvidia-smi" in text:
         return "device"
     if row.extra.get("peak_memory_gib") is not None or "reserved" in text:
         return "reserved"
