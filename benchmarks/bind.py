@@ -22,8 +22,8 @@ device accelerator_{i} @vendor("data sheet {i}") {{
   fp8                           = 1979 TFLOPS dense @measured("bench, 2024")
   multiprocessors               = 132
   matmul_efficiency             = 80 % @assumed("a guess")
-  attention_forward_efficiency  = 0.5 + {i} / 1000
-  attention_backward_efficiency = min(0.45, 50 %)
+  fp8_matmul_efficiency         = 0.5 + {i} / 1000
+  fp4_matmul_efficiency         = min(0.45, 50 %)
   memory_efficiency             = 85 %
   host_bandwidth                = 64 GB/s per_direction
   power                         = 700 W  # thermal design power

@@ -79,7 +79,6 @@ _PLAIN = """
 device plain {
   memory = 80 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
   matmul_efficiency = 1, memory_efficiency = 0.5
-  attention_forward_efficiency = 1, attention_backward_efficiency = 1
 }
 fabric wire { level net { bandwidth = 1 GB/s per_direction, latency = 0 s } }
 precision mixed {

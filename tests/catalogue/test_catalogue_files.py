@@ -11,13 +11,23 @@ import parcost
 import parcost_specs
 from parcost import Curve, Study
 from parcost.language.format import format_text
-from parcost_plugins.vocabulary import Cluster, Device, Fabric, Framework, Model, Precision, Tuning
+from parcost_plugins.vocabulary import (
+    AttentionTable,
+    Cluster,
+    Device,
+    Fabric,
+    Framework,
+    Model,
+    Precision,
+    Tuning,
+)
 from parcost_specs import catalogues
 
 ROOT = Path(parcost_specs.__file__).parent
 FILES = sorted(p for p in ROOT.rglob("*.par") if p.name != "defaults.par")
 NAMES = [".".join(p.relative_to(ROOT).with_suffix("").parts) for p in FILES]
 KINDS: dict[str, type] = {
+    "attention_tables": AttentionTable,
     "devices": Device,
     "fabrics": Fabric,
     "frameworks": Framework,
@@ -41,8 +51,12 @@ def blocks_of(study: Study, name: str) -> list[Any]:
     """The block of a catalogue file and those inside it."""
     folder, label = name.split(".")
     block: Any = labelled(study, KINDS[folder], label)
-    inside = ("levels", "protocols", "generations", "hosts")
-    return [block, *(inner for name in inside for inner in getattr(block, name, ()))]
+    inside = ("levels", "protocols", "generations", "hosts", "kernels", "heads")
+    found = [block]
+    for one in found:
+        for nested in (getattr(one, name, ()) for name in inside):
+            found += nested if isinstance(nested, tuple) else ()
+    return found
 
 
 def given(study: Study, block: Any) -> list[tuple[str, Any]]:
@@ -113,7 +127,23 @@ def test_a_wider_type_is_never_faster(name: str) -> None:
     assert known == sorted(known)
     if name != "devices.mi100" and None not in (device.bf16, device.fp16):
         assert device.bf16 == device.fp16
-    assert device.attention_backward_efficiency < device.attention_forward_efficiency <= 0.65
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("devices.")])
+def test_attention_is_below_the_peak_and_the_usual_kernel_is_known(name: str) -> None:
+    study = study_of(name)
+    device = study[Device]
+    table = device.attention
+    assert table is not None
+    assert table.find(table.auto, "wide") is not None
+    origin = study.origin(device, "attention")
+    assert origin is not None
+    if table.label == "customary_kernels":
+        assert origin.kind == "assumed"
+    for kernel in table.kernels:
+        for head in kernel.heads:
+            for share in (head.forward, head.backward):
+                assert 0.1 < share * device.attention_efficiency < 0.95
 
 
 # What one device can send, in GB/s one way: the vendors' bidirectional totals halved.

@@ -110,7 +110,6 @@ ROUND = """
 device card {{
   memory = 80 GB, memory_bandwidth = 3.35 TB/s, bf16 = 989 TFLOPS dense, multiprocessors = 132
   matmul_efficiency = 1, memory_efficiency = 1
-  attention_forward_efficiency = 1, attention_backward_efficiency = 1
 }}
 fabric wire {{ level net {{ bandwidth = 360 GB/s per_direction, latency = 1 us }} }}
 model seventy {{ layers = 80, hidden = 8192, heads = 64, kv_heads = 8, parameters = 70 G }}
@@ -206,6 +205,10 @@ def test_stages_share_a_token_and_make_as_many_batches_at_once() -> None:
         2 * 8 / two.figure("chat.decode_seconds")
     )
     assert two.figure("chat.kv_memory") == one.figure("chat.kv_memory")  # two batches, half each
+    assert (one.figure("chat.devices"), two.figure("chat.devices")) == (8, 16)
+    assert two.figure("chat.tokens_per_second_per_device") == pytest.approx(
+        two.figure("chat.tokens_per_second") / 16
+    )
     alone = SERVING.replace("tp = 8", "tp = 8, pp = 2, batches = 1").format(more=more)
     assert result(alone).figure("chat.kv_memory") == one.figure("chat.kv_memory") / 2
     assert result(alone).figure("chat.tokens_per_second") == pytest.approx(

@@ -22,7 +22,6 @@ MACHINE = """
 device plain {
   memory = 80 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
   matmul_efficiency = 1, memory_efficiency = 1
-  attention_forward_efficiency = 1, attention_backward_efficiency = 1
 }
 fabric wire { level net { bandwidth = 1 GB/s per_direction, latency = 0 s } }
 precision mixed {
@@ -32,7 +31,6 @@ precision mixed {
 kernels {
   model = constant, memory_bound = off, memory_efficiency = 0.5
   gemm_efficiency = 0.5, attention_forward_efficiency = 0.5, attention_backward_efficiency = 0.5
-  small_head_efficiency = 1, short_sequence_efficiency = 1
 }
 overlap {
   gradients = off, parameters = off, tensor = off, bucket = 1 TB, multiprocessors = 0

@@ -8,6 +8,7 @@ from parcost import Figure, Formula, Outcome, Real, Study, Work
 from parcost.numeric import ratio
 from parcost_plugins.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
+from parcost_plugins.vocabulary.attended import writes_scores
 
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
@@ -45,7 +46,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         brief=f"of the dense {compute} peak",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
-    masked = causal and not study[Training].flash_attention
+    masked = causal and writes_scores(study)
     executed = "with its masked half" if masked else asked_for
     executed_flops = _executed(study, outcome)
     done = ratio(executed_flops, step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Formula, Real, Study
-from parcost_plugins.kernels.rates import Machine, attention, memory, padding
+from parcost_plugins.kernels.rates import Machine, attention, padding, streaming
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
@@ -12,34 +12,39 @@ ROOFLINE = "Williams et al. 2009, roofline"
 def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
     """Price the attention core."""
     launch = study[KernelChoice].launch
-    peak, efficiency = attention(operator, study)
+    rate = attention(operator, study)
     padded = padding(operator, study)
     formula = Formula(
-        text="p FLOPs / (peak eta) + launch, p for heads that are padded to the size of a kernel",
+        text="p (1 + f / k) FLOPs / (peak eta) + launch, p for heads that are padded to the size "
+        "of a kernel, k keys that a query attends to and f that a block of them costs beside",
         inputs={
             "p": (padded, ""),
             "FLOPs": (operator.flops, "FLOP"),
-            "peak": (peak, "FLOP/s"),
-            "eta": (efficiency, ""),
+            "k": (rate.keys, ""),
+            "f": (rate.fill, ""),
+            "peak": (rate.peak, "FLOP/s"),
+            "eta": (rate.efficiency, ""),
             "launch": (launch, "s"),
         },
         source=operator.source,
     )
-    return padded * operator.flops / (peak * efficiency) + launch, formula
+    done = padded * rate.work * operator.flops
+    return done / (rate.peak * rate.efficiency) + launch, formula
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
-    """Price an operator that waits for memory and nothing else."""
-    launch = study[KernelChoice].launch
-    bandwidth, share = memory(operator.bytes_, Machine.of(study))
+    """Price an operator that waits for memory and nothing else, kernel by kernel."""
+    start = study[KernelChoice].start
+    bandwidth, share = streaming(operator, Machine.of(study))
     formula = Formula(
-        text="bytes / (B eta_m) + launch",
+        text="bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
         inputs={
             "bytes": (operator.bytes_, "B"),
             "B": (bandwidth, "B/s"),
             "eta_m": (share, ""),
-            "launch": (launch, "s"),
+            "k": (operator.kernels, ""),
+            "start": (start, "s"),
         },
         source=ROOFLINE,
     )
-    return operator.bytes_ / (bandwidth * share) + launch, formula
+    return operator.bytes_ / (bandwidth * share) + operator.kernels * start, formula

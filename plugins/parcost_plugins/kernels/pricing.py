@@ -10,8 +10,9 @@ from typing import Any
 from attrs import evolve
 
 from parcost import FLOPS, Check, Study, Work, block_type, called, hookimpl
-from parcost_plugins.kernels.rates import narrow
+from parcost_plugins.kernels.rates import attention_kernel, kernel_name, narrow
 from parcost_plugins.vocabulary import (
+    AttentionKernel,
     Cluster,
     Device,
     FusedAttention,
@@ -21,6 +22,7 @@ from parcost_plugins.vocabulary import (
     Training,
     layers,
 )
+from parcost_plugins.vocabulary.attended import writes_scores
 from parcost_plugins.vocabulary.causes import COMPUTE
 
 
@@ -97,8 +99,7 @@ def checks(study: Study) -> Iterator[Check]:
             help=f"the types that it has: {', '.join(has)}",
         )
     choice = study[KernelChoice]
-    yield from _interpolation_checks("head", "small", "large", choice)
-    yield from _interpolation_checks("sequence", "short", "long", choice)
+    yield from _attention_checks(study)
     points = choice.streaming
     for below, above in pairwise(points):
         yield Check(
@@ -116,31 +117,79 @@ def checks(study: Study) -> Iterator[Check]:
         )
 
 
-def _interpolation_checks(what: str, less: str, more: str, choice: KernelChoice) -> Iterator[Check]:
-    """Yield the rules of an efficiency that is given up to one size and whole from another on.
+def _attention_checks(study: Study) -> Iterator[Check]:
+    """Require that the device has the attention kernel that the study wants, in its type."""
+    choice, device = study[KernelChoice], study[Cluster].device
+    yield Check(
+        id="contradictory-attention",
+        holds=study[Training].flash_attention or choice.attention in (None, "auto", "unfused"),
+        subject="kernels.attention",
+        message="`{kernel}` never writes its scores to memory, and `flash_attention = off` says "
+        "that attention does",
+        inputs={"kernel": choice.attention or "auto"},
+        help="leave one of the two out",
+    )
+    given = (choice.attention_forward_efficiency, choice.attention_backward_efficiency)
+    if writes_scores(study) or None not in given:
+        return
+    precision, table = study[Training].precision, device.attention
+    narrow_too = precision.narrow != "none" and precision.narrow_attention
+    types = ("wide", "fp8") if narrow_too else ("wide",)
+    known = () if table is None else table.kernels
+    for type_ in types:
+        kernel = attention_kernel(study, type_)
+        has = [kernel.kernel for kernel in known if kernel.type == type_]
+        yield Check(
+            id="no-attention-kernel",
+            holds=kernel is not None,
+            subject="kernels.attention",
+            message="{device} has no rate of `{kernel}`{type}",
+            inputs={
+                "device": called(device),
+                "kernel": kernel_name(study),
+                "type": " in fp8" if type_ == "fp8" else "",
+            },
+            help=f"the kernels that it has: {', '.join(has)}"
+            if has
+            else "say what it reaches: `kernels.attention_forward_efficiency` and "
+            "`attention_backward_efficiency`",
+        )
+        if kernel is not None:
+            yield from _head_checks(kernel)
 
-    What is smaller can be padded, and so never takes longer than what is larger.
-    """
-    low, high = getattr(choice, f"{less}_{what}"), getattr(choice, f"{more}_{what}")
-    share = getattr(choice, f"{less}_{what}_efficiency")
-    inputs = {"low": low, "high": high, "share": share, "least": low / high}
+
+def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
+    """Require rates of heads from the smallest upwards: what is smaller can be padded."""
+    subject = called(kernel)
     yield Check(
-        id=f"{what}-sizes-ascend",
-        holds=low < high,
-        subject=f"kernels.{less}_{what}",
-        message=f"a {less} {what} has {{low}}, and a {more} one {{high}}",
-        inputs=inputs,
-        help=f"`{less}_{what}` is to be below `{more}_{what}`",
+        id="no-head-rate",
+        holds=bool(kernel.heads),
+        subject=subject,
+        message="`{kernel}` has no rate of any head",
+        inputs={"kernel": subject},
+        help="write at least one `head_rate`",
     )
-    yield Check(
-        id=f"{what}-efficiency",
-        holds=(share * high >= low) | (low >= high),
-        subject=f"kernels.{less}_{what}_efficiency",
-        message=f"at {{share:.4g}} of the rate a {what} of {{low}} takes longer than one of "
-        "{high}",
-        inputs=inputs,
-        help="at least {least:.4g}: it could be padded",
-    )
+    for below, above in pairwise(kernel.heads):
+        inputs = {"above": above.size, "below": below.size}
+        yield Check(
+            id="head-sizes-ascend",
+            holds=below.size < above.size,
+            subject=f"{called(above)}.size",
+            message="heads of {above} stand behind heads of {below}",
+            inputs=inputs,
+            help="write the sizes from the smallest upwards",
+        )
+        for pass_ in ("forward", "backward"):
+            low, high = getattr(below, pass_), getattr(above, pass_)
+            yield Check(
+                id="head-efficiency",
+                holds=(low * above.size >= high * below.size) | (below.size >= above.size),
+                subject=f"{called(below)}.{pass_}",
+                message="at {share:.4g} of the peak a head of {below} takes longer than one of "
+                "{above}",
+                inputs={**inputs, "share": low},
+                help="it could be padded to the larger",
+            )
 
 
 @cache

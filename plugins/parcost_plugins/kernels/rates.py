@@ -13,16 +13,19 @@ from typing import NamedTuple
 from parcost import Real, Study
 from parcost.numeric import log, maximum, minimum, where
 from parcost_plugins.vocabulary import (
+    AttentionKernel,
     Cluster,
     Device,
     FusedAttention,
     Gemm,
     KernelChoice,
     Precision,
+    Stream,
     Streaming,
     Training,
 )
-from parcost_plugins.vocabulary.context import seen_at_once
+from parcost_plugins.vocabulary.attended import attended
+from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
 
 
@@ -31,6 +34,24 @@ class Rate(NamedTuple):
 
     peak: Real
     efficiency: Real
+
+
+class CoreRate(NamedTuple):
+    """FLOPs per second of the attention core at best, and what keeps it below.
+
+    A kernel that meets *keys* has *fill* more to work on.
+    """
+
+    peak: Real
+    efficiency: Real
+    fill: Real = 0.0
+    keys: Real = 1.0
+
+    @property
+    def work(self) -> Real:
+        """What it works on, over the FLOPs that count."""
+        # A nominal model has no sequence to attend to, and then no FLOPs either.
+        return 1.0 + self.fill / maximum(self.keys, 1.0)
 
 
 class Machine(NamedTuple):
@@ -88,33 +109,48 @@ def matmul(gemm: Gemm, machine: Machine) -> Rate:
     return Rate(peak, best * share)
 
 
-def attention(operator: FusedAttention, study: Study) -> Rate:
-    """Return the rate of the fused core, which backward runs slower.
+def attention(operator: FusedAttention, study: Study) -> CoreRate:
+    """Return the rate of the fused core: that of its kernel, or what the study says.
 
-    In a narrow type it reaches as much less of the peak as products do.
+    What the study says of the wide type carries over to a narrow one as it does for products.
     """
     device, choice, precision = Machine.of(study)
-    if operator.pass_ in ("F", "R"):
-        own, chosen = device.attention_forward_efficiency, choice.attention_forward_efficiency
-    else:
-        own, chosen = device.attention_backward_efficiency, choice.attention_backward_efficiency
-    share = own if chosen is None else chosen
-    share = share * _interpolate(
-        sum(_head_sizes(study)) / 2,
-        choice.small_head,
-        choice.large_head,
-        choice.small_head_efficiency,
+    backward = operator.pass_ not in ("F", "R")
+    low = narrow(operator, precision)
+    chosen = (
+        choice.attention_backward_efficiency if backward else choice.attention_forward_efficiency
     )
-    share = share * _interpolate(
-        seen_at_once(study),
-        choice.short_sequence,
-        choice.long_sequence,
-        choice.short_sequence_efficiency,
+    if chosen is not None:
+        if not low:
+            return CoreRate(getattr(device, precision.compute), chosen)
+        less = _narrow_efficiency(device, precision) / device.matmul_efficiency
+        return CoreRate(getattr(device, precision.narrow), chosen * less)
+    kernel = attention_kernel(study, "fp8" if low else "wide")
+    if kernel is None:
+        message = f"no rate of the attention kernel of `{operator.name}`"
+        raise LookupError(message)
+    size = sum(_head_sizes(study)) / 2
+    return CoreRate(
+        getattr(device, "fp8" if low else precision.compute),
+        kernel.efficiency(size, backward=backward) * device.attention_efficiency,
+        kernel.fill(backward=backward),
+        attended(study[Training], windowed=operator.windowed) / blocks_of_keys(study),
     )
-    if not narrow(operator, precision):
-        return Rate(getattr(device, precision.compute), share)
-    less = _narrow_efficiency(device, precision) / device.matmul_efficiency
-    return Rate(getattr(device, precision.narrow), share * less)
+
+
+def attention_kernel(study: Study, type_: str) -> AttentionKernel | None:
+    """Return the attention kernel of *study* in a type; None where its device has no such."""
+    table = study[Cluster].device.attention
+    return None if table is None else table.find(kernel_name(study), type_)
+
+
+def kernel_name(study: Study) -> str:
+    """Return the name of the attention kernel; of a device without any, what was chosen."""
+    table, chosen = study[Cluster].device.attention, study[KernelChoice].attention
+    if chosen is None:
+        usual = study[Training].framework.attention
+        chosen = usual if table is not None and table.find(usual, "wide") else "auto"
+    return table.auto if table is not None and chosen == "auto" else chosen
 
 
 def padding(operator: FusedAttention, study: Study) -> Real:
@@ -142,12 +178,6 @@ def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
     return padded
 
 
-def _interpolate(at: Real, low: Real, high: Real, efficiency: Real) -> Real:
-    """Return *efficiency* up to *low*, 1 from *high* on, and what is linear between them."""
-    part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
-    return efficiency + part * (1.0 - efficiency)
-
-
 def memory(bytes_: Real, machine: Machine) -> Rate:
     """Return the rate of streaming *bytes_* through the device's memory."""
     device, choice, _ = machine
@@ -155,6 +185,14 @@ def memory(bytes_: Real, machine: Machine) -> Rate:
         return Rate(device.memory_bandwidth, _by_size(choice.streaming, bytes_))
     chosen = choice.memory_efficiency
     return Rate(device.memory_bandwidth, device.memory_efficiency if chosen is None else chosen)
+
+
+def streaming(operator: Stream, machine: Machine) -> Rate:
+    """Return the rate of the kernels of a streaming operator, of which each moves its part."""
+    peak, share = memory(operator.bytes_ / maximum(operator.kernels, 1.0), machine)
+    if operator.kind == "plain":
+        return Rate(peak, share)
+    return Rate(peak, share * getattr(machine.choice, f"{operator.kind}_efficiency"))
 
 
 def _narrow_efficiency(device: Device, precision: Precision) -> Real:

@@ -5,6 +5,11 @@ Anyone may import from here; a third-party plugin writes
 """
 
 from parcost import hookimpl
+from parcost_plugins.vocabulary.attention import (
+    AttentionKernel,
+    AttentionTable,
+    HeadRate,
+)
 from parcost_plugins.vocabulary.compression import BucketSketch, Compression, ExchangeSketch
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.custom import CustomTerm
@@ -67,6 +72,8 @@ from parcost_plugins.vocabulary.understanding import Plan, Roofline, Targets
 
 __all__ = [
     "OPERATIONS",
+    "AttentionKernel",
+    "AttentionTable",
     "BatchScaling",
     "BucketSketch",
     "Checkpoint",
@@ -90,6 +97,7 @@ __all__ = [
     "Gemm",
     "GenerationTuning",
     "Grid",
+    "HeadRate",
     "HostTuning",
     "Jitter",
     "KernelChoice",
@@ -148,6 +156,8 @@ __all__ = [
 def blocks() -> list[type]:
     """Offer the shared blocks."""
     return [
+        AttentionKernel,
+        AttentionTable,
         BatchScaling,
         BucketSketch,
         Checkpoint,
@@ -169,6 +179,7 @@ def blocks() -> list[type]:
         GenerationTuning,
         FsdpSketch,
         Grid,
+        HeadRate,
         HostTuning,
         Jitter,
         KernelChoice,

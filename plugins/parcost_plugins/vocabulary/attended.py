@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Real
+from parcost import Real, Study
 from parcost.numeric import floor, is_array, maximum, minimum
-from parcost_plugins.vocabulary.training import Training
+from parcost_plugins.vocabulary.training import KernelChoice, Training
+
+
+def writes_scores(study: Study) -> bool:
+    """Return whether attention writes its scores to memory: its kernels are not fused."""
+    chosen = study[KernelChoice].attention or study[Training].framework.attention
+    return not study[Training].flash_attention or chosen == "unfused"
 
 
 def attended(training: Training, *, windowed: bool) -> Real:

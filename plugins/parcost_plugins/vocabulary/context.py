@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from parcost import BYTES, Real, block, integer, quantity, switch, word
 from parcost.numeric import minimum
 from parcost_plugins.vocabulary.layout import Layout
-from parcost_plugins.vocabulary.training import Training
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -62,12 +61,12 @@ class Context:
         return minimum(self.ulysses, cp) if self.algorithm == "hybrid" else 1.0
 
 
-def seen_at_once(study: Study) -> Real:
-    """Return the tokens of a sequence that one attention kernel works on."""
-    cp = study[Layout].cp
-    if isinstance(cp, float) and cp == 1.0:
-        return study[Training].sequence
-    return study[Training].sequence * study[Context].trading(cp) / cp
+def blocks_of_keys(study: Study) -> Real:
+    """Return in how many blocks, one a kernel, the keys of a query arrive."""
+    cp, context = study[Layout].cp, study[Context]
+    if context.algorithm in ("all_gather", "ulysses"):
+        return 1.0
+    return cp / context.trading(cp)
 
 
 def latent_blocks(study: Study) -> Real:

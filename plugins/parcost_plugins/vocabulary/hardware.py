@@ -21,6 +21,7 @@ from parcost import (
     switch,
     word,
 )
+from parcost_plugins.vocabulary.attention import AttentionTable
 
 _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
@@ -75,6 +76,11 @@ class Device:
         must_qualify=True,
         doc="matrix peak in fp4",
     )
+    in_one_layout: bool = switch(
+        default=False,
+        doc="products of fp8 and fp4 read operands in one layout only, so that backward needs "
+        "transposed copies",
+    )
     multiprocessors: Real = integer(doc="units that tiles of a matrix product are spread over")
     collective_multiprocessors: Real = integer(
         default=0,
@@ -94,11 +100,16 @@ class Device:
         default="fp8_matmul_efficiency",
         doc="best matrix product measured, of the fp4 peak",
     )
-    attention_forward_efficiency: Real = fraction(
-        positive=True, doc="fused attention, forward, of the 16-bit peak"
+    attention: AttentionTable | None = reference(
+        "attention_table",
+        default=None,
+        doc="the rates of its attention kernels; where it is left out, `kernels` says what "
+        "attention reaches",
     )
-    attention_backward_efficiency: Real = fraction(
-        positive=True, doc="fused attention, backward, of the 16-bit peak"
+    attention_efficiency: Real = fraction(
+        positive=True,
+        default=1.0,
+        doc="of those rates, where they are those of a relative with more power",
     )
     memory_efficiency: Real = fraction(
         positive=True, doc="large streaming kernels, of the memory bandwidth"

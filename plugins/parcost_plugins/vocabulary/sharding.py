@@ -67,8 +67,12 @@ class Offload:
     parameters: Real = fraction(
         default=0.0, doc="of the sharded weights, fetched before each gather (ZeRO 3)"
     )
+    layers: Real = integer(
+        default=0, minimum=0, doc="of the model, whose saved activations go to the host"
+    )
     activations: Real = fraction(
-        default=0.0, doc="of the saved activations, sent in forward and fetched in backward"
+        default="layers / training.model.layers",
+        doc="of the saved activations, sent in forward and fetched in backward",
     )
     update: str = word(
         "host",

@@ -20,7 +20,9 @@ from parcost import (
     switch,
     word,
 )
-from parcost_plugins.vocabulary.framework import Framework
+from parcost_plugins.vocabulary.attention import FUSED_KERNELS
+from parcost_plugins.vocabulary.framework import LOSSES, Framework
+from parcost_plugins.vocabulary.hardware import Device
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
 
@@ -66,6 +68,11 @@ class Precision:
     weight_copies: Real = quantity(
         BYTES, default=0.0, doc="narrow copies held beside a parameter of a linear layer"
     )
+    weight_transpose: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="a narrow copy more, transposed, where the device multiplies the type `in_one_layout`",
+    )
     amax_group: str = word(
         "none",
         "tp",
@@ -78,6 +85,11 @@ class Precision:
         BYTES, positive=True, doc="held per parameter for forward and backward"
     )
     gradients: Real = quantity(BYTES, doc="held per parameter while gradients accumulate")
+    gradient_copies: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="held per parameter beside them: gradients of one micro-batch that are not freed",
+    )
     optimizer: Real = quantity(BYTES, doc="held per parameter: master copy and moments")
     activation: Real = quantity(BYTES, positive=True, doc="per element of an activation")
     kept: Real = quantity(
@@ -112,6 +124,10 @@ class Precision:
         doc="memory traffic of the gradient norm (a read) and of clipping (a read and a "
         "write), per parameter that is updated; 0 without",
     )
+
+    def copies(self, device: Device) -> Real:
+        """Return the bytes of narrow copies beside a parameter of a linear layer."""
+        return self.weight_copies + (self.weight_transpose if device.in_one_layout else 0.0)
 
     @property
     def narrow_width(self) -> Real:
@@ -175,8 +191,17 @@ class Training:
         default="none",
         doc="activations made again in backward: none, the attention core, or whole layers",
     )
-    flash_attention: bool = switch(default=True, doc="attention never writes its scores to memory")
+    flash_attention: bool = switch(
+        default=True,
+        doc="attention never writes its scores to memory; off is `kernels.attention = unfused`",
+    )
     dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
+    loss: str | None = word(
+        *LOSSES,
+        default=None,
+        doc="what the cross entropy keeps of its logits (see `framework`); what the framework says "
+        "where it is left out",
+    )
     loss_chunks: int = integer(
         default=1,
         structural=True,
@@ -218,11 +243,23 @@ class KernelChoice:
     gemm_efficiency: Real | None = fraction(
         positive=True, default=None, doc="of the peak, in place of the device's own figure"
     )
+    attention: str | None = word(
+        "auto",
+        "unfused",
+        *FUSED_KERNELS,
+        default=None,
+        doc="which attention kernel; `auto` is the usual one of the device, `unfused` writes its "
+        "scores to memory; what the framework takes where it is left out",
+    )
     attention_forward_efficiency: Real | None = fraction(
-        positive=True, default=None, doc="of the peak, in place of the device's own figure"
+        positive=True,
+        default=None,
+        doc="of the peak at any size and length, in place of the kernel's own rate",
     )
     attention_backward_efficiency: Real | None = fraction(
-        positive=True, default=None, doc="of the peak, in place of the device's own figure"
+        positive=True,
+        default=None,
+        doc="of the peak at any size and length, in place of the kernel's own rate",
     )
     memory_efficiency: Real | None = fraction(
         positive=True,
@@ -249,24 +286,39 @@ class KernelChoice:
         doc="sizes of heads that the fused core has kernels for, from the smallest upwards; a "
         "head between two is padded to the larger",
     )
-    small_head: Real = integer(default=64, doc="size up to which a head is small")
-    large_head: Real = integer(
-        default=128, doc="size from which a head is large; linear between the two"
-    )
-    small_head_efficiency: Real = fraction(
-        positive=True, default=1.0, doc="of the fused core's rate with small heads"
-    )
-    short_sequence: Real = integer(default=512, doc="tokens up to which a sequence is short")
-    long_sequence: Real = integer(
-        default=2048, doc="tokens from which a sequence is long; linear between the two"
-    )
-    short_sequence_efficiency: Real = fraction(
-        positive=True, default=1.0, doc="of the fused core's rate on short sequences"
-    )
     streaming: tuple[Streaming, ...] = children(
         "streaming",
         doc="what operators of some size reach of the memory bandwidth, from the smallest "
         "upwards; in place of one efficiency for all",
+    )
+    start: Real = quantity(
+        SECONDS,
+        doc="of a streaming kernel on the device, besides the time that its bytes take at full "
+        "rate: blocks that start, and the last that end",
+    )
+    norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a fused norm backward"
+    )
+    eager_norm_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by PyTorch's own norm forward"
+    )
+    eager_norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by PyTorch's own norm backward"
+    )
+    compiled_norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a compiled norm backward"
+    )
+    composite_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a norm that runs operator by operator"
+    )
+    complex_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a rotation of complex numbers"
+    )
+    halves_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by eager kernels on halves of a tensor"
+    )
+    parallel_loss_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by an eager loss on a share of the vocabulary"
     )
     shape_efficiency: Real = fraction(
         positive=True,
@@ -391,6 +443,9 @@ class MemoryBudget:
     """What besides the model takes memory, and how much of a device may be used."""
 
     usable: Real = fraction(doc="of the capacity, before it counts as not fitting")
+    tight: Real = fraction(
+        default="usable", doc="of the capacity, from where on a step that fits is called tight"
+    )
     context: Real = quantity(BYTES, doc="driver context and library workspaces")
     channels: Real = integer(doc="channels of a communicator")
     peers: Real = integer(doc="connections of a channel: 2 in a ring, up to 3 in a tree")
@@ -398,4 +453,8 @@ class MemoryBudget:
     communicator: Real = quantity(
         BYTES, default="channels * peers * connection", doc="buffers of one communicator"
     )
-    fragmentation: Real = fraction(doc="of the activations, lost between blocks")
+    fragmentation: Real | None = fraction(
+        default=None,
+        doc="of the activations, lost between blocks of the allocator; what the framework says "
+        "where it is left out",
+    )

@@ -8,6 +8,7 @@ from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, ceil_div, maximum, where
 from parcost_plugins.parallelism.context.exchange import Exchange, exchange
 from parcost_plugins.vocabulary import Context, Layout, Training
+from parcost_plugins.vocabulary.attended import writes_scores
 from parcost_plugins.vocabulary.nearest import divisors, first_failure
 
 
@@ -44,10 +45,10 @@ def splits(study: Study) -> Iterator[Check]:
     context, training, layout = found.context, study[Training], study[Layout]
     yield Check(
         id="context-needs-fused",
-        holds=training.flash_attention | (layout.cp == 1),
+        holds=(not writes_scores(study)) | (layout.cp == 1),
         subject="training.flash_attention",
         message="attention that writes its scores cannot take keys and values block by block",
-        help="`flash_attention = on`",
+        help="`training.flash_attention = on` and `kernels.attention = auto`",
     )
     zigzag = context.balance == "zigzag" and training.model.causal
     parts = found.cp * where(zigzag and context.algorithm != "ulysses", 2.0, 1.0)

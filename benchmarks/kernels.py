@@ -1,0 +1,286 @@
+"""Rates of kernels in the catalogue against measured kernels, by device and kernel.
+
+    python benchmarks/kernels.py [TABLE.jsonl] [--folds N] [--fit]
+
+Prints the mean error of the time of each kernel, over configurations that count once. With
+--folds the rates are fitted anew without a Nth of the shapes, and scored on those; with --fit
+what all rows say is printed, to be written into the catalogue by hand.
+
+A row has device, kernel, kernel_version, dtype, batch, heads, head_dim, head_dim_v, seq_q,
+seq_k, causal, window, direction, and time_us or tflops. FLOPs are those of the scores that no
+mask leaves out: forward 2 b h k s (d + v), backward 2 b h k s (3 d + 2 v).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+import parcost
+import parcost_specs
+from parcost_plugins.vocabulary import AttentionKernel, Device
+
+TABLE = Path(parcost_specs.__file__).parent / "measured" / "attention.jsonl"
+DEVICES = {
+    "A100-SXM4-80GB": "a100_sxm_80g",
+    "H100-SXM5-80GB": "h100_sxm",
+    "H100": "h100_sxm",
+    "H200": "h200_sxm",
+    "H800": "h800_sxm",
+    "B200": "b200",
+    "GB200": "gb200",
+    "GB200 or GB300": "gb200",
+    "GB300": "gb300",
+    "MI300X": "mi300x",
+    "MI355X": "mi355x",
+}
+# PyTorch's own kernels are those of the libraries, called through one function.
+KERNELS = {
+    "flash1": "flash_1",
+    "flash2": "flash_2",
+    "sdpa-flash": "flash_2",
+    "flash3": "flash_3",
+    "flash4": "flash_4",
+    "sdpa-cudnn": "cudnn",
+    "cudnn": "cudnn",
+    "triton": "triton",
+    "xformers": "xformers",
+    "aiter": "aiter",
+}
+TYPES = {"bfloat16": "wide", "float16": "wide", "fp16/bf16": "wide", "fp8": "fp8", "mxfp8": "fp8"}
+# Rows whose text says one of these leave something out that a rate depends on.
+VAGUE = ("not named", "not printed", "assumed", "low confidence", "not name the device")
+# Below as many tokens, rows with this note hold gaps between kernels.
+GAPS, GAPS_BELOW = "Short sequences include little work per launch", 2048
+# Of kernels that were measured forward and backward together only: forward over backward, as
+# FlashAttention 2 on H100, where both were measured.
+RATIO = 1.08
+
+
+@frozen
+class Row:
+    """One configuration and its seconds."""
+
+    device: str
+    kernel: str
+    type: str
+    shape: tuple[Any, ...]
+    direction: str
+    size: float
+    keys: float
+    forward: float  # FLOPs
+    backward: float
+    seconds: float
+    version: tuple[Any, ...]
+
+
+@frozen
+class Rates:
+    """Constants of one kernel: shares of the peak by size of head, and fills."""
+
+    sizes: tuple[float, ...]
+    forward: NDArray[np.float64]
+    backward: NDArray[np.float64]
+    forward_fill: float
+    backward_fill: float
+
+    def seconds(self, row: Row, peak: float) -> float:
+        """Return what a row takes at these rates."""
+        forward = float(np.interp(row.size, self.sizes, self.forward))
+        backward = float(np.interp(row.size, self.sizes, self.backward))
+        first = row.forward / (peak * forward) * (1 + self.forward_fill / row.keys)
+        return first + row.backward / (peak * backward) * (1 + self.backward_fill / row.keys)
+
+
+def rows(path: Path) -> list[Row]:
+    """Return the rows that may carry a fit, the newest release of each configuration."""
+    newest: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = _row(json.loads(line))
+        if row is not None:
+            key = (row.device, row.kernel, row.type, row.shape, row.direction)
+            newest[key].append(row)
+    found = []
+    for same in newest.values():
+        last = max(row.version for row in same)
+        seconds = [row.seconds for row in same if row.version == last]
+        found.append(evolve(same[0], seconds=float(np.exp(fmean(np.log(seconds))))))
+    return found
+
+
+def _row(raw: dict[str, Any]) -> Row | None:
+    name = raw["device"].partition(" (")[0]
+    device, kernel = DEVICES.get(name), KERNELS.get(raw["kernel"])
+    type_, notes = TYPES.get(raw["dtype"]), raw.get("notes") or ""
+    version = raw.get("kernel_version") or ""
+    text = " ".join((raw["device"], version, raw["dtype"], notes))
+    if device is None or kernel is None or type_ is None or raw["seq_q"] is None:
+        return None
+    if any(word in text for word in VAGUE) or "deterministic" in text:
+        return None
+    if GAPS in notes and raw["seq_q"] < GAPS_BELOW:
+        return None
+    window, backward = raw.get("window"), raw["direction"] == "backward"
+    if window and type_ == "fp8" and backward:
+        return None  # it computes what the window leaves out as well
+    if kernel == "aiter" and "a16" in version:
+        return None  # sums of 16 bits, which no framework asks for by itself
+    keys = _keys(raw["seq_k"], window, causal=raw["causal"])
+    query, value = raw["head_dim"], raw["head_dim_v"]
+    pairs = 2.0 * raw["batch"] * raw["heads"] * raw["seq_q"] * keys
+    flops = {
+        "forward": (pairs * (query + value), 0.0),
+        "backward": (0.0, pairs * (3 * query + 2 * value)),
+        "both": (pairs * (query + value), pairs * (3 * query + 2 * value)),
+    }[raw["direction"]]
+    time = raw.get("time_us")
+    shape = (raw["batch"], raw["heads"], raw.get("kv_heads"), query, value)
+    release = re.search(r"(?:backend|cuDNN) (\d{5})", version)
+    return Row(
+        device=device,
+        kernel=kernel,
+        type=type_,
+        shape=(*shape, raw["seq_q"], raw["seq_k"], raw["causal"], window, raw["dtype"]),
+        direction=raw["direction"],
+        size=(query + value) / 2,
+        keys=keys,
+        forward=flops[0],
+        backward=flops[1],
+        seconds=time * 1e-6 if time else sum(flops) / (raw["tflops"] * 1e12),
+        version=(int(release[1]) if release else 0, raw.get("year") or 0, version),
+    )
+
+
+def _keys(length: float, window: float | None, *, causal: bool) -> float:
+    """Return the keys that a query attends to on average."""
+    if not causal:
+        return float(length)
+    width = min(window or length, length)
+    return width - width * (width - 1) / (2 * length)
+
+
+def device(name: str) -> Device:
+    """Return a device of the catalogue."""
+    (scenario,) = parcost.load_text(f"use catalog.devices.{name}\n")
+    return scenario.studies()[0][Device]
+
+
+def peak(of: Device, type_: str) -> float:
+    """Return the FLOP/s that shares are of."""
+    return float(of.fp8 if type_ == "fp8" else of.bf16)  # type: ignore[arg-type]
+
+
+def shipped(kernel: AttentionKernel) -> Rates:
+    """Return what the catalogue says of a kernel."""
+    heads = kernel.heads
+    return Rates(
+        sizes=tuple(float(head.size) for head in heads),
+        forward=np.array([head.forward for head in heads]),
+        backward=np.array([head.backward for head in heads]),
+        forward_fill=float(kernel.forward_fill),
+        backward_fill=float(kernel.backward_fill),
+    )
+
+
+def fit(measured: Sequence[Row], peaks: dict[str, float]) -> Rates:
+    """Return the rates with the least error, of which single rows weigh little.
+
+    Damped least squares on the logarithm of times; what no row tells stays where it starts.
+    """
+    sizes = tuple(sorted({row.size for row in measured}))
+    together = all(row.direction == "both" for row in measured)
+    n = len(sizes)
+    start = np.log(np.concatenate([np.full(2 * n, 0.4), [250.0, 400.0]]))
+
+    def rates(x: NDArray[np.float64]) -> Rates:
+        forward, fill = np.exp(x[:n]), float(np.exp(x[2 * n]))
+        if together:
+            return Rates(sizes, forward, forward / RATIO, fill, fill)
+        return Rates(sizes, forward, np.exp(x[n : 2 * n]), fill, float(np.exp(x[2 * n + 1])))
+
+    def errors(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = rates(x)
+        logs = [np.log(found.seconds(row, peaks[row.device]) / row.seconds) for row in measured]
+        return np.array([*logs, *(0.02 * (x - start))])
+
+    x, weights = start, np.ones(len(measured) + len(start))
+    for _ in range(30):
+        here = errors(x)
+        weights[: len(measured)] = 1 / np.sqrt(1 + (here[: len(measured)] / 0.05) ** 2) ** 0.5
+        slopes = np.array([(errors(x + step) - here) / 1e-5 for step in 1e-5 * np.eye(len(x))]).T
+        move, *_ = np.linalg.lstsq(slopes * weights[:, None], -here * weights, rcond=None)
+        x = x + np.clip(move, -1, 1)
+    return rates(x)
+
+
+def fold(shape: tuple[Any, ...], folds: int) -> int:
+    """Return in which fold a shape is left out: all its rows in one."""
+    return int(sha256(repr(shape[:8]).encode()).hexdigest(), 16) % folds
+
+
+def left_out(measured: Sequence[Row], peaks: dict[str, float], folds: int) -> Iterator[float]:
+    """Yield the error of each row at rates that were fitted without its shape."""
+    for part in range(folds):
+        out = [row for row in measured if fold(row.shape, folds) == part]
+        rest = [row for row in measured if fold(row.shape, folds) != part]
+        if out and rest:
+            found = fit(rest, peaks)
+            yield from (found.seconds(row, peaks[row.device]) / row.seconds - 1 for row in out)
+
+
+def report(title: str, errors: Iterable[float]) -> None:
+    """Print one line: rows, mean error, signed mean, greatest error, in percent."""
+    found = 100 * np.array(list(errors))
+    if len(found):
+        mean, signed, most = np.abs(found).mean(), found.mean(), np.abs(found).max()
+        print(f"{title:36} {len(found):5} {mean:7.1f} {signed:+7.1f} {most:7.1f}")
+
+
+def main() -> None:
+    """Score, or fit, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", nargs="?", type=Path, default=TABLE)
+    parser.add_argument("--folds", type=int, default=0)
+    parser.add_argument("--fit", action="store_true")
+    options = parser.parse_args()
+    known = {name: device(name) for name in DEVICES.values()}
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows(options.table):
+        rates = known[row.device].attention
+        groups[rates.label if rates else row.device, row.kernel, row.type].append(row)
+    print(f"{'':36} {'rows':>5} {'MAPE':>7} {'mean':>7} {'worst':>7}   %")
+    errors: list[float] = []
+    for (label, name, type_), measured in sorted(groups.items()):
+        peaks = {row.device: peak(known[row.device], type_) for row in measured}
+        if options.fit:
+            found = fit(measured, peaks)
+            print(label, name, type_, found)
+            these = [found.seconds(row, peaks[row.device]) / row.seconds - 1 for row in measured]
+        elif options.folds:
+            these = list(left_out(measured, peaks, options.folds))
+        else:
+            rates = known[measured[0].device].attention
+            kernel = rates.find(name, type_) if rates else None
+            if kernel is None:
+                print(f"{label} has no rate of {name} in {type_}: {len(measured)} rows")
+                continue
+            said = shipped(kernel)
+            these = [said.seconds(row, peaks[row.device]) / row.seconds - 1 for row in measured]
+        report(f"{label} {name} {type_}", these)
+        errors += these
+    report("all", errors)
+
+
+if __name__ == "__main__":
+    main()

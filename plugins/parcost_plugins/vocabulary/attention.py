@@ -1,0 +1,90 @@
+"""Attention kernels by name, and what each reaches of a device's peak.
+
+A kernel multiplies a block of queries by the keys that it attends to, block by block. What
+it does once for a block of queries (loading them, the masked part of the last block of keys,
+writing the result) takes as long as some keys more: its *fill*. Its share of the peak is then
+e k / (k + fill) at k keys, with e of its own for each size of head and each pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parcost import ONE, Real, block, children, fraction, quantity, word
+from parcost.numeric import maximum, minimum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Kernels that never write their scores to memory.
+FUSED_KERNELS = (
+    "flash_1",
+    "flash_2",
+    "flash_3",
+    "flash_4",
+    "cudnn",
+    "triton",
+    "xformers",
+    "aiter",
+    "vendor",
+)
+
+
+@block("head_rate", inside="attention_kernel", label="required")
+class HeadRate:
+    """What a kernel reaches with heads of one size, the more keys the nearer."""
+
+    size: Real = quantity(ONE, positive=True, doc="of a head; of queries and values, the mean")
+    forward: Real = fraction(positive=True, doc="of the peak, forward")
+    backward: Real = fraction(positive=True, doc="of the peak, backward")
+
+
+@block("attention_kernel", inside="attention_table", label="required")
+class AttentionKernel:
+    """One kernel in one type."""
+
+    kernel: str = word(*FUSED_KERNELS, doc="which")
+    type: str = word("wide", "fp8", default="wide", doc="that it multiplies in; whose peak counts")
+    forward_fill: Real = quantity(
+        ONE, default=0.0, doc="keys that take as long as what is done once for a block of queries"
+    )
+    backward_fill: Real = quantity(ONE, default=0.0, doc="the same, backward")
+    heads: tuple[HeadRate, ...] = children(
+        "head_rate", doc="by size, from the smallest upwards; linear between two"
+    )
+
+    def efficiency(self, size: Real, *, backward: bool) -> Real:
+        """Return the share of the peak that heads of *size* approach with ever more keys."""
+        points = [(head.size, head.backward if backward else head.forward) for head in self.heads]
+        return _interpolate(points, size)
+
+    def fill(self, *, backward: bool) -> Real:
+        """Return the keys that a block of queries costs beside those that it attends to."""
+        return self.backward_fill if backward else self.forward_fill
+
+
+@block("attention_table", label="required")
+class AttentionTable:
+    """The attention kernels of a device, and what they reach."""
+
+    auto: str = word(*FUSED_KERNELS, doc="the kernel that frameworks choose on the device")
+    kernels: tuple[AttentionKernel, ...] = children(
+        "attention_kernel", doc="by name and type of the products"
+    )
+
+    def find(self, kernel: str, type_: str) -> AttentionKernel | None:
+        """Return the kernel of that name and type, or None."""
+        for known in self.kernels:
+            if (known.kernel, known.type) == (kernel, type_):
+                return known
+        return None
+
+
+def _interpolate(points: Sequence[tuple[Real, Real]], at: Real) -> Real:
+    """Return what is linear between *points* and constant beyond them."""
+    (low, found), *others = points
+    for high, value in others:
+        part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
+        found = found + part * (value - found)
+        low = high
+    return found
