@@ -12,7 +12,15 @@ from parcost import Study
 from parcost_plugins.validation.rows import Row, UnmodelledError
 from parcost_plugins.validation.stages import deal
 from parcost_plugins.validation.study import Written, write
-from parcost_plugins.vocabulary import Cluster, Layout, Overlap, ScheduleChoice, Sharding, Training
+from parcost_plugins.vocabulary import (
+    Cluster,
+    KernelChoice,
+    Layout,
+    Overlap,
+    ScheduleChoice,
+    Sharding,
+    Training,
+)
 
 Make = Callable[..., Row]
 
@@ -198,6 +206,31 @@ def test_words_for_devices(gpu: str, device: str, fabric: str, row: Make) -> Non
     text = write(row(hardware__gpu=gpu)).text
     assert f"use catalog.devices.{device}\n" in text
     assert f"use catalog.fabrics.{fabric}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "kernel"),
+    [
+        ("flash (flash-attn 2 / Triton)", "flash_2"),
+        ("FlashAttention-3", "flash_3"),
+        ("flash attention v2", "flash_2"),
+        ("cuDNN fused attention", "cudnn"),
+        ("Triton", "triton"),
+        # Transformer Engine chooses, and so does a framework of which no kernel is named.
+        ("flash (TE/cuDNN fused)", None),
+        ("flash (cuDNN via TE)", None),
+        ("flash (PyTorch SDPA)", None),
+        ("no flash (fused softmax)", None),
+    ],
+)
+def test_words_for_attention(said: str, kernel: str | None, row: Make) -> None:
+    made = study(write(row(**{**FSDP, "attention": said})))
+    assert made[KernelChoice].attention == kernel
+    assert made[Training].flash_attention is not said.startswith("no")
+
+
+def test_fused_attention_in_a_framework_that_had_none(row: Make) -> None:
+    assert study(write(row(attention="flash")))[KernelChoice].attention == "auto"
 
 
 def test_every_entry_of_hardware_is_in_the_catalogue() -> None:

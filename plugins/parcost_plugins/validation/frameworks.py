@@ -25,7 +25,8 @@ class Profile:
     not divide are dealt to stages: `fill` fills stages from the first, `ends` counts embedding
     and head as layers, `spread` does so too and gives the rest to the first. *reduces* says
     whether gradients leave under the backward pass, *gathers* whether parameters come under the
-    forward pass. With a *sharded_master* the shard of a parameter is its fp32 master.
+    forward pass. With a *sharded_master* the shard of a parameter is its fp32 master. One that
+    *writes_scores* has attention that is not fused.
     """
 
     framework: str
@@ -43,6 +44,7 @@ class Profile:
     sharded_master: bool = False
     fused_accumulation: bool = True
     growing_buckets: bool = False
+    writes_scores: bool = False
 
 
 _MEGATRON = Profile(
@@ -63,6 +65,7 @@ _LOCAL = evolve(
     sharding=r"^none \(Megatron",
     latest=2023,
     growing_buckets=False,
+    writes_scores=True,
 )
 _DEEPSPEED = Profile(
     framework="deepspeed", title="DeepSpeed", pattern=r"DeepSpeed", sharding=r"DeepSpeed"
@@ -77,6 +80,7 @@ _SHARDED = Profile(
     sharded_master=True,
     fused_accumulation=False,
 )
+_TITAN = evolve(_SHARDED, title="torchtitan", pattern=r"torchtitan")
 
 #: The first that a row names counts.
 PROFILES = (
@@ -97,7 +101,8 @@ PROFILES = (
         transfers="overlapped",
         dropout=False,
     ),
-    evolve(_SHARDED, title="torchtitan", pattern=r"torchtitan"),
+    evolve(_TITAN, framework="torchtitan_2025_06", latest=2025),
+    _TITAN,
     evolve(
         _SHARDED,
         framework="fsdp_composer",
@@ -114,11 +119,13 @@ PROFILES = (
         vocabulary_multiple=128,
         dropout=True,
         fused_accumulation=False,
+        writes_scores=True,
     ),
     _DEEPSPEED,
     evolve(_LOCAL, latest=2021, tensor="off"),
     _LOCAL,
     _MEGATRON,
+    evolve(_SHARDED, framework="torchtitan_2025_06", latest=2025),
     _SHARDED,
 )
 

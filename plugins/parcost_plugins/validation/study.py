@@ -269,6 +269,32 @@ def _flash(facts: Facts) -> Value:
     return "off" if re.search(r"no flash|not flash|unfused|eager", said) else "on"
 
 
+#: Attention kernels by what sources call them. cuDNN's behind Transformer Engine is its choice.
+_KERNELS = (
+    (r"flash[- ]?att(?:n|ention)[- ]?v?1\b|\bfa-?1\b", "flash_1"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?2\b|\bfa-?2\b", "flash_2"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?3\b|\bfa-?3\b", "flash_3"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?4\b|\bfa-?4\b", "flash_4"),
+    (r"xformers", "xformers"),
+    (r"aiter|composable kernel|\bck\b", "aiter"),
+    (r"triton", "triton"),
+    (r"^(?!.*(?:\bte\b|transformer engine)).*cudnn", "cudnn"),
+)
+
+
+def _kernel(facts: Facts) -> Value:
+    """Return the attention kernel that the row names; without a name it is the framework's."""
+    said = (facts.row.attention or "").lower()
+    if _flash(facts) == "off":
+        return None
+    for pattern, name in _KERNELS:
+        if re.search(pattern, said):
+            return name
+    if facts.profile.writes_scores:
+        return Assumed("auto", "the usual kernel of fused attention on the device")
+    return None
+
+
 def _dropout(facts: Facts) -> Value:
     if not facts.profile.dropout or facts.is_gated:
         return None
@@ -420,6 +446,7 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("recompute", "moe", _recompute_switch("moe")),
     Attribute("recompute", "every", _recompute_switch("every")),
     Attribute("recompute", "layers", _recompute_switch("layers")),
+    Attribute("kernels", "attention", _kernel),
     Attribute("kernels", "fused_accumulation", _fused_accumulation),
     Attribute("overlap", "gradients", _gradients),
     Attribute("overlap", "parameters", _parameters),
