@@ -101,7 +101,7 @@ PROFILES = (
         transfers="overlapped",
         dropout=False,
     ),
-    evolve(_TITAN, framework="torchtitan_2025_06", latest=2025),
+    evolve(_TITAN, framework="torchtitan_0_1", latest=2025),
     _TITAN,
     evolve(
         _SHARDED,
@@ -125,7 +125,7 @@ PROFILES = (
     evolve(_LOCAL, latest=2021, tensor="off"),
     _LOCAL,
     _MEGATRON,
-    evolve(_SHARDED, framework="torchtitan_2025_06", latest=2025),
+    evolve(_SHARDED, framework="torchtitan_0_1", latest=2025),
     _SHARDED,
 )
 
