@@ -191,7 +191,7 @@ def test_a_study_names_its_kernel() -> None:
         ("megatron_core", "a100_sxm_80g", "flash_2"),  # Transformer Engine's choice
         ("megatron_core", "h100_sxm", "cudnn"),
         ("torchtitan", "h100_sxm", "cudnn"),
-        ("torchtitan_2025_06", "h100_sxm", "flash_2"),
+        ("torchtitan_0_1", "h100_sxm", "flash_2"),
         ("fsdp_composer", "h100_sxm", "flash_2"),
         ("fsdp_composer", "mi300x", "aiter"),  # which has no FlashAttention 2 in the catalogue
     ],

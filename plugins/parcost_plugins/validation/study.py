@@ -295,6 +295,38 @@ def _kernel(facts: Facts) -> Value:
     return None
 
 
+def _mode(facts: Facts) -> Value:
+    """Return whether layers were compiled, where the row says so."""
+    said = facts.row.extra.get("compile")
+    if isinstance(said, bool):
+        return "compiled" if said else "eager"
+    return "compiled" if "torch.compile" in facts.row.notes else None
+
+
+def _cuda_graphs(facts: Facts) -> Value:
+    """Return what was captured, where the row says so.
+
+    A scope without attention is of the router alone, and leaves a layer to the host.
+    """
+    kind, scope = (
+        str(facts.row.extra.get(f"cuda_graph_{part}") or "") for part in ("impl", "scope")
+    )
+    match kind:
+        case "none":
+            return "none"
+        case "full_iteration":
+            return "iteration"
+        case "local" | "transformer_engine" if "full_iteration" in scope:
+            return "iteration"
+        case "local" | "transformer_engine" if "attn" in scope or scope in ("", "[]", "None"):
+            return Assumed("layer", f"graphs of a layer, of the scope {scope or 'not stated'}")
+        case "local" | "transformer_engine":
+            return Assumed("none", f"graphs of the scope {scope} leave a layer to the host")
+    if re.search(r"CUDA graphs on", facts.row.notes):
+        return Assumed("layer", "graphs of a layer: the row says that there were some")
+    return None
+
+
 def _dropout(facts: Facts) -> Value:
     if not facts.profile.dropout or facts.is_gated:
         return None
@@ -352,6 +384,19 @@ def _balance(facts: Facts) -> Value:
         return None
     if re.search(r"force-balanced|forced to balance", facts.row.notes):
         return "balanced"
+    return None
+
+
+def _loss(facts: Facts) -> Value:
+    row = facts.row
+    if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
+        return Assumed("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
+    if (
+        facts.profile.framework.startswith("torchtitan")
+        and row.extra.get("compile")
+        and (row.year or 0) >= 2025
+    ):
+        return Assumed("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
     return None
 
 
@@ -438,6 +483,7 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
     Attribute("training", "recompute", _recompute),
     Attribute("training", "flash_attention", _flash),
+    Attribute("training", "loss", _loss),
     Attribute("training", "dropout", _dropout),
     Attribute("recompute", "norms", _recompute_switch("norms")),
     Attribute("recompute", "activation", _recompute_switch("activation")),
@@ -446,7 +492,14 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("recompute", "moe", _recompute_switch("moe")),
     Attribute("recompute", "every", _recompute_switch("every")),
     Attribute("recompute", "layers", _recompute_switch("layers")),
+    Attribute("recompute", "keep_qkv", _recompute_switch("keep_qkv")),
+    Attribute("recompute", "keep_output", _recompute_switch("keep_output")),
+    Attribute("recompute", "keep_up", _recompute_switch("keep_up")),
+    Attribute("recompute", "keep_down", _recompute_switch("keep_down")),
+    Attribute("recompute", "alternate", _recompute_switch("alternate")),
     Attribute("kernels", "attention", _kernel),
+    Attribute("kernels", "mode", _mode),
+    Attribute("kernels", "cuda_graphs", _cuda_graphs),
     Attribute("kernels", "fused_accumulation", _fused_accumulation),
     Attribute("overlap", "gradients", _gradients),
     Attribute("overlap", "parameters", _parameters),

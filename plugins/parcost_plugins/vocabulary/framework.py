@@ -188,6 +188,11 @@ class Framework:
         doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
         "and not gathered again in backward",
     )
+    reduces_by_matrix: bool = switch(
+        default=False,
+        doc="under ZeRO 3: gradients are reduced as each product makes them, so that those of one "
+        "matrix are whole at a time; otherwise those of a layer, and their copy for the wire",
+    )
     gradient_staging: Real = integer(
         default=0,
         minimum=0,
