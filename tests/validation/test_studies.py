@@ -17,6 +17,7 @@ from parcost_plugins.vocabulary import (
     KernelChoice,
     Layout,
     Overlap,
+    Routing,
     ScheduleChoice,
     Sharding,
     Training,
@@ -133,6 +134,43 @@ def test_a_row_with_experts(row: Make) -> None:
     assert domain.size == 64  # 128 devices are no multiple of 72
     assert network.bandwidth == 400e9 / 8  # the row does not say: the catalogue's
     assert made[Cluster].device.label == "gb200"
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({"compile": True}, "mode               = compiled"),
+        ({"compile": False}, "mode               = eager"),
+        ({"cuda_graph_impl": "full_iteration"}, "cuda_graphs        = iteration"),
+        (
+            {"cuda_graph_impl": "local", "cuda_graph_scope": "full_iteration"},
+            "cuda_graphs        = iteration",
+        ),
+        (
+            {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "['attn', 'moe_router']"},
+            "cuda_graphs        = layer",
+        ),
+        (
+            {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "['moe_router']"},
+            "cuda_graphs        = none",
+        ),
+    ],
+)
+def test_what_was_compiled_and_captured(extra: dict[str, Any], expected: str, row: Make) -> None:
+    assert expected in write(row(**{**FSDP, "extra": extra})).text
+
+
+def test_how_tokens_reach_experts(row: Make) -> None:
+    extra = {"moe_a2a_overlap": True, "moe_flex_dispatcher_backend": "hybridep"}
+    made = study(write(row(**{**EXPERTS, "extra": extra})))
+    routing = made[Routing]
+    assert (routing.distribution, routing.deduplicate, routing.hide) == ("balanced", True, "pair")
+
+
+def test_keys_reach_ranks_that_share_a_sequence(row: Make) -> None:
+    split = {**FSDP, "parallel__dp": 8, "parallel__cp": 2, "batch__grad_accum": 4}
+    assert "algorithm = all_gather" in write(row(**split)).text
+    assert "algorithm" not in write(row(parallel__tp=4, parallel__cp=2)).text
 
 
 def test_what_is_assumed_is_a_comment_and_a_list(row: Make) -> None:

@@ -26,7 +26,8 @@ class Profile:
     and head as layers, `spread` does so too and gives the rest to the first. *reduces* says
     whether gradients leave under the backward pass, *gathers* whether parameters come under the
     forward pass. With a *sharded_master* the shard of a parameter is its fp32 master. One that
-    *writes_scores* has attention that is not fused.
+    *writes_scores* has attention that is not fused; *context* is how ranks that share a sequence
+    get to all keys.
     """
 
     framework: str
@@ -45,6 +46,7 @@ class Profile:
     fused_accumulation: bool = True
     growing_buckets: bool = False
     writes_scores: bool = False
+    context: str = "ring"
 
 
 _MEGATRON = Profile(
@@ -79,6 +81,7 @@ _SHARDED = Profile(
     gathers=True,
     sharded_master=True,
     fused_accumulation=False,
+    context="all_gather",
 )
 _TITAN = evolve(_SHARDED, title="torchtitan", pattern=r"torchtitan")
 

@@ -400,6 +400,24 @@ def _loss(facts: Facts) -> Value:
     return None
 
 
+def _context(facts: Facts) -> Value:
+    if facts.row.parallel.cp == 1 or facts.profile.context == "ring":
+        return None
+    why = f"keys and values reach all ranks by {facts.profile.context}, as in {facts.profile.title}"
+    return Assumed(facts.profile.context, why)
+
+
+def _deduplicate(facts: Facts) -> Value:
+    """Return whether a token crosses once to each domain, as DeepEP and HybridEP send it."""
+    said = str(facts.row.extra.get("moe_flex_dispatcher_backend") or "").lower()
+    return "on" if facts.row.is_sparse and said in ("deepep", "hybridep") else None
+
+
+def _hidden_exchange(facts: Facts) -> Value:
+    overlapped = facts.row.extra.get("moe_a2a_overlap") is True
+    return "pair" if facts.row.is_sparse and overlapped else None
+
+
 def _offloaded(facts: Facts) -> Value:
     layers = facts.row.extra.get("cpu_offloading_num_layers")
     if isinstance(layers, int) and layers > 0:
@@ -505,7 +523,10 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("overlap", "parameters", _parameters),
     Attribute("overlap", "tensor", _tensor),
     Attribute("overlap", "bucket", _bucket),
+    Attribute("context", "algorithm", _context),
     Attribute("routing", "distribution", _balance),
+    Attribute("routing", "deduplicate", _deduplicate),
+    Attribute("routing", "hide", _hidden_exchange),
     Attribute("offload", "activations", _offloaded),
 )
 
