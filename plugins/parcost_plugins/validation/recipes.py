@@ -66,7 +66,7 @@ def recipe_of(row: Row, profile: Profile) -> Recipe:
     if profile.sharded_master and numbers not in ("fp32", "tf32"):
         if name == "bf16":
             return Recipe("bf16_fsdp")
-        if "torchao" in text or profile.framework == "torchtitan":
+        if "torchao" in text or profile.framework.startswith("torchtitan"):
             return Recipe("fp8_torchao", assumed=assumed)
         return Recipe(name, "bf16_fsdp", assumed)
     if name == "bf16" and profile.framework.endswith("deepspeed"):
