@@ -53,3 +53,18 @@ def test_measured_times_leave_no_efficiency_out() -> None:
     curve = "curve([1 KiB, 15 us], [1 MiB, 40 us], [1 GiB, 25 ms])"
     names = [row[0] for row in rests_on(network=curve).rows]
     assert "network.efficiency" not in names
+
+
+def test_counts_are_no_values_to_take_a_tenth_off() -> None:
+    """118.8 multiprocessors are none, so that who vouches for 132 does not matter."""
+    guess = (
+        'device guess extends h100_sxm { multiprocessors = 132 @assumed("a guess") }\n'
+        "cluster { device = guess, "
+    )
+    text = SPEC.format(node="", more="", network="400 Gbps per_direction")
+    known = "device guess extends h100_sxm { }\ncluster { device = guess, "
+    notes = []
+    for more in (known, guess):
+        result = parcost.load_text(text.replace("cluster { ", more))[0].evaluate()
+        notes += [s.notes[1] for _, s in result.result.sections if s.title == "What it rests on"]
+    assert notes[0] == notes[1]

@@ -55,6 +55,7 @@ SHEET = {
     "gaudi2": 96,
     "gaudi3": 128,
     "gh200_144g": 144,
+    "h100_sxm_96g": 96,
     "inferentia2": 32,
     "mi100": 32,
     "mi210": 64,

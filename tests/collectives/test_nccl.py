@@ -109,6 +109,14 @@ def test_one_rank_in_a_node_steps_over_the_network_as_a_tree_does() -> None:
     assert found["pat"] == pytest.approx((8 + 2 * 14 / 3.5 + 2.8 * 4) * 1e-6, rel=1e-4)
 
 
+def test_a_slow_card_adds_its_latency_to_each_step_over_the_network() -> None:
+    """A step with Simple waits for two cards, one with LL for one."""
+    group, slow = nodes(1.0, 4.0), f"{H100}, card_latency = 3 us"
+    quick, found = (pairs(machine, 8.0, group, "all_gather") for machine in (H100, slow))
+    assert found["ring_ll"] - quick["ring_ll"] == pytest.approx(3 * 3e-6)
+    assert found["ring_simple"] - quick["ring_simple"] == pytest.approx(3 * 2 * 3e-6)
+
+
 def test_pcie_has_steps_of_its_own_and_no_ll128() -> None:
     found = pairs(
         "generation = ampere, channels = 2, channel_bandwidth = 10 GB/s per_direction",

@@ -70,6 +70,15 @@ OPEN_TO = {
         "parcost.temporary",
     ),
     "parcost_plugins.fitting": ("parcost.files", "parcost.plugins", "parcost.render"),
+    "parcost_plugins.validation": (
+        "parcost.batch",
+        "parcost.cli",
+        "parcost.files",
+        "parcost.picked",
+        "parcost.plugins",
+        "parcost.render",
+        "parcost.temporary",
+    ),
 }
 
 

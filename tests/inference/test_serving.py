@@ -205,6 +205,10 @@ def test_stages_share_a_token_and_make_as_many_batches_at_once() -> None:
         2 * 8 / two.figure("chat.decode_seconds")
     )
     assert two.figure("chat.kv_memory") == one.figure("chat.kv_memory")  # two batches, half each
+    assert (one.figure("chat.devices"), two.figure("chat.devices")) == (8, 16)
+    assert two.figure("chat.tokens_per_second_per_device") == pytest.approx(
+        two.figure("chat.tokens_per_second") / 16
+    )
     alone = SERVING.replace("tp = 8", "tp = 8, pp = 2, batches = 1").format(more=more)
     assert result(alone).figure("chat.kv_memory") == one.figure("chat.kv_memory") / 2
     assert result(alone).figure("chat.tokens_per_second") == pytest.approx(

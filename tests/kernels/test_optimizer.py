@@ -61,9 +61,13 @@ def accumulation(study: Study) -> list[Any]:
     return [term for term in found if term.name.startswith("gradient accumulation")]
 
 
-def test_a_fused_product_accumulates_for_nothing(study_with: StudyWith) -> None:
-    assert not accumulation(study_with("fused_accumulation = on"))
-    assert not accumulation(study_with())
+def test_a_fused_product_accumulates_for_nothing_and_a_lookup_does_not(
+    study_with: StudyWith,
+) -> None:
+    for kernels in ("fused_accumulation = on", ""):
+        (lookup,) = accumulation(study_with(kernels))
+        assert lookup.name == "gradient accumulation, embedding"
+        assert lookup.bytes_ == 10 * 128_256 * 4096  # 2 in bf16, 4 and 4 in fp32
 
 
 def test_else_each_micro_batch_reads_both_gradients_and_writes_the_sum(

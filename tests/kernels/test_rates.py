@@ -199,11 +199,29 @@ BY_SIZE = """
 def test_small_streams_reach_less_of_the_bandwidth(
     study_with: StudyWith, bytes_: float, efficiency: float
 ) -> None:
-    study = study_with(f"launch = 0 s\n{BY_SIZE}")
+    study = study_with(f"start = 0 s\n{BY_SIZE}")
     copy = Stream(name="copy", bytes_=bytes_, pass_="F", count=(1.0,))
     for model in (Tiled(), Constant()):
         found = seconds(copy, study, model)
         assert found == pytest.approx(bytes_ / (3.35e12 * efficiency), rel=1e-9)
+
+
+def test_every_kernel_of_a_stream_starts_and_has_its_part_of_the_size(
+    study_with: StudyWith,
+) -> None:
+    study = study_with(f"start = 3 us\n{BY_SIZE}")
+    ten = Stream(name="ten", bytes_=10e6, kernels=10, pass_="F", count=(1.0,))
+    # Ten kernels of 1 MB at 60 % of 3.35e12 B/s, each 3 us late.
+    assert seconds(ten, study) == pytest.approx(10e6 / (3.35e12 * 0.6) + 30e-6, rel=1e-12)
+    none = Stream(name="none", bytes_=10e6, kernels=0, pass_="F", count=(1.0,))
+    assert seconds(none, study) == pytest.approx(10e6 / (3.35e12 * 0.75), rel=1e-12)
+
+
+def test_kinds_of_kernels_have_a_share_of_the_rate(study_with: StudyWith) -> None:
+    study = study_with("start = 0 s, memory_efficiency = 80 %, eager_norm_efficiency = 50 %")
+    norm = Stream(name="norm", bytes_=1e9, kind="eager_norm", pass_="F", count=(1.0,))
+    for model in (Tiled(), Constant(), Roofline()):
+        assert seconds(norm, study, model) == pytest.approx(1e9 / (3.35e12 * 0.4), rel=1e-12)
 
 
 def test_sizes_of_streams_ascend(study_with: StudyWith) -> None:

@@ -141,8 +141,10 @@ def test_a_thin_product_waits_for_its_operands(study_with: StudyWith) -> None:
 
 
 def test_the_device_s_own_efficiencies_are_the_default(study_with: StudyWith) -> None:
-    # an H100: 80.3 % of 989e12 at best, 85 % of 3.35e12 B/s; cuDNN, at 2048 keys on average
-    study = study_with("launch = 0 s, tile_fill = 0, wave_weight = 1, shape_efficiency = 92 %")
+    # an H100: 80.3 % of 989e12 at best, 92 % of 3.35e12 B/s; cuDNN at 2048 keys
+    study = study_with(
+        "launch = 0 s, start = 0 s, tile_fill = 0, wave_weight = 1, shape_efficiency = 92 %"
+    )
     waves = 8 * 132 * 256 * 128 * 2 * 8192
     expected = waves / (989e12 * 0.803 * 0.92)
     assert seconds(gemm(4096, 8192, 8192), study) == pytest.approx(expected, rel=1e-12)
@@ -154,12 +156,12 @@ def test_the_device_s_own_efficiencies_are_the_default(study_with: StudyWith) ->
     assert core["F"] == core["R"] == pytest.approx(1e12 / (989e12 * forward), rel=1e-12)
     assert core["B"] == pytest.approx(1e12 / (989e12 * backward), rel=1e-12)
     copy = Stream(name="copy", bytes_=1e9, pass_="F", count=(1.0,))
-    assert seconds(copy, study) == pytest.approx(1e9 / (3.35e12 * 0.85), rel=1e-12)
+    assert seconds(copy, study) == pytest.approx(1e9 / (3.35e12 * 0.92), rel=1e-12)
 
 
 def test_a_study_s_efficiencies_stand_in_their_place(study_with: StudyWith) -> None:
     study = study_with(
-        "launch = 0 s, attention_forward_efficiency = 35 %,"
+        "launch = 0 s, start = 0 s, attention_forward_efficiency = 35 %,"
         "attention_backward_efficiency = 30 %, memory_efficiency = 50 %"
     )
     forward = FusedAttention(name="core", flops=1e12, pass_="F", count=(1.0,))
@@ -175,7 +177,6 @@ def test_every_kernel_is_launched(study_with: StudyWith) -> None:
     for operator in (
         gemm(4096, 4096, 4096),
         FusedAttention(name="core", flops=1e12, pass_="F", count=(1.0,)),
-        Stream(name="copy", bytes_=1e9, pass_="F", count=(1.0,)),
     ):
         assert seconds(operator, late) - seconds(operator, free) == pytest.approx(5e-6, rel=1e-9)
 

@@ -27,6 +27,7 @@ FOUND = {
     "groups of a fat tree": ("networks", "network tree { groups = 3 }"),
     "a rail in a list": ("networks", "network rails { per_node = [4, 8], radix = [32, 64] }"),
     "a share of a rank": ("sharded", "sharding { shard = 0.25 }"),
+    "next to no rank": ("planned", "layout { zero = 2 }\nsharding { shard = 1e-18 }"),
     "more ranks than can be looked at": (
         "dense",
         "cluster { devices = 1e15 }\ntraining { global_batch = 5e14 sequences }",

@@ -42,7 +42,9 @@ def test_outer_state_is_sharded_from_zero_1_on(zero: int, ranks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "groups"), [("", 1), ("tp = 2", 2), ("cp = 2", 2), ("pp = 2", 2)]
+    ("layout", "groups"),
+    # The job has one of its own, but where it is the ranks of dp and cp.
+    [("", 1), ("tp = 2", 3), ("cp = 2", 2), ("pp = 2", 3), ("tp = 2, pp = 2", 5)],
 )
 def test_every_group_of_more_than_one_rank_has_a_communicator(layout: str, groups: int) -> None:
     # Besides that over dp and cp, which holds the same parameters.

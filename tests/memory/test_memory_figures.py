@@ -190,8 +190,8 @@ TOKENS, HIDDEN, HEADS, FFN, EXPERT = 2048, 1024, 8, 4096, 512
 #: Input, both norms' outputs, the sum behind attention, Q, K, V and the output of attention.
 ATTENTION = (2 * 8 * HIDDEN + 4 * HEADS) * TOKENS
 DENSE = ATTENTION + 2 * 3 * FFN * TOKENS
-#: Two of four experts: logits and probabilities, copies in and out, gate and up, activation.
-MIXTURE = ATTENTION + (8 * 4 + 2 * (2 * 2 * HIDDEN + 2 * 3 * EXPERT)) * TOKENS
+#: Two of four experts: logits and probabilities, copies in, gate and up, activation.
+MIXTURE = ATTENTION + (8 * 4 + 2 * (2 * HIDDEN + 2 * 3 * EXPERT)) * TOKENS
 
 
 def of_layers(model: str, pp: int) -> float:

@@ -53,8 +53,8 @@ def test_streams_of_a_gated_layer_with_its_ends(study_of: StudyOf) -> None:
     check(
         study_of("llama3_8b"),
         {
-            # writes a row; reads the gradient, and reads and writes the row that it is added to
-            "embedding": (h * BF16, 3 * h * BF16, 1),
+            # a row in and out; reads the gradient, and reads and writes the row that it is added to
+            "embedding": (2 * h * BF16, 3 * h * BF16, 1),
             # x in, y out; dy and x in, dx out
             "layer norms": (2 * h * BF16, 3 * h * BF16, 64),
             "final norm": (2 * h * BF16, 3 * h * BF16, 1),
@@ -62,10 +62,11 @@ def test_streams_of_a_gated_layer_with_its_ends(study_of: StudyOf) -> None:
             "rotary embedding": (2 * (a + k) * d * BF16, 2 * (a + k) * d * BF16, 32),
             # gate and up in, product out; dy, gate and up in, both gradients out
             "MLP activation": (3 * f * BF16, 5 * f * BF16, 32),
-            # two in, sum out; the gradient is read and the sum of two written
-            "residual additions": (3 * h * BF16, 2 * h * BF16, 64),
-            # logits in, fp32 out and in again; fp32 in, gradient out
-            "cross entropy": ((BF16 + 2 * FP32) * V, (FP32 + BF16) * V, 1),
+            # two in, sum out; and two gradients in, their sum out
+            "residual additions": (3 * h * BF16, 3 * h * BF16, 64),
+            # logits in, fp32 out; maximum; difference, exponential; sum; quotient: in and out
+            # where they are no sum. Softmax in, gradient out, in again and out in bf16
+            "cross entropy": ((BF16 + 9 * FP32) * V, (BF16 + 3 * FP32) * V, 1),
         },
     )
 
@@ -77,7 +78,8 @@ def test_streams_of_a_layer_of_gpt(study_of: StudyOf) -> None:
         study,
         {
             "MLP activation": (2 * f * BF16, 3 * f * BF16, 96),
-            "residual dropout": ((2 * BF16 + MASK) * h, (2 * BF16 + MASK) * h, 192),
+            # the addition reads and writes the rest of it
+            "residual dropout": (MASK * h, (2 * BF16 + MASK) * h, 192),
             "embedding dropout": ((2 * BF16 + MASK) * h, (2 * BF16 + MASK) * h, 1),
             # scores in and out; the gradient and the probabilities in, the gradient out
             "softmax": (2 * TOKENS * a * BF16, 3 * TOKENS * a * BF16, 96),
@@ -100,9 +102,12 @@ def test_streams_of_a_mixture_with_latent_attention(study_of: StudyOf) -> None:
             "MLA norms": (2 * (1536 + 512) * BF16, 3 * (1536 + 512) * BF16, 61),
             # 128 query heads and one key part of 64 elements
             "rotary embedding": (2 * 129 * 64 * BF16, 2 * 129 * 64 * BF16, 61),
-            "router probabilities": (2 * E * FP32, 3 * E * FP32, moe),
-            "token permutation": (2 * top * h * BF16, 2 * top * h * BF16, moe),
-            "token unpermutation": (2 * top * h * BF16, 2 * top * h * BF16, moe),
+            "router probabilities": (6 * E * FP32, 7 * E * FP32, moe),
+            # a copy in and out; backward each is added to a sum, and the sums are zeros first
+            "token permutation": (2 * top * h * BF16, (3 * top + 1) * h * BF16, moe),
+            "token unpermutation": ((3 * top + 1) * h * BF16, 2 * top * h * BF16, moe),
+            # into the order of the experts and back
+            "sorting of routed tokens": (4 * top * h * BF16, 4 * top * h * BF16, moe),
             "activation of shared experts": (3 * shared * BF16, 5 * shared * BF16, moe),
             "activation of routed experts": (3 * top * shared * BF16, 5 * top * shared * BF16, moe),
         },
@@ -132,7 +137,7 @@ def test_every_head_multiplies_and_keeps(study_of: StudyOf, model: str, heads: i
     for pass_ in ("F", "B", "W"):
         product = found["head", pass_]
         assert product.flops * product.count[0] == heads * 2 * TOKENS * h * V
-    assert streams(study)["cross entropy", "F"] == ((BF16 + 2 * FP32) * V, heads)
+    assert streams(study)["cross entropy", "F"] == ((BF16 + 9 * FP32) * V, heads)
     for name, each in (("head input", BF16 * h), ("loss softmax", FP32 * V)):
         term = memory_terms(study)[name]
         assert term.bytes_ * term.count[0] == heads * each * TOKENS  # type: ignore[index]
@@ -149,7 +154,7 @@ def test_a_prediction_layer_joins_the_stream_with_an_embedding(study_of: StudyOf
     check(
         study,
         {
-            "embedding, for prediction": (h * BF16, 3 * h * BF16, 1),
+            "embedding, for prediction": (2 * h * BF16, 3 * h * BF16, 1),
             # of the stream, of the embedding and ahead of the head, on an eighth of the tokens
             "prediction norms": (2 * h * BF16 / 8, 3 * h * BF16 / 8, 3),
         },

@@ -186,6 +186,12 @@ def test_choices_that_change_nothing_are_warned_of(bind: Bind, values: dict[str,
     assert check.severity == "warning"
 
 
+@pytest.mark.parametrize("zero", [2, 3])
+def test_gradients_that_are_sharded_may_be_kept_whole(bind: Bind, zero: int) -> None:
+    values = {"sharding.accumulate": "whole", "layout.zero": zero}
+    assert "sharding-unused" not in failed(bind(values, parameters=[held(1e9)]))
+
+
 # --- when gradients are reduced, and what stays gathered ----------------------------------
 
 

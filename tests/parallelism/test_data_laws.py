@@ -132,6 +132,13 @@ def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
     assert rows["reduction hides"][2] == "yes"
 
 
+def test_what_may_be_exposed_may_be_all_of_it() -> None:
+    """Without overlap all of the reduction is exposed, which is as much as the target says."""
+    study, outcome = studied(overlap__gradients="off", targets__exposed=1)
+    rows = {row[0]: row for row in sections(study, outcome)["Checklist of data parallelism"].rows}
+    assert rows["reduction hides"][1:] == ((0.0, "%"), "yes", "")
+
+
 def test_one_replica_has_no_stages_and_no_checklist() -> None:
     study, outcome = studied(cluster__devices=2, layout__zero=0)
     titles = set(sections(study, outcome))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -175,7 +176,12 @@ def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
 def test_a_step_that_is_faster_than_the_peak_is_not_believed() -> None:
     session = parcost.Session(load(without=["kernel_pricing", "tensor_parallel"]))
     report = session.load_text(SPEC)[0].evaluate()
-    assert "faster-than-peak" in [d.id for d in report.diagnostics]
+    (fast,) = (d for d in report.diagnostics if d.id == "faster-than-peak")
+    # MFU is the least time over that of the step, however short both are
+    step, least = (float(n) for n in re.findall(r"([\d.e+-]+) s\b", fast.message))
+    (mfu,) = re.findall(r"MFU would be (\d+) %", fast.message)
+    assert float(mfu) == pytest.approx(100 * least / step, rel=0.02)
+    assert step < 1.0
     assert report.exit_code == 1
 
 

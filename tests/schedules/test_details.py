@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+
 import pytest
 
 import parcost
+from parcost import Study
+from parcost_plugins.schedules.details import details
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -41,3 +46,15 @@ def test_a_sweep_has_no_span() -> None:
     (scenario,) = parcost.load_text(SPEC.format(schedule="overlap = [50 %, 100 %]"))
     with pytest.raises(KeyError):
         scenario.evaluate().result.figure("longest_span")
+
+
+def test_a_span_in_which_nothing_takes_time_has_no_bubble(bind: Callable[..., Study]) -> None:
+    study = bind({"cluster.devices": 2, "layout.pp": 2}, parameters=[], terms=[])
+    outcome = SimpleNamespace(
+        pipeline=study.pipeline,
+        makespan_seconds=0.0,
+        ideal_seconds=0.0,
+        timeline=lambda: [[SimpleNamespace(start=0.0, end=0.0)]] * 2,
+    )
+    found = {figure.name: figure.value for figure in details(study, outcome)}  # type: ignore[arg-type]
+    assert found == {"longest_span": 0.0, "span_bubble": 0.0}

@@ -54,6 +54,12 @@ def test_outside_the_points_longer_messages_are_neither_faster_nor_slower_per_by
     assert steep.seconds(1.0, 1e5) == pytest.approx(1e-3)
 
 
+def test_sizes_that_are_one_in_logarithms_rise_as_their_bytes_do() -> None:
+    size = 2.0**52  # the next one has the same logarithm
+    link = measured((1.0, 0.5), (size, 1.0), (size + 1.0, 2.0))
+    assert link.seconds(1.0, 4.0 * size) == pytest.approx(8.0)
+
+
 def test_no_message_takes_less_than_the_latency() -> None:
     link = measured((1e3, 1e-5), (1e5, 1e-3), latency=3e-6)
     assert link.seconds(1.0, 10.0) == 3e-6

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from parcost.batch.entry import Entry, Part, Problem, page_data, points
 from parcost.batch.rejected import Rejected, attempt
 from parcost.diagnostics import Diagnostic, Severity
-from parcost.evaluation.choice import figures_by_name, missing_names
+from parcost.evaluation.choice import figures_by_name, missing_names, select
 from parcost.evaluation.points import claims_by_point, key_of
 from parcost.render import data
 from parcost.render.diagnostics import one_line, render
@@ -16,9 +16,10 @@ from parcost.render.encode import encoded
 from parcost.render.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from parcost.report import Expectation, Report
+    from parcost.report import Expectation, Report, Result
+    from parcost.terms import Figure
 
 _MOST_PROBLEMS = 100
 
@@ -104,7 +105,7 @@ def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
 def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Yield every point with the figures called *names*, or with all that there are."""
     legal = [result for result in report.results if result.legal]
-    every = {name: f for result in legal for name, f in figures_by_name(result).items()}
+    every = {f.name: f for result in legal for f in _chosen(result, names)}
     units = {name: figure.unit for name, figure in every.items()}
     units |= report.units
     claims = claims_by_point(report)
@@ -124,6 +125,11 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
             **_claims(claims.get(key_of(row, report), ())),
             **last,
         }
+
+
+def _chosen(result: Result, names: Sequence[str]) -> Iterable[Figure]:
+    """Return the figures called *names*, or all: details take as long as the step itself."""
+    return select(result, names) if names else figures_by_name(result).values()
 
 
 def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from parcost import Axis, Check, Goal, Objective, Study, hookimpl
 from parcost_plugins.choices import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
 from parcost_plugins.vocabulary.nearest import all_divisors
+from parcost_plugins.vocabulary.partition import assignment, ends_counted
 
 
 @hookimpl
@@ -16,10 +17,11 @@ def axes(study: Study) -> Iterator[Axis]:
     """Return degrees that divide what they cut, and every choice of software."""
     training, devices = study[Training], int(study[Cluster].devices)
     model = training.model
-    heads, schedule = int(model.heads), study[ScheduleChoice]
-    layers = int(model.layers) + schedule.count_embedding + schedule.count_head
+    heads, layers = int(model.heads), int(model.layers) + sum(ends_counted(study))
+    whole = assignment(study) == "even"
     yield Axis(attribute="layout.tp", values=_dividing(heads, devices))
-    yield Axis(attribute="layout.pp", values=_dividing(layers, devices))
+    stages = _dividing(layers if whole else devices, devices, ends=layers)
+    yield Axis(attribute="layout.pp", values=stages)
     yield Axis(attribute="schedule.chunks", values=_dividing(layers, layers))
     yield Axis(attribute="layout.cp", values=_dividing(int(training.sequence), devices, ends=64))
     yield Axis(attribute="layout.dp", follows=True)

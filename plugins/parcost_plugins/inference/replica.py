@@ -17,6 +17,7 @@ from parcost import Real, Study
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import (
     Cluster,
+    Framework,
     KernelChoice,
     Layout,
     Precision,
@@ -191,6 +192,7 @@ def _stand_in(study: Study, serving: Serving) -> Study:
                 dealt,
                 chunks=1,
                 stages=(),
+                assignment="even",
                 count_embedding=False,
                 count_head=False,
             ),
@@ -199,6 +201,7 @@ def _stand_in(study: Study, serving: Serving) -> Study:
             Training(
                 model=model,
                 precision=precision,
+                framework=Framework(),
                 sequence=serving.prompt,
                 global_batch=serving.attention_replicas,
                 micro_batches=1.0,

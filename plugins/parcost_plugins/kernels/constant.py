@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from parcost import Formula, Real, Study, hookimpl
-from parcost_plugins.kernels.rates import Machine, Rate, attention, matmul, memory
+from parcost_plugins.kernels.rates import Machine, Rate, attention, matmul, streaming
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
@@ -27,7 +27,7 @@ class Constant:
             share = Rate(rate.peak, rate.efficiency / rate.work)
             return _at(operator.flops, share, "FLOP")
         if isinstance(operator, Stream):
-            return _at(operator.bytes_, memory(operator.bytes_, Machine.of(study)), "B")
+            return _at(operator.bytes_, streaming(operator, Machine.of(study)), "B")
         return None
 
 

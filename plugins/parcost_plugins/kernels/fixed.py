@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Formula, Real, Study
-from parcost_plugins.kernels.rates import Machine, attention, memory, padding
+from parcost_plugins.kernels.rates import Machine, attention, padding, streaming
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
@@ -33,17 +33,18 @@ def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
-    """Price an operator that waits for memory and nothing else."""
-    launch = study[KernelChoice].launch
-    bandwidth, share = memory(operator.bytes_, Machine.of(study))
+    """Price an operator that waits for memory and nothing else, kernel by kernel."""
+    start = study[KernelChoice].start
+    bandwidth, share = streaming(operator, Machine.of(study))
     formula = Formula(
-        text="bytes / (B eta_m) + launch",
+        text="bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
         inputs={
             "bytes": (operator.bytes_, "B"),
             "B": (bandwidth, "B/s"),
             "eta_m": (share, ""),
-            "launch": (launch, "s"),
+            "k": (operator.kernels, ""),
+            "start": (start, "s"),
         },
         source=ROOFLINE,
     )
-    return operator.bytes_ / (bandwidth * share) + launch, formula
+    return operator.bytes_ / (bandwidth * share) + operator.kernels * start, formula

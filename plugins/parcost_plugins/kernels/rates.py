@@ -20,6 +20,7 @@ from parcost_plugins.vocabulary import (
     Gemm,
     KernelChoice,
     Precision,
+    Stream,
     Streaming,
     Training,
 )
@@ -184,6 +185,14 @@ def memory(bytes_: Real, machine: Machine) -> Rate:
         return Rate(device.memory_bandwidth, _by_size(choice.streaming, bytes_))
     chosen = choice.memory_efficiency
     return Rate(device.memory_bandwidth, device.memory_efficiency if chosen is None else chosen)
+
+
+def streaming(operator: Stream, machine: Machine) -> Rate:
+    """Return the rate of the kernels of a streaming operator, of which each moves its part."""
+    peak, share = memory(operator.bytes_ / maximum(operator.kernels, 1.0), machine)
+    if operator.kind == "plain":
+        return Rate(peak, share)
+    return Rate(peak, share * getattr(machine.choice, f"{operator.kind}_efficiency"))
 
 
 def _narrow_efficiency(device: Device, precision: Precision) -> Real:

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Check, Outcome, Real, SpecError, Study, called, hookimpl
-from parcost.numeric import all_of
+from parcost.numeric import all_of, minimum
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training
 
 _GIB = 2.0**30
@@ -23,16 +23,17 @@ _MOMENTS = {
 
 @hookimpl
 def rooms(study: Study) -> list[Real]:
-    """Return the usable share of a device's memory."""
+    """Return the usable share of a device's memory: what is only tight may still be chosen."""
     return [study[MemoryBudget].usable * study[Cluster].device.memory]
 
 
 @hookimpl
 def verdicts(study: Study, outcome: Outcome) -> list[Check]:
-    """Require that the fullest device stays within the usable share of its memory."""
-    device, usable = study[Cluster].device, study[MemoryBudget].usable
-    room = usable * device.memory
+    """Require that the fullest device stays within what may be used; warn where it is near."""
+    device, budget = study[Cluster].device, study[MemoryBudget]
+    usable, room = budget.usable, budget.usable * device.memory
     holds = outcome.memory_bytes <= room
+    tight = minimum(budget.tight, usable)
     moment = outcome.memory_moment
     when = _MOMENTS[moment] if isinstance(moment, str) else "at its fullest moment"
     return [
@@ -54,7 +55,27 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
             },
             notes=("{usable:g} % of the {capacity:g} GiB of `{device}`",),
             help="" if all_of(holds) or study.axes else _way_out(study, outcome, room),
-        )
+        ),
+        # Frameworks run this full, at the risk of running out; nothing is impossible about it.
+        Check(
+            id="memory-tight",
+            holds=(outcome.memory_bytes <= tight * device.memory) | (outcome.memory_bytes > room),
+            subject="cluster.device",
+            message="stage {stage} needs {needs:.1f} GiB {when}, {share:.3g} % of the "
+            "{capacity:g} GiB of `{device}`: it may run out of memory",
+            inputs={
+                "stage": outcome.memory_device,
+                "needs": outcome.memory_bytes / _GIB,
+                "when": when,
+                "share": 100.0 * outcome.memory_bytes / device.memory,
+                "capacity": device.memory / _GIB,
+                "device": called(device),
+                "tight": 100.0 * tight,
+            },
+            notes=("what allocator and libraries take varies: it is tight beyond {tight:g} %",),
+            help="leave more room, or say from where on it is tight: `memory {{ tight = ... }}`",
+            severity="warning",
+        ),
     ]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from parcost import Formula, Memory, Real, Study, hookimpl
-from parcost.numeric import where
-from parcost_plugins.vocabulary import MemoryBudget
+from parcost.numeric import maximum, where
+from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
 from parcost_plugins.vocabulary.causes import OVERHEADS
 from parcost_plugins.vocabulary.held import alike, spread
+from parcost_plugins.vocabulary.partition import ends_together
 
 #: Groups of ranks that a job always has a communicator for, where they are more than one.
-#: Data parallelism has one over dp and cp; the whole job only ever sums a number.
+#: Data parallelism has one over dp and cp.
 _ALWAYS = ("tp", "cp", "pp")
 _EXPERTS = ("ep", "etp")
 
@@ -18,7 +21,9 @@ _EXPERTS = ("ep", "etp")
 def memory(study: Study) -> list[Memory]:
     """Return what the driver, the libraries and the allocator take."""
     budget = study[MemoryBudget]
-    communicators = _communicators(study)
+    communicators, share = _communicators(study), budget.fragmentation
+    if share is None:
+        share = study[Training].framework.fragmentation
     return [
         Memory(
             name="driver context and libraries",
@@ -41,10 +46,8 @@ def memory(study: Study) -> list[Memory]:
             name="fragmentation",
             cause=OVERHEADS,
             bytes_=0.0,
-            of_activations=budget.fragmentation,
-            formula=Formula(
-                text="share x activations alive", inputs={"share": (budget.fragmentation, "")}
-            ),
+            of_activations=share,
+            formula=Formula(text="share x activations alive", inputs={"share": (share, "")}),
         ),
     ]
 
@@ -64,7 +67,24 @@ def _communicators(study: Study) -> Real:
     for name in used:
         found = found + _one(ranks.get(name, 1.0))
     hybrid = _one(shard) + _one(ranks.get("replicate", 1.0)) + _one(ranks.get("workers", 1.0))
-    return found + where(shard == replicas, _one(replicas), hybrid)
+    return found + where(shard == replicas, _one(replicas), hybrid) + _joint(study, ranks)
+
+
+def _joint(study: Study, ranks: Mapping[str, Real]) -> Real:
+    """Return how many communicators join several degrees.
+
+    The whole job has one, where no degree is all of it. The norm of the gradients is summed over
+    the ranks of a model, and a tied embedding over the two ends of a pipeline: what they send
+    is little, and their buffers are as large as any.
+    """
+    layout = study[Layout]
+    widest = maximum(maximum(layout.tp, layout.cp), maximum(layout.pp, layout.dp * layout.cp))
+    found = where(ranks.get("job", 1.0) > widest, 1.0, 0.0)
+    if layout.pp > 1:
+        found = found + _one(layout.tp)
+        if study[Training].model.tied and not study.fact(ends_together):
+            found = found + 1.0
+    return found
 
 
 def _one(ranks: Real) -> Real:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Formula, Memory, Moment, Real, Study, hookimpl
-from parcost.numeric import maximum, minimum, where
+from parcost.numeric import any_of, maximum, minimum, where
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -24,6 +24,7 @@ from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STAT
 from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import ends_together
 
+MICRO_GRADIENTS = "gradients of a micro-batch"
 _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did not send
 
 
@@ -31,12 +32,15 @@ _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did
 def memory(study: Study) -> Iterator[Memory]:
     """Yield the state that is kept, and the buffers that sharding it takes."""
     zero, sharding = study[Layout].zero, study[Sharding]
+    staging = study[Training].framework.gradient_staging
     for kind in alike(study):
         yield from _state(kind, study)
-        if zero == 2 and sharding.accumulate == "shard":
+        if zero == 2 and sharding.accumulate == "shard" and not any_of(staging != 0):
             yield _bucket(kind, study)
         if zero == 3:
             yield from _gathered(kind, study)
+        if zero < 3 and any_of(staging != 0):
+            yield _staged(kind, study)
         if sharding.bucket_copy and zero == 0:
             yield _copies(kind, study)
         if study[Compression].method in _FEEDBACK:
@@ -51,9 +55,12 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
     for cause, tag, bytes_, since, away in (
         (WEIGHTS, "weights", precision.weights, 3, offload.parameters),
         (GRADIENTS, "gradients", precision.gradients, 2 if shares else 4, 0.0),
+        (MICRO_GRADIENTS, "gradients", precision.gradient_copies, 2 if shares else 4, 0.0),
         (OPTIMIZER_STATE, "optimizer", precision.optimizer, 1, offload.optimizer),
     ):
         shards = kind.shards(zero, since)
+        if isinstance(bytes_, float) and not bytes_:
+            continue
         inputs = {"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")}
         text = "psi e / N"
         if not isinstance(away, float) or away:
@@ -95,6 +102,27 @@ def _bucket(kind: Alike, study: Study) -> Memory:
     )
 
 
+def _staged(kind: Alike, study: Study) -> Memory:
+    """Return the buffer that gradients are copied into ahead of their reduction.
+
+    Its size is no multiple of anything that was freed before, so an allocator takes it anew.
+    """
+    staging, size = study[Training].framework.gradient_staging, study[Training].precision.gradients
+    return Memory(
+        name=kind.named("gradient staging"),
+        cause=BUFFERS,
+        bytes_=where(kind.replicas > 1, minimum(staging, kind.elements) * size, 0.0),
+        count=kind.count,
+        once_per_device=True,
+        formula=Formula(
+            text="min(k, psi) e",
+            inputs={"k": (staging, ""), "psi": (kind.elements, ""), "e": (size, "B")},
+            source="DeepSpeed, runtime/engine.py: gradients are flattened, so many at a time",
+        ),
+        moments=("backward", "optimizer"),
+    )
+
+
 def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     """Yield what is whole of a stage for a while: of one stage at a time on a device.
 
@@ -125,9 +153,9 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
         (
             "unsharded gradients",
             largest if shares else 0.0,
-            "max(b, psi, a) e",
-            {},
-            precision.reduction,
+            "max(b, psi, a) (g + r), as backward makes them, and copied for the wire",
+            {"g": (gather, "B"), "r": (precision.reduction, "B")},
+            gather + precision.reduction,
             passes[1:2],
         ),
     ):
@@ -139,7 +167,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
             once_per_device=sharding.reshard,
             formula=Formula(
                 text=text,
-                inputs={**inputs, **sizes, "e": (bytes_, "B")},
+                inputs={"e": (bytes_, "B"), **inputs, **sizes},
                 source="PyTorch FSDP gathers ahead by whole layers",
             ),
             moments=moments,

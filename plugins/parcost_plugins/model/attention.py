@@ -10,7 +10,16 @@ from collections.abc import Iterator
 
 from parcost import Check, Memory, Real, Study, called, hookimpl
 from parcost_plugins.model import core
-from parcost_plugins.model.passes import SPLIT, linear, stream
+from parcost_plugins.model.elementwise import (
+    ADDED,
+    COPIED,
+    NORMS,
+    ROTARY,
+    SUMMED,
+    elementwise,
+    moved,
+)
+from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.vocabulary import (
     FusedAttention,
@@ -104,17 +113,66 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     if model.latent or model.nominal:
         return
     h, d = model.hidden, model.head_dim
-    yield from linear("QKV projection", tokens, _columns(rank), h, span, host=ATTENTION_COLUMNS)
-    turned = 2 * rank.element * (rank.heads + rank.kv_heads) * d * tokens
+    made = [size for part, size in _projected(rank) if not rank.keeps(part)]
+    yield from linear(
+        "QKV projection",
+        tokens,
+        _columns(rank),
+        h,
+        span.spared(not made),
+        host=ATTENTION_COLUMNS,
+        again=sum(made, 0.0),
+    )
+    software, turned = rank.framework, (rank.heads + rank.kv_heads) * d * tokens
     if model.qk_norm:
-        # Reads and writes every head; backward reads its input as well.
-        yield from stream("query and key norms", turned, 1.5 * turned, span)
+        norm = NORMS[software.norm]
+        yield from elementwise("query and key norms", norm, turned, rank.element, span, times=2)
     if not model.positions:
-        yield from stream("rotary embedding", turned, turned, span)
+        rotary = ROTARY[software.rotary]
+        yield from elementwise("rotary embedding", rotary, turned, rank.element, span)
     yield from core.operators(rank)
     yield from linear(
-        "attention output projection", tokens, h, rank.heads * d, span, host=ATTENTION_ROWS
+        "attention output projection",
+        tokens,
+        h,
+        rank.heads * d,
+        span.spared(rank.keeps("output")),
+        host=ATTENTION_ROWS,
     )
+    if software.separate_projections:
+        # Those of queries and keys, and then those of values.
+        added = ADDED._replace(kernels=2, tensors=2 * ADDED.tensors)
+        yield moved(
+            "sum of the gradients of queries, keys and values",
+            added,
+            tokens * h,
+            rank.element,
+            "B",
+            span.count,
+        )
+    else:
+        # The core makes three gradients, and the layer ahead of it has one output.
+        yield moved(
+            "gradients of queries, keys and values, joined",
+            COPIED,
+            tokens * _columns(rank),
+            rank.element,
+            "B",
+            span.count,
+        )
+    if model.biases or model.qkv_biases:
+        outputs, biases = tokens * _columns(rank), 1
+        if model.biases:
+            outputs, biases = outputs + rank.residual, 2
+        yield moved(
+            "attention bias gradients",
+            SUMMED,
+            outputs,
+            rank.element,
+            "B",
+            span.count,
+            times=biases,
+        )
 
 
 @hookimpl
@@ -123,19 +181,34 @@ def memory(study: Study) -> Iterator[Memory]:
     rank = rank_of(study)
     if rank.model.latent or rank.model.nominal:
         return
-    e, tokens, head, span = rank.element, rank.tokens, rank.model.head_dim, rank.every
+    e, tokens, span = rank.element, rank.tokens, rank.every
     yield from rank.saved(
         "attention input",
-        rank.kept_element * rank.residual,
-        f"{rank.residual_text} q",
+        rank.kept_element * rank.gathered,
+        f"{rank.gathered_text} q",
         "s b h t q",
         span.forced(rank.recompute.norms),
     )
-    queries, keys = e * tokens * rank.heads * head, e * tokens * rank.kv_heads * head
-    yield from rank.saved("queries", queries, "s b a d e / t", "s b a d t e", span)
-    yield from rank.saved("keys", keys, "s b k d e / t", "s b k d t e", span)
-    yield from rank.saved("values", keys, "s b k d e / t", "s b k d t e", span)
+    for part, size in _projected(rank):
+        letter = "a" if part == "queries" else "k"
+        yield from rank.saved(
+            part,
+            e * tokens * size,
+            f"s b {letter} d e / t",
+            f"s b {letter} d t e",
+            span.spared(rank.keeps(part)),
+        )
     yield from core.memory(rank)
+
+
+def _projected(rank: Rank) -> list[tuple[str, Real]]:
+    """Return what the QKV projection makes on this rank, each with its width."""
+    d = rank.model.head_dim
+    return [
+        ("queries", rank.heads * d),
+        ("keys", rank.kv_heads * d),
+        ("values", rank.kv_heads * d),
+    ]
 
 
 def _columns(rank: Rank) -> Real:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real
-from parcost_plugins.model.passes import SPLIT, Span, stream
-from parcost_plugins.model.rank import FP32, MASK, Rank
+from parcost.numeric import where
+from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, REORDERED, SOFTMAX, elementwise
+from parcost_plugins.model.passes import SPLIT, Span
+from parcost_plugins.model.rank import Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE, CORE_PRODUCTS, WINDOWED_CORE
 from parcost_plugins.vocabulary.partition import Counts
@@ -38,6 +40,8 @@ def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
 def memory(rank: Rank) -> Iterator[Memory]:
     """Yield what backward needs besides queries, keys and values: the output, and the scores."""
     tokens, value, e, span = rank.tokens, rank.model.value_dim, rank.element, rank.every
+    fused = not rank.writes_scores  # scores that nobody keeps have to be made again
+    span = span.spared(fused and rank.keeps("core"))
     yield from rank.saved(
         "attention output",
         rank.kept_element * tokens * rank.heads * value,
@@ -47,6 +51,16 @@ def memory(rank: Rank) -> Iterator[Memory]:
     )
     rows = tokens * rank.heads
     if not rank.writes_scores:
+        if rank.training.precision.narrow != "none":
+            # The projection keeps a narrow copy; the core reads what it wrote itself.
+            yield from rank.saved(
+                "attention output, as the core wrote it",
+                where(rank.kept_element < e, e, 0.0) * tokens * rank.heads * value,
+                "s b a v e / t",
+                "s b a v t e",
+                span,
+                source=FUSED,
+            )
         yield from rank.saved(
             "softmax statistics",
             FP32 * rows,
@@ -71,7 +85,8 @@ def memory(rank: Rank) -> Iterator[Memory]:
 
 def _fused(rank: Rank) -> Iterator[FusedAttention]:
     """Yield one kernel per pass."""
-    for windowed, span in rank.attending:
+    for windowed, layers in rank.attending:
+        span = layers.spared(rank.keeps("core"))
         each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
         passes: list[tuple[Pass, Counts]] = [("F", span.count), ("B", span.count)]
         if any(span.again):
@@ -96,11 +111,13 @@ def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
     yield from _products(rank, "F", span.count)
     if any(span.again):
         yield from _products(rank, "R", span.again)
-    yield from stream("softmax", 2 * e * scores, 3 * e * scores, span)
+    yield from elementwise("softmax", SOFTMAX[rank.framework.softmax], scores, e, span)
     if rank.training.dropout:
-        moved = (2 * e + MASK) * scores
-        yield from stream("attention dropout", moved, moved, span)
+        yield from elementwise("attention dropout", DROPOUT["eager"], scores, e, span)
     yield from _gradient_products(rank, span)
+    # Heads come out one after another, and the layer behind reads them side by side.
+    context = rank.tokens * rank.heads * rank.model.value_dim
+    yield from elementwise("context in the order of tokens", REORDERED, context, e, span)
 
 
 def _products(rank: Rank, pass_: Pass, count: Counts) -> Iterator[Gemm]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Pass, Real, Study, hookimpl
-from parcost_plugins.model.passes import COUNTED, SPLIT
-from parcost_plugins.model.rank import KEPT, MASK, rank_of
+from parcost import Memory, Study, hookimpl
+from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, MASK, SCATTER, moved
+from parcost_plugins.model.passes import SPLIT
+from parcost_plugins.model.rank import KEPT, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -51,17 +52,17 @@ def operators(study: Study) -> Iterator[Stream]:
     rank = rank_of(study)
     if rank.model.nominal:
         return
-    count, tensor = on_first(study), rank.element * rank.tokens * rank.model.hidden
-    # Forward writes; backward reads the gradient, and reads and writes the rows it is added to.
-    moved: list[tuple[Pass, str, Real]] = [
-        ("F", "embedding", tensor),
-        ("W", "embedding", 3 * tensor),
-    ]
+    count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.element)
+    yield moved("embedding", LOOKUP, *whole, "F", count)
+    yield moved("embedding", SCATTER, *whole, "W", count)
+    # The gradient of a table is as large as the table, and is made of zeros first.
+    table = (rank.vocabulary * rank.model.hidden, rank.element)
+    yield moved("zeros of the embedding's gradient", FILLED, *table, "W", count)
     if rank.training.dropout:
-        masked = (2 * rank.element + MASK) * rank.residual
-        moved += [("F", "embedding dropout", masked), ("W", "embedding dropout", masked)]
-    for pass_, name, bytes_ in moved:
-        yield Stream(name=name, bytes_=bytes_, pass_=pass_, count=count, source=COUNTED)
+        forward, backward = DROPOUT["eager"]
+        shard = (rank.residual, rank.element)
+        yield moved("embedding dropout", forward, *shard, "F", count)
+        yield moved("embedding dropout", backward, *shard, "W", count)
 
 
 @hookimpl

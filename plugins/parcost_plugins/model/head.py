@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from parcost import Memory, Moment, Real, Study, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.model.passes import SPLIT, at, linear, stream
-from parcost_plugins.model.rank import FP32, rank_of
+from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
+from parcost_plugins.model.passes import SPLIT, at, linear
+from parcost_plugins.model.rank import rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
@@ -64,12 +65,11 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
-    """Return the head's products, and the cross entropy in fp32."""
+    """Return the head's products, and the cross entropy."""
     rank = rank_of(study)
     if rank.model.nominal:
         return
     span = at(on_last(study)).times(1 + rank.model.prediction_layers)
-    e, logits = rank.element, rank.tokens * rank.vocabulary
     yield from linear(
         "head",
         rank.tokens,
@@ -79,35 +79,57 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         role="head",
         host=HEAD_COLUMNS,
     )
-    # Forward reads the logits, and writes and reads them in fp32; backward turns those into
-    # the gradient of the logits.
-    yield from stream("cross entropy", (e + 2 * FP32) * logits, (FP32 + e) * logits, span)
+    yield from elementwise(
+        "cross entropy",
+        LOSS[rank.loss],
+        rank.tokens * rank.vocabulary,
+        rank.element,
+        span,
+        times=rank.training.loss_chunks,
+    )
 
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Return the head's input, and the logits on their way to the loss and back.
 
-    The fp32 softmax waits for backward, where the gradient takes its place. The logits
-    themselves are gone by then, and their gradient has their size. A loss in chunks makes
-    the gradient of each chunk at once, in place of the head's input, and keeps no softmax.
+    What waits for backward is an fp32 softmax, whose place the gradient takes; the logits as they
+    are, beside which a fused kernel makes the gradient; or the gradient, in their place. Op by op
+    there are two tensors more in fp32: in forward the logits, in backward the gradients of loss
+    and of log-softmax. A loss in chunks makes the gradient of each chunk at once, in place of the
+    head's input, and keeps nothing else.
     """
     rank = rank_of(study)
     if rank.model.nominal:
         return
     e, logits, chunks = rank.element, rank.tokens * rank.vocabulary, rank.training.loss_chunks
+    loss = rank.loss
     runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e", "s b h t e")
     yield rank.kept("head input", e * rank.residual, residual, runs, tag=ENDS)
     narrow, wide = ("s b V e / t", "s b V t e", e), ("4 s b V / t", "s b V t", FP32)
-    passing: list[tuple[str, Moment, tuple[str, str, Real]]] = [("logits", "forward", narrow)]
-    if chunks == 1:
+    passing: list[tuple[str, Moment, tuple[str, str, Real]]] = []
+    if chunks > 1:
+        passing = [("logits", "forward", narrow)]
+        if loss in ("eager", "softmax"):
+            passing.append(("loss softmax", "forward", wide))
+    elif loss in ("eager", "softmax"):
         # The logits' gradient, which the head's weight gradient needs, is narrower.
         freed, softmax = maximum(1.0 - e / FP32, 0.0), rank.formula(*wide[:2])
         yield rank.kept("loss softmax", FP32 * logits, softmax, runs, freed=freed, tag=ENDS)
-        passing.append(("logits gradient", "backward", narrow))
+        passing = [("logits", "forward", narrow), ("logits gradient", "backward", narrow)]
+        if loss == "eager":
+            more = maximum(2 * FP32 - e, 0.0)
+            rest = ("(8 - e) s b V / t", "s b V t e", more)
+            passing += [
+                ("logits in fp32", "forward", wide),
+                ("gradients of the loss in fp32", "backward", rest),
+            ]
     else:
-        passing.append(("loss softmax", "forward", wide))
+        held = rank.formula(*narrow[:2])
+        yield rank.kept(f"loss {loss}", e * logits, held, runs, tag=ENDS)
+        if loss == "logits":
+            passing = [("logits gradient", "backward", narrow)]
     for name, moment, (text, letters, element) in passing:
         formula = rank.formula(text, letters)
         if chunks > 1:

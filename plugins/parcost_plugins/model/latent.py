@@ -14,7 +14,8 @@ from attrs import evolve
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model import core
-from parcost_plugins.model.passes import SPLIT, Span, linear, stream
+from parcost_plugins.model.elementwise import NORMS, ROTARY, elementwise
+from parcost_plugins.model.passes import SPLIT, Span, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.context import latent_blocks
@@ -77,9 +78,9 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     yield from linear(
         "MLA KV down projection", own, model.kv_lora + model.rope_dim, h, span, source=WAIST
     )
-    # A norm reads one tensor and writes one; backward reads its input as well.
-    normed = e * (model.q_lora + model.kv_lora) * own
-    yield from stream("MLA norms", 2 * normed, 3 * normed, span)
+    normed, apart = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
+    norm = NORMS[rank.framework.norm]
+    yield from elementwise("MLA norms", norm, normed, e, span, times=apart)
     yield from linear(
         "MLA query up projection",
         tokens,
@@ -90,8 +91,8 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         source=MLA,
     )
     yield from _keys_and_values(rank, up, latent_blocks(study))
-    turned = 2 * e * (rank.heads + 1) * model.rope_dim * tokens
-    yield from stream("rotary embedding", turned, turned, up)
+    turned = (rank.heads + 1) * model.rope_dim * tokens
+    yield from elementwise("rotary embedding", ROTARY[rank.framework.rotary], turned, e, up)
     yield from core.operators(rank)
     yield from linear(
         "attention output projection",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
-from parcost_plugins.model.passes import SPLIT, linear, stream
+from parcost_plugins.model.elementwise import ADDED, APART, GATED, PLAIN, SUMMED, elementwise, moved
+from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, MLP_COLUMNS, MLP_ROWS
@@ -74,42 +75,86 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     # another of both at once: there is no second pair.
     alone = not rank.model.parallel_residual
     columns, rows = (MLP_COLUMNS, MLP_ROWS) if alone else (ATTENTION_COLUMNS, "")
-    yield from linear(_up(rank), tokens, ups * rank.ffn, h, span, host=columns)
-    # Forward reads what the first product made and writes one tensor; backward reads that
-    # and the gradient, and writes a gradient for each.
-    tensor = rank.element * tokens * rank.ffn
-    yield from stream(
+    made = [part for part in _parts(rank) if not rank.keeps(part)]
+    yield from linear(
+        _up(rank),
+        tokens,
+        ups * rank.ffn,
+        h,
+        span.spared(not made),
+        host=columns,
+        again=len(made) * rank.ffn,
+    )
+    activation = GATED[rank.framework.activation] if rank.model.gated else PLAIN
+    yield from elementwise(
         "MLP activation",
-        (ups + 1) * tensor,
-        (2 * ups + 1) * tensor,
+        activation,
+        tokens * rank.ffn,
+        rank.element,
         span.forced(rank.recompute.activation),
     )
-    yield from linear("MLP down projection", tokens, h, rank.ffn, span, host=rows)
+    yield from linear(
+        "MLP down projection", tokens, h, rank.ffn, span.spared(rank.keeps("down")), host=rows
+    )
+    if rank.framework.separate_projections and rank.model.gated:
+        yield moved(
+            "sum of the gradients of gate and up",
+            ADDED,
+            tokens * h,
+            rank.element,
+            "B",
+            span.count,
+        )
+    if rank.model.biases:
+        outputs = tokens * ups * rank.ffn + rank.residual
+        yield moved("MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2)
 
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the inputs of both products and of the activation."""
     rank = rank_of(study)
-    ups, span = _ups(rank), rank.dense
+    span = rank.dense
     if rank.model.nominal or not any(span.count):
         return
     yield from rank.saved(
         "MLP input",
-        rank.kept_element * rank.residual,
-        f"{rank.residual_text} q",
+        rank.kept_element * rank.gathered,
+        f"{rank.gathered_text} q",
         "s b h t q",
         span.forced(rank.recompute.norms),
     )
     span, wide = span.forced(rank.recompute.mlp), rank.tokens * rank.ffn
-    yield from rank.saved(
-        "MLP gate and up" if rank.model.gated else "MLP up",
-        ups * rank.element * wide,
-        "2 s b f e / t" if rank.model.gated else "s b f e / t",
-        "s b f t e",
-        span,
-        source=KEPT if rank.model.gated else SAVED,
-    )
+    kept = [part for part in _parts(rank) if rank.keeps(part)]
+    made = [part for part in _parts(rank) if not rank.keeps(part)]
+    for parts, where_ in ((kept, span.spared()), (made, span)):
+        if parts:
+            yield from rank.saved(
+                f"MLP {' and '.join(parts)}",
+                len(parts) * rank.element * wide,
+                "2 s b f e / t" if len(parts) == 2 else "s b f e / t",
+                "s b f t e",
+                where_,
+                source=KEPT if rank.model.gated else SAVED,
+            )
+    if rank.keeps("down"):
+        yield from rank.saved(
+            "MLP output",
+            rank.element * rank.residual,
+            f"{rank.residual_text} e",
+            "s b h t e",
+            span.spared(),
+            source=KEPT,
+        )
+    if rank.model.gated and rank.framework.activation in APART:
+        yield from rank.saved(
+            "activated gate",
+            rank.element * wide,
+            "s b f e / t",
+            "s b f t e",
+            span.forced(rank.recompute.activation),
+            source=KEPT,
+        )
     yield from rank.saved(
         "MLP activation",
         rank.kept_element * wide,
@@ -117,6 +162,11 @@ def memory(study: Study) -> Iterator[Memory]:
         "s b f t q",
         span.forced(rank.recompute.activation),
     )
+
+
+def _parts(rank: Rank) -> tuple[str, ...]:
+    """Return what the activation reads."""
+    return ("gate", "up") if rank.model.gated else ("up",)
 
 
 def _ups(rank: Rank) -> int:

@@ -15,8 +15,19 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.passes import SPLIT, Span, linear, stream
-from parcost_plugins.model.rank import FP32, KEPT, Rank, rank_of
+from parcost.numeric import where
+from parcost_plugins.model.elementwise import (
+    FP32,
+    GATED,
+    PLAIN,
+    ROUTER,
+    SORTED,
+    Passes,
+    copies,
+    elementwise,
+)
+from parcost_plugins.model.passes import SPLIT, Span, linear
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
 from parcost_plugins.vocabulary.operators import (
     MLP_COLUMNS,
@@ -134,15 +145,35 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     yield from linear(
         "router", found.sent, float(model.experts), h, span, role="router", source=MIXTURE
     )
-    scores = FP32 * model.experts * found.sent
-    yield from stream("router probabilities", 2 * scores, 3 * scores, span)
-    # A copy of a token for each of its experts is read and written on either way.
-    copies = 2 * rank.element * h * model.top_k * found.sent
-    yield from stream("token permutation", copies, copies, span)
+    e, scores = rank.element, model.experts * found.sent
+    yield from elementwise("router probabilities", ROUTER[rank.framework.router], scores, e, span)
+    there, back = copies(rank.framework.permutation, model.top_k)
+    sent = h * model.top_k * found.sent
+    yield from elementwise("token permutation", there, sent, e, span)
+    yield from _sorted(found, span, study[Routing].deduplicate)
     yield from _routed(found, span)
-    yield from stream("token unpermutation", copies, copies, span)
+    yield from elementwise("token unpermutation", back, sent, e, span)
     if model.shared_experts:
         yield from _shared(found, span, study[Routing].hide == "shared_experts")
+
+
+def _sorted(found: _Experts, span: Span, deduplicate: bool) -> Iterator[Stream]:
+    """Yield the tokens of several experts being put in their order, and back.
+
+    Ranks send theirs one after another. What is sent once for several experts of a node is
+    only copied where it arrives, in order.
+    """
+    if deduplicate:
+        return
+    rank, there_and_back = found.rank, where(found.local > 1.0, 2.0, 0.0)
+    yield from elementwise(
+        "sorting of routed tokens",
+        SORTED,
+        there_and_back * found.received * rank.model.hidden,
+        rank.element,
+        span,
+        times=there_and_back,
+    )
 
 
 def _routed(found: _Experts, span: Span) -> Iterator[Gemm | Stream]:
@@ -157,11 +188,11 @@ def _routed(found: _Experts, span: Span) -> Iterator[Gemm | Stream]:
         role="expert",
         source=MIXTURE,
     )
-    tensor = rank.element * found.received * found.width
-    yield from stream(
+    yield from elementwise(
         "activation of routed experts",
-        (ups + 1) * tensor,
-        (2 * ups + 1) * tensor,
+        _activation(rank),
+        found.received * found.width,
+        rank.element,
         span.forced(rank.recompute.activation),
     )
     yield from linear(
@@ -181,11 +212,11 @@ def _shared(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)
     yield from linear("shared experts, up", rank.tokens, ups * found.shared, h, span, host=columns)
-    tensor = rank.element * rank.tokens * found.shared
-    yield from stream(
+    yield from elementwise(
         "activation of shared experts",
-        (ups + 1) * tensor,
-        (2 * ups + 1) * tensor,
+        _activation(rank),
+        rank.tokens * found.shared,
+        rank.element,
         span.forced(rank.recompute.activation),
         host=columns if covers else "",
     )
@@ -235,8 +266,12 @@ def memory(study: Study) -> Iterator[Memory]:
             "R F q / u",
             made,
         ),
-        ("output of routed experts", e * found.received * model.hidden, "R h e", span),
     ]
+    weighed = rank.training.framework.router_weights
+    if weighed != "activation":
+        # The gradient of a routing weight needs what it is multiplied with.
+        name = f"{weighed} of routed experts{', unweighted' if weighed == 'input' else ''}"
+        rows.append((name, e * found.received * model.hidden, "R h e", span))
     if model.shared_experts:
         wide = rank.tokens * found.shared
         rows += [
@@ -248,10 +283,14 @@ def memory(study: Study) -> Iterator[Memory]:
             ),
             ("activation of shared experts", kept * wide, "s b G q / t", made),
         ]
-    for name, bytes_, text, where in rows:
+    for name, bytes_, text, layers in rows:
         letters = [letter for letter in text.split() if letter.isalpha() and letter not in counts]
         more = {letter: value for letter, value in counts.items() if letter in text.split()}
-        yield from rank.saved(name, bytes_, text, " ".join(letters), where, more, source=KEPT)
+        yield from rank.saved(name, bytes_, text, " ".join(letters), layers, more, source=KEPT)
+
+
+def _activation(rank: Rank) -> Passes:
+    return GATED[rank.framework.activation] if rank.model.gated else PLAIN
 
 
 def _matrices(rank: Rank) -> int:

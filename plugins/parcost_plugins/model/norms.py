@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.passes import at, stream
-from parcost_plugins.model.rank import KEPT, MASK, Rank, rank_of
+from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, NORMS, RESIDUAL, elementwise
+from parcost_plugins.model.passes import at
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -53,19 +54,18 @@ def operators(study: Study) -> Iterator[Stream]:
     model, span = rank.model, rank.every
     if model.nominal:
         return
-    twice, tensor = span.times(2), rank.element * rank.residual
-    # A norm reads one tensor and writes one; backward reads its input as well.
+    twice, size = span.times(2), (rank.residual, rank.element)
+    norm = NORMS[rank.framework.norm]
     if model.norms:
-        norms = span.times(model.norms)
-        yield from stream("layer norms", 2 * tensor, 3 * tensor, norms.forced(rank.recompute.norms))
+        norms = span.times(model.norms).forced(rank.recompute.norms)
+        yield from elementwise("layer norms", norm, *size, norms)
     if model.embedding_norm:
-        yield from stream("embedding norm", 2 * tensor, 3 * tensor, at(on_first(study)))
-    yield from stream("final norm", 2 * tensor, 3 * tensor, at(on_last(study)))
-    # Two tensors become one; backward passes the gradient on and reads and writes the sum.
-    yield from stream("residual additions", 3 * tensor, 2 * tensor, twice)
+        yield from elementwise("embedding norm", norm, *size, at(on_first(study)))
+    yield from elementwise("final norm", norm, *size, at(on_last(study)))
+    yield from elementwise("residual additions", RESIDUAL, *size, twice)
     if rank.training.dropout:
-        moved = 2 * tensor + MASK * rank.residual
-        yield from stream("residual dropout", moved, moved, twice)
+        dropout = DROPOUT[rank.framework.dropout]
+        yield from elementwise("residual dropout", dropout, *size, twice)
 
 
 @hookimpl
@@ -84,7 +84,9 @@ def memory(study: Study) -> Iterator[Memory]:
     formula = rank.formula(f"{text} e", letters)
     yield rank.kept("layer input", tensor, formula, span.count)
     if not model.parallel_residual:
-        yield from rank.saved("MLP norm input", tensor, f"{text} e", letters, span)
+        yield from rank.saved(
+            "MLP norm input", tensor, f"{text} e", letters, span.spared(rank.keeps("output"))
+        )
     if model.norms > 2:
         inputs = model.norms - 2
         yield from rank.saved(
@@ -93,6 +95,16 @@ def memory(study: Study) -> Iterator[Memory]:
             f"{inputs} {text} e",
             letters,
             span,
+            source=KEPT,
+        )
+    if rank.framework.norm == "composite" and model.norms:
+        # The square and the product read the input in fp32, the gain what it multiplies.
+        yield from rank.saved(
+            "what norms keep in fp32 and behind it",
+            model.norms * (FP32 + rank.element) * rank.residual,
+            f"{model.norms} {text} (4 + e)",
+            letters,
+            span.forced(rank.recompute.norms),
             source=KEPT,
         )
     if rank.training.dropout:

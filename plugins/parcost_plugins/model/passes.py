@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from parcost import Pass, Real, record
-from parcost_plugins.vocabulary import Gemm, Stream
+from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.partition import Counts
 
 COUNTED = "counted from the tensors that each operator reads and writes"
@@ -40,6 +40,10 @@ class Span:
         """Return the same layers, all of them run again if *wanted*."""
         return Span(self.count, self.count, self._rivals) if wanted else self
 
+    def spared(self, kept: bool = True) -> Span:
+        """Return the same layers, none of them run again if what they make is *kept*."""
+        return Span(self.count, (0,) * len(self.count)) if kept else self
+
     def times(self, factor: int) -> Span:
         """Return the span of something that occurs *factor* times in each layer."""
         count, again = (tuple(factor * n for n in c) for c in (self.count, self.again))
@@ -70,12 +74,13 @@ def linear(
     role: Literal["linear", "expert", "head", "router"] = "linear",
     host: str = "",
     source: str = SPLIT,
+    again: Real | None = None,
 ) -> Iterator[Gemm]:
     """Yield the products of a linear layer with *k* inputs and *n* outputs.
 
     Forward multiplies *m* tokens by the weights; backward multiplies the gradient of
     the output by the weights and by the input. All may carry the name of a *host*, for
-    communication to hide under.
+    communication to hide under. Recomputation makes *again* of the outputs, or all.
     """
     passes: list[tuple[Pass, Real, Real, Real, Counts]] = [
         ("F", m, n, k, span.count),
@@ -83,7 +88,7 @@ def linear(
         ("W", n, k, m, span.count),
     ]
     if any(span.again):
-        passes.append(("R", m, n, k, span.again))
+        passes.append(("R", m, n if again is None else again, k, span.again))
     for pass_, rows, columns, inner, count in passes:
         yield Gemm(
             name=name,
@@ -97,20 +102,6 @@ def linear(
             role=role,
             source=source,
         )
-
-
-def stream(
-    name: str, forward: Real, backward: Real, span: Span, *, host: str = ""
-) -> Iterator[Stream]:
-    """Yield a memory-bound operator: the bytes that each of its passes moves."""
-    passes: list[tuple[Pass, Real, Counts]] = [
-        ("F", forward, span.count),
-        ("B", backward, span.count),
-    ]
-    if any(span.again):
-        passes.append(("R", forward, span.again))
-    for pass_, bytes_, count in passes:
-        yield Stream(name=name, bytes_=bytes_, pass_=pass_, count=count, host=host, source=COUNTED)
 
 
 def at(count: Sequence[float]) -> Span:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.passes import COUNTED, SPLIT, at, linear, stream
+from parcost_plugins.model.elementwise import LOOKUP, NORMS, SCATTER, elementwise, moved
+from parcost_plugins.model.passes import SPLIT, at, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import ends_together
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
-NORMS = 3  # of the stream, of the embedding, and ahead of the head
+NORMS_EACH = 3  # of the stream, of the embedding, and ahead of the head
 
 
 @hookimpl
@@ -31,7 +32,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     of_one = h * (2 if model.norm == "layer" else 1)
     parts: list[tuple[str, Real, Real]] = [
         ("prediction projection", 2 * h * h / rank.layout.tp, 2 * h * h),
-        ("prediction norms", NORMS * of_one, NORMS * of_one),
+        ("prediction norms", NORMS_EACH * of_one, NORMS_EACH * of_one),
     ]
     for name, elements, total in parts:
         yield Parameters(
@@ -75,23 +76,12 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     if not rank.model.prediction_layers or rank.model.nominal:
         return
     span, h = at(_count(study, rank)), rank.model.hidden
-    tensor = rank.element * rank.tokens * h
-    yield Stream(
-        name="embedding, for prediction",
-        bytes_=tensor,
-        pass_="F",
-        count=span.count,
-        source=COUNTED,
-    )
-    yield Stream(
-        name="embedding, for prediction",
-        bytes_=3 * tensor,
-        pass_="W",
-        count=span.count,
-        source=COUNTED,
-    )
-    normed = rank.element * rank.residual
-    yield from stream("prediction norms", 2 * normed, 3 * normed, span.times(NORMS))
+    whole = (rank.tokens * h, rank.element)
+    yield moved("embedding, for prediction", LOOKUP, *whole, "F", span.count)
+    yield moved("embedding, for prediction", SCATTER, *whole, "W", span.count)
+    norm = NORMS[rank.framework.norm]
+    behind = span.times(NORMS_EACH)
+    yield from elementwise("prediction norms", norm, rank.residual, rank.element, behind)
     yield from linear(
         "prediction projection", rank.tokens, h / rank.layout.tp, 2 * h, span, source=PREDICTION
     )
@@ -105,8 +95,8 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     yield rank.kept(
         "prediction inputs",
-        (NORMS + 2) * rank.element * rank.residual,
-        rank.formula(f"{NORMS + 2} {rank.residual_text} e", "s b h t e", source=KEPT),
+        (NORMS_EACH + 2) * rank.element * rank.residual,
+        rank.formula(f"{NORMS_EACH + 2} {rank.residual_text} e", "s b h t e", source=KEPT),
         _count(study, rank),
         tag=ENDS,
     )

@@ -10,13 +10,10 @@ from attrs import evolve, frozen
 from parcost import Formula, Memory, Moment, Real, Study
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.passes import Span
-from parcost_plugins.vocabulary import Layout, Model, Offload, Recompute, Training
+from parcost_plugins.vocabulary import Framework, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
-
-FP32 = 4.0  # bytes of what is kept in full precision whatever the recipe: losses, statistics
-MASK = 1.0  # bytes of an element of a dropout mask
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Of what stands in no layer of that paper.
@@ -40,6 +37,16 @@ class Rank:
         """Which modules backward runs forward again."""
         chosen = self.study.get(Recompute)
         return _NOTHING if chosen is None else chosen
+
+    @property
+    def framework(self) -> Framework:
+        """What says which kernels element-wise operators run as."""
+        return self.training.framework
+
+    @property
+    def loss(self) -> str:
+        """What the cross entropy keeps of its logits, which says what it runs as."""
+        return self.training.loss or self.framework.loss
 
     @cached_property
     def _offload(self) -> Offload:
@@ -149,12 +156,28 @@ class Rank:
         return writes_scores(self.study)
 
     @property
+    def gathered(self) -> Real:
+        """Elements of the input of a layer split by columns, as it is kept for backward."""
+        whole = self.training.framework.keeps_gathers
+        return self.tokens * self.model.hidden if whole else self.residual
+
+    @property
+    def gathered_text(self) -> str:
+        """The formula of those elements, in letters."""
+        return "s b h" if self.training.framework.keeps_gathers else self.residual_text
+
+    @property
     def core_again(self) -> bool:
         """Whether backward runs every attention core forward again, as a pass of its own.
 
         A fused kernel keeps no scores: selective recomputation is built into it.
         """
         return self.training.recompute == "selective" and self.writes_scores
+
+    def keeps(self, part: str) -> bool:
+        """Return whether layers that are recomputed as a whole keep this *part*."""
+        whole = self.training.recompute == "full"
+        return whole and self.recompute.keeps(part, gated=self.model.gated)
 
     def keys(self, windowed: bool) -> Real:
         """Return to how many tokens a token attends on average, in its own document."""

@@ -2,7 +2,8 @@
 
 A weight-gradient product that is fused with the addition leaves its result in the sum,
 at no cost but the product's own. Without the fusion it writes the type of activations,
-and a kernel for each tensor reads that, and reads and writes the sum.
+and a kernel for each tensor reads that, and reads and writes the sum. The gradient of a
+lookup, as large as its table, is no product, and is added so in any case.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ def accumulation(study: Study) -> Iterator[Stream]:
 
     From ZeRO 2 on that is the share that its reduce-scatter has left.
     """
-    if study[KernelChoice].fused_accumulation:
-        return
+    fused = study[KernelChoice].fused_accumulation
     precision = study[Training].precision
     shares = study[Layout].zero >= 2 and study[Sharding].accumulate == "shard"
     traffic = 2.0 * precision.gradients + precision.activation
     for held in study.parameters:
+        if fused and held.place != "before":
+            continue
         _, _, shard = spread(study, expert=held.expert)
         yield Stream(
             name=f"gradient accumulation, {held.name}",

@@ -32,7 +32,8 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import HOPS
 from parcost_plugins.vocabulary.nearest import all_divisors
-from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.partition import assignment, ends_counted, stages_of_devices
+from parcost_plugins.vocabulary.partition import layers as layers_of_stages
 
 
 @hookimpl
@@ -227,9 +228,18 @@ def checks(study: Study) -> Iterator[Check]:
 def _dealt(study: Study) -> Check:
     choice, pp = study[ScheduleChoice], study[Layout].pp
     layers = study[Training].model.layers
-    ends = int(choice.count_embedding) + int(choice.count_head)
-    holds = (layers + ends) % (pp * choice.chunks) == 0
+    ends = sum(ends_counted(study))
     counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
+    if assignment(study) != "even":
+        return Check(
+            id="layers-few",
+            holds=min(layers_of_stages(study)) >= 0 and layers + ends >= pp * choice.chunks,
+            subject="layout.pp",
+            message="{counted} are fewer than {stages} stages",
+            inputs={"counted": counted, "stages": _stages(study), "most": layers + ends},
+            help="at most {most} stages have something to do",
+        )
+    holds = (layers + ends) % (pp * choice.chunks) == 0
     return Check(
         id="layers-divide",
         holds=holds,
@@ -326,6 +336,7 @@ def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
         ways.append("count both ends as layers: `count_embedding = on, count_head = on`")
     each, more = divmod(layers, pp * chunks)
     if each:
+        ways.append("let the first stages have one more: `assignment = front`")
         listed = f"{more} times {each + 1} and {pp * chunks - more} times {each}"
         ways.append(f"deal them unevenly: `stages = [...]` with {listed}")
     return "; or ".join(ways)

@@ -7,6 +7,7 @@ from typing import Any
 
 from parcost import Formula, Memory, Once, Real, Study, Work
 from parcost_plugins.vocabulary import (
+    Cluster,
     CollectiveChoice,
     Gemm,
     KernelChoice,
@@ -114,7 +115,7 @@ def greatest(study: Study) -> Iterator[Once]:
 
 def copies(study: Study) -> Iterator[Memory]:
     """Yield what is held beside the weights. Under ZeRO 3 nothing is: layers come and go."""
-    each = study[Training].precision.weight_copies
+    each = study[Training].precision.copies(study[Cluster].device)
     if _nothing(each) or study[Layout].zero == 3:
         return
     for stages, elements in _linear(study):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from parcost import Figure, Formula, Real, Section, Study
 from parcost.numeric import ratio
-from parcost_plugins.vocabulary import Precision, Routing, Training
+from parcost_plugins.vocabulary import Cluster, Precision, Routing, Training
 from parcost_plugins.vocabulary.context import Context
 
 SOURCE = "the attribute of the recipe"
@@ -30,7 +30,12 @@ def _classes(study: Study) -> list[_Class]:
         _Class(
             "operands of linear layers", recipe.narrow_element, wide, "with their scaling factors"
         ),
-        _Class("weights", recipe.weights + recipe.weight_copies, wide, "and their narrow copies"),
+        _Class(
+            "weights",
+            recipe.weights + recipe.copies(study[Cluster].device),
+            wide,
+            "and their narrow copies",
+        ),
         _Class("gradients", recipe.gradients, recipe.gradients, "never narrow"),
         _Class("saved inputs of linear layers", recipe.kept, wide, ""),
         _Class("parameter all-gather", recipe.gather, wide, "narrow with narrow weights alone"),

@@ -15,6 +15,7 @@ _NEEDS = {
     "cast": "there is nothing to cast",
     "weight_cast": "there is nothing to cast weights to",
     "weight_copies": "there is nothing to keep copies in",
+    "weight_transpose": "there is nothing to transpose",
 }
 
 

@@ -69,7 +69,7 @@ _IDLE = (
     ),
     _Idle(
         ScheduleChoice,
-        ("count_embedding", "count_head"),
+        ("assignment", "count_embedding", "count_head"),
         lambda study: not study[ScheduleChoice].stages,
         "layers that are dealt: `schedule.stages` says where they are",
     ),
@@ -85,6 +85,12 @@ _IDLE = (
         ("norms", "activation", "up_projection", "mlp", "moe"),
         lambda study: not _recomputes_all(study),
         "layers that are not recomputed as a whole",
+    ),
+    _Idle(
+        Recompute,
+        ("keep_qkv", "keep_core", "keep_output", "keep_up", "keep_down", "alternate"),
+        lambda study: study[Training].recompute == "full",
+        "`training.recompute = full`",
     ),
     _Idle(
         CollectiveChoice,

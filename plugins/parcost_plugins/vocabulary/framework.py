@@ -7,8 +7,14 @@ the framework decides.
 
 from __future__ import annotations
 
-from parcost import SECONDS, Real, block, integer, quantity, string, word
+from parcost import BYTES, SECONDS, Real, block, fraction, integer, quantity, string, switch, word
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
+
+#: How layers are dealt to stages that do not divide them.
+ASSIGNMENTS = ("even", "front", "fill", "ends")
+
+#: What the cross entropy keeps of its logits.
+LOSSES = ("eager", "softmax", "logits", "gradient")
 
 #: What a CUDA graph replays in place of kernels issued one by one.
 CUDA_GRAPHS = ("none", "layer", "iteration")
@@ -43,4 +49,106 @@ class Framework:
         default="auto",
         doc="attention kernel where a run says nothing and the device has it; `auto`, and where "
         "the device has none of the name: the usual one of the device",
+    )
+    # Which kernels element-wise operators run as; see `parcost_plugins.model.elementwise`.
+    norm: str = word(
+        "fused",
+        "compiled",
+        "eager",
+        "composite",
+        default="fused",
+        doc="norms: kernels of a library such as Transformer Engine or Apex, of a compiler, "
+        "PyTorch's own kernel for a norm, or an operator for each step of it",
+    )
+    activation: str = word(
+        "fused",
+        "compiled",
+        "eager",
+        "halves",
+        default="fused",
+        doc="of gated MLPs: gate, activation and product in one kernel, or activation and product "
+        "apart, of tensors of their own or of halves of one",
+    )
+    rotary: str = word(
+        "fused",
+        "compiled",
+        "eager",
+        "complex",
+        default="fused",
+        doc="rotary embeddings: a kernel for queries and one for keys, an operator for each step, "
+        " a product of complex numbers in fp32 between casts",
+    )
+    dropout: str = word(
+        "fused",
+        "eager",
+        default="fused",
+        doc="dropout of a branch: in the kernel that adds it to the stream, or ahead of that",
+    )
+    softmax: str = word(
+        "fused",
+        "eager",
+        default="fused",
+        doc="softmax over stored scores: with scale and mask in one kernel, or a kernel for each",
+    )
+    router: str = word(
+        "fused",
+        "eager",
+        default="eager",
+        doc="scores and top-k of a mixture of experts: one kernel, or an operator for each step",
+    )
+    permutation: str = word(
+        "fused",
+        "eager",
+        default="eager",
+        doc="tokens copied for their experts, and added up behind them: each read or written once, "
+        "or copy by copy",
+    )
+    separate_projections: bool = switch(
+        default=False,
+        doc="queries, keys and values, gate and up are made by layers of their own, and the "
+        "gradients of their common input are added up",
+    )
+    gather_copy: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="under ZeRO 3: memory traffic of copying a gathered parameter out of its buffer",
+    )
+    reduction_copy: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="under ZeRO 3: memory traffic of copying a gradient into the buffer that is reduced, "
+        "and of dividing it there",
+    )
+    loss: str = word(
+        *LOSSES,
+        default="softmax",
+        doc="what the cross entropy keeps where a run says nothing: `eager`, three tensors in fp32 "
+        "at once, op by op; an fp32 `softmax`; `logits` as they are, whose gradient a fused kernel "
+        "makes in backward; or that `gradient`, in their place",
+    )
+    router_weights: str = word(
+        "input",
+        "activation",
+        "output",
+        default="activation",
+        doc="which tensor of an expert a token's routing weight is multiplied with; that tensor "
+        "is kept for backward, but for the activation, which is made again from what is kept",
+    )
+    keeps_gathers: bool = switch(
+        default=False,
+        doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
+        "and not gathered again in backward",
+    )
+    gradient_staging: Real = integer(
+        default=0,
+        minimum=0,
+        doc="elements of a buffer that gradients are copied into to be reduced, without ZeRO 3",
+    )
+    fragmentation: Real = fraction(
+        default=0.0, doc="of the activations, lost between blocks of its allocator"
+    )
+    assignment: str = word(
+        *ASSIGNMENTS,
+        default="even",
+        doc="layers of the stages where a run says nothing, as of `schedule.assignment`",
     )

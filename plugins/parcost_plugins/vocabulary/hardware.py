@@ -76,6 +76,11 @@ class Device:
         must_qualify=True,
         doc="matrix peak in fp4",
     )
+    in_one_layout: bool = switch(
+        default=False,
+        doc="products of fp8 and fp4 read operands in one layout only, so that backward needs "
+        "transposed copies",
+    )
     multiprocessors: Real = integer(doc="units that tiles of a matrix product are spread over")
     collective_multiprocessors: Real = integer(
         default=0,

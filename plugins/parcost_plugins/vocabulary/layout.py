@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parcost import ONE, Real, block, fraction, integer, integers, quantity, string, switch, word
+from parcost_plugins.vocabulary.framework import ASSIGNMENTS
 
 
 @block("layout", label="none")
@@ -65,6 +66,14 @@ class ScheduleChoice:
     )
     stages: tuple[int, ...] = integers(
         default=(), doc="layers of each virtual stage; dealt evenly where it is left out"
+    )
+    assignment: str | None = word(
+        *ASSIGNMENTS,
+        default=None,
+        doc="layers of the stages: as many on each (`even`), which has to divide; one more on the "
+        "first ones where they do not divide (`front`), or the first ones full and the rest on the "
+        "last (`fill`); or as `front` with embedding and head counted as one each (`ends`). What "
+        "the framework does where it is left out",
     )
     count_embedding: bool = switch(
         default=False, doc="deal layers as if the embedding were one more"

@@ -11,7 +11,7 @@ pairs of products split by columns and by rows as it has hosts of those names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from parcost import Pass, Real, answers, record
 
@@ -80,15 +80,33 @@ class FusedAttention:
     source: str = ""
 
 
+#: How the kernels of a streaming operator reach memory. Each has its share of the rate at which
+#: `plain` ones stream: `kernels { eager_norm_efficiency = ... }`.
+StreamKind = Literal[
+    "plain",
+    "norm_gradient",
+    "eager_norm",
+    "eager_norm_gradient",
+    "compiled_norm_gradient",
+    "composite",
+    "complex",
+    "halves",
+    "parallel_loss",
+]
+STREAM_KINDS: tuple[StreamKind, ...] = get_args(StreamKind)
+
+
 @answers("operators")
 @record(kw_only=True, eq=False)
 class Stream:
-    """A memory-bound operator that reads and writes *bytes_* in all."""
+    """A memory-bound operator that reads and writes *bytes_* in all, in so many *kernels*."""
 
     name: str
     bytes_: Real
     pass_: Pass
     count: Sequence[float]
+    kernels: Real = 1.0
+    kind: StreamKind = "plain"
     host: str = ""
     source: str = ""
 

@@ -77,28 +77,51 @@ def layers(study: Study) -> Counts:
     """Return the layers of each virtual stage, first to last.
 
     Layers that predict further tokens stand behind the last one, beside the head.
-    Assumes that the rules ``stages-sum`` and ``layers-divide`` hold.
+    Assumes that the rules ``stages-sum``, ``layers-divide`` and ``layers-few`` hold.
 
     >>> from parcost_plugins.vocabulary.partition import deal
     >>> deal(10, 4, first=1, last=1)
     (2, 3, 3, 2)
+    >>> deal(10, 4)
+    (3, 3, 2, 2)
     """
     choice, model = study[ScheduleChoice], study[Training].model
+    first, last = ends_counted(study)
     dealt = choice.stages or deal(
         model.layers,
         virtual_stages(study),
-        first=int(choice.count_embedding),
-        last=int(choice.count_head),
+        first=first,
+        last=last,
+        fill=assignment(study) == "fill",
     )
     if model.prediction_layers:
         return (*dealt[:-1], dealt[-1] + model.prediction_layers)
     return dealt
 
 
-def deal(count: int, stages: int, *, first: int = 0, last: int = 0) -> Counts:
-    """Deal *count* layers evenly, as if *first* and *last* more stood at the ends."""
-    each = (count + first + last) // stages
-    dealt = [each] * stages
+def assignment(study: Study) -> str:
+    """Return the rule by which layers are dealt: that of the spec, or the framework's."""
+    return study[ScheduleChoice].assignment or study[Training].framework.assignment
+
+
+def ends_counted(study: Study) -> tuple[int, int]:
+    """Return how many layers embedding and head count as where layers are dealt."""
+    choice, both = study[ScheduleChoice], assignment(study) == "ends"
+    return int(both or choice.count_embedding), int(both or choice.count_head)
+
+
+def deal(count: int, stages: int, *, first: int = 0, last: int = 0, fill: bool = False) -> Counts:
+    """Deal *count* layers evenly, as if *first* and *last* more stood at the ends.
+
+    Where they do not divide, the first stages have one more; or they are *filled* up to that, and
+    the last ones have what is left.
+    """
+    whole = count + first + last
+    each, more = divmod(whole, stages)
+    if fill and more:
+        dealt = [max(0, min(each + 1, whole - (each + 1) * stage)) for stage in range(stages)]
+    else:
+        dealt = [each + 1] * more + [each] * (stages - more)
     dealt[0] -= first
     dealt[-1] -= last
     return tuple(dealt)

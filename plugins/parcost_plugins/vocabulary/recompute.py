@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from parcost import block, integer, switch
 
+#: What ``alternate`` keeps: products are q, k, v, output, gate, up, down, or up, down alone.
+_ALTERNATE = {
+    True: frozenset({"queries", "values", "core", "gate", "down"}),
+    False: frozenset({"queries", "values", "core", "up"}),
+}
+
 
 @block("recompute", label="none")
 class Recompute:
     """Parts of a layer that are made again in backward, and how many layers as a whole.
 
     The switches add to ``training { recompute = ... }``; ``every`` and ``layers`` say how
-    many of the layers ``recompute = full`` is about.
+    many of the layers ``recompute = full`` is about, and ``keep_*`` what it leaves out.
     """
 
     norms: bool = switch(default=False, doc="outputs of the layer norms")
@@ -22,6 +28,24 @@ class Recompute:
     moe: bool = switch(
         default=False, doc="whole mixtures of experts, from their input, with their exchange"
     )
+    keep_qkv: bool = switch(
+        default=False,
+        doc="of layers that are recomputed as a whole: queries, keys and values are kept, and "
+        "their product is not run again",
+    )
+    keep_core: bool = switch(default=False, doc="likewise: the output of the fused core")
+    keep_output: bool = switch(
+        default=False, doc="likewise: what attention adds to the residual stream"
+    )
+    keep_up: bool = switch(default=False, doc="likewise: what the dense MLP's activation reads")
+    keep_down: bool = switch(
+        default=False, doc="likewise: what the dense MLP adds to the residual stream"
+    )
+    alternate: bool = switch(
+        default=False,
+        doc="likewise: the fused core and every second product, in the order of their calls: "
+        "queries, values, gate and down, as torchtitan's policy by operators does",
+    )
     every: int = integer(
         default=1, structural=True, doc="of the layers, every n-th is recomputed as a whole"
     )
@@ -31,3 +55,9 @@ class Recompute:
         structural=True,
         doc="of each virtual stage, the first n are recomputed as a whole; 0 is all",
     )
+
+    def keeps(self, part: str, *, gated: bool) -> bool:
+        """Return whether layers that are recomputed as a whole keep this *part*."""
+        of = {"queries": "qkv", "keys": "qkv", "values": "qkv", "gate": "up"}.get(part, part)
+        chosen: bool = getattr(self, f"keep_{of}")
+        return chosen or (self.alternate and part in _ALTERNATE[gated])

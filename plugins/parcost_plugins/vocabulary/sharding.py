@@ -25,8 +25,8 @@ class Sharding:
 
     shard: Real = quantity(
         ONE,
-        positive=True,
-        default="layout.dp * layout.cp / local_updates.workers",
+        minimum=1.0,
+        default="max(1, layout.dp * layout.cp / local_updates.workers)",
         doc="ranks, of the dp x cp that hold the same parameters, over which their state is "
         "sharded; fewer than all is hybrid sharding, and the groups all-reduce their shares",
     )
@@ -67,8 +67,12 @@ class Offload:
     parameters: Real = fraction(
         default=0.0, doc="of the sharded weights, fetched before each gather (ZeRO 3)"
     )
+    layers: Real = integer(
+        default=0, minimum=0, doc="of the model, whose saved activations go to the host"
+    )
     activations: Real = fraction(
-        default=0.0, doc="of the saved activations, sent in forward and fetched in backward"
+        default="layers / training.model.layers",
+        doc="of the saved activations, sent in forward and fetched in backward",
     )
     update: str = word(
         "host",

@@ -21,7 +21,8 @@ from parcost import (
     word,
 )
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
-from parcost_plugins.vocabulary.framework import Framework
+from parcost_plugins.vocabulary.framework import LOSSES, Framework
+from parcost_plugins.vocabulary.hardware import Device
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
 
@@ -67,6 +68,11 @@ class Precision:
     weight_copies: Real = quantity(
         BYTES, default=0.0, doc="narrow copies held beside a parameter of a linear layer"
     )
+    weight_transpose: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="a narrow copy more, transposed, where the device multiplies the type `in_one_layout`",
+    )
     amax_group: str = word(
         "none",
         "tp",
@@ -79,6 +85,11 @@ class Precision:
         BYTES, positive=True, doc="held per parameter for forward and backward"
     )
     gradients: Real = quantity(BYTES, doc="held per parameter while gradients accumulate")
+    gradient_copies: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="held per parameter beside them: gradients of one micro-batch that are not freed",
+    )
     optimizer: Real = quantity(BYTES, doc="held per parameter: master copy and moments")
     activation: Real = quantity(BYTES, positive=True, doc="per element of an activation")
     kept: Real = quantity(
@@ -113,6 +124,10 @@ class Precision:
         doc="memory traffic of the gradient norm (a read) and of clipping (a read and a "
         "write), per parameter that is updated; 0 without",
     )
+
+    def copies(self, device: Device) -> Real:
+        """Return the bytes of narrow copies beside a parameter of a linear layer."""
+        return self.weight_copies + (self.weight_transpose if device.in_one_layout else 0.0)
 
     @property
     def narrow_width(self) -> Real:
@@ -181,6 +196,12 @@ class Training:
         doc="attention never writes its scores to memory; off is `kernels.attention = unfused`",
     )
     dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
+    loss: str | None = word(
+        *LOSSES,
+        default=None,
+        doc="what the cross entropy keeps of its logits (see `framework`); what the framework says "
+        "where it is left out",
+    )
     loss_chunks: int = integer(
         default=1,
         structural=True,
@@ -269,6 +290,35 @@ class KernelChoice:
         "streaming",
         doc="what operators of some size reach of the memory bandwidth, from the smallest "
         "upwards; in place of one efficiency for all",
+    )
+    start: Real = quantity(
+        SECONDS,
+        doc="of a streaming kernel on the device, besides the time that its bytes take at full "
+        "rate: blocks that start, and the last that end",
+    )
+    norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a fused norm backward"
+    )
+    eager_norm_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by PyTorch's own norm forward"
+    )
+    eager_norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by PyTorch's own norm backward"
+    )
+    compiled_norm_gradient_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a compiled norm backward"
+    )
+    composite_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a norm that runs operator by operator"
+    )
+    complex_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a rotation of complex numbers"
+    )
+    halves_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by eager kernels on halves of a tensor"
+    )
+    parallel_loss_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by an eager loss on a share of the vocabulary"
     )
     shape_efficiency: Real = fraction(
         positive=True,
@@ -393,6 +443,9 @@ class MemoryBudget:
     """What besides the model takes memory, and how much of a device may be used."""
 
     usable: Real = fraction(doc="of the capacity, before it counts as not fitting")
+    tight: Real = fraction(
+        default="usable", doc="of the capacity, from where on a step that fits is called tight"
+    )
     context: Real = quantity(BYTES, doc="driver context and library workspaces")
     channels: Real = integer(doc="channels of a communicator")
     peers: Real = integer(doc="connections of a channel: 2 in a ring, up to 3 in a tree")
@@ -400,4 +453,8 @@ class MemoryBudget:
     communicator: Real = quantity(
         BYTES, default="channels * peers * connection", doc="buffers of one communicator"
     )
-    fragmentation: Real = fraction(doc="of the activations, lost between blocks")
+    fragmentation: Real | None = fraction(
+        default=None,
+        doc="of the activations, lost between blocks of the allocator; what the framework says "
+        "where it is left out",
+    )

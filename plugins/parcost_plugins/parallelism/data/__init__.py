@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Once, Outcome, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
+    buffers,
     copies,
     legal,
     local,
@@ -23,7 +24,13 @@ from parcost_plugins.parallelism.data import (
     squeeze,
     tied,
 )
-from parcost_plugins.vocabulary import Layout
+from parcost_plugins.vocabulary import Layout, Stream
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Stream]:
+    """Return what moves in memory beside the collectives of ZeRO 3."""
+    yield from buffers.copies(study)
 
 
 @hookimpl

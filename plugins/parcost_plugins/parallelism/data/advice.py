@@ -107,7 +107,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     wire_time = exposed + hidden
     share = exposed / wire_time if wire_time else 0.0
     m = study.pipeline.micro_batches
-    half, shown = precision.reduction > 2, study[Targets].exposed
+    half, hides = precision.reduction > 2, share <= study[Targets].exposed
     rows = [
         (
             "buckets outweigh their start-up",
@@ -119,8 +119,8 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
         (
             "reduction hides",
             (round(1.0 - share, 6), "%"),
-            _yes(share <= shown),
-            "larger micro-batches have more to hide it under" if share > shown else "",
+            _yes(hides),
+            "" if hides else "larger micro-batches have more to hide it under",
         ),
         (
             "gradients accumulate before they are reduced",

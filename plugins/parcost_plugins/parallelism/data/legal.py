@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Study
-from parcost.numeric import is_array, where
+from parcost.numeric import is_array, maximum, where
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding
 from parcost_plugins.vocabulary.nearest import divisors
 
@@ -22,7 +22,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 def _sharding(study: Study) -> Iterator[Check]:
     layout, shard, workers = study[Layout], study[Sharding].shard, study[LocalUpdates].workers
-    replicas = layout.dp * layout.cp / workers
+    replicas = maximum(layout.dp * layout.cp / workers, 1.0)
     hybrid = shard != replicas
     whole = replicas % 1 == 0
     held = "dp {dp} x cp {cp}"

@@ -1,0 +1,203 @@
+"""The kernels that element-wise operators run as, by how a framework implements them.
+
+Each kernel reads and writes whole tensors. What it moves for one element is counted in tensors
+of activations, in tensors of fp32 and in masks of a byte, from the operations of the code that
+runs: an operator that is fused moves its ends, one that is not moves what lies between as well.
+Kernels that only touch a number for each token move nothing that counts, and are issued all the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from parcost import Pass, Real
+from parcost_plugins.model.passes import COUNTED, Span
+from parcost_plugins.vocabulary import Stream
+from parcost_plugins.vocabulary.operators import StreamKind
+from parcost_plugins.vocabulary.partition import Counts
+
+FP32 = 4.0  # bytes of an element in full precision
+MASK = 1.0  # bytes of an element of a dropout mask
+
+
+class Traffic(NamedTuple):
+    """What the kernels of one pass move for an element, and how many kernels there are."""
+
+    kernels: float
+    tensors: Real  # elements as wide as activations
+    wide: float = 0.0  # elements in fp32
+    masks: float = 0.0
+    kind: StreamKind = "plain"
+
+    def bytes_(self, element: Real) -> Real:
+        """Return the bytes that are moved for an element of *element* bytes."""
+        return self.tensors * element + self.wide * FP32 + self.masks * MASK
+
+
+class Passes(NamedTuple):
+    """The kernels of the forward pass and of the backward pass."""
+
+    forward: Traffic
+    backward: Traffic
+
+
+#: A norm reads one tensor and writes one. Backward reads it and the gradient and writes one; the
+#: gradients of gain and bias are sums over tokens, which a fused kernel gathers on the way (and
+#: adds up in a second, small one), and others read both tensors again for.
+NORMS: Mapping[str, Passes] = {
+    "fused": Passes(Traffic(1, 2), Traffic(2, 3, kind="norm_gradient")),
+    "compiled": Passes(Traffic(1, 2), Traffic(2, 5, kind="compiled_norm_gradient")),
+    "eager": Passes(
+        Traffic(1, 2, kind="eager_norm"), Traffic(2, 5, kind="eager_norm_gradient")
+    ),
+    # Operator by operator: the input in fp32, its square, their mean, with epsilon, the root, the
+    # product, the cast back, times the gain; and the derivative of each, in the other direction.
+    "composite": Passes(
+        Traffic(8, 4, 7, kind="composite"), Traffic(14, 8, 17, kind="composite")
+    ),
+}  # fmt: skip
+
+#: Of a gated activation: gate and up in, product out; dy, gate and up in, two gradients out.
+#: Apart, the activation of the gate and the product are kernels, and three are behind them.
+GATED: Mapping[str, Passes] = {
+    "fused": Passes(Traffic(1, 3), Traffic(1, 5)),
+    "compiled": Passes(Traffic(1, 3), Traffic(1, 5)),
+    "eager": Passes(Traffic(2, 5), Traffic(3, 9)),
+    # Halves of one tensor are not contiguous, and their gradients are joined in one more kernel.
+    "halves": Passes(Traffic(2, 5, kind="halves"), Traffic(4, 13, kind="halves")),
+}
+#: Those that keep the activated gate, which the product behind it read.
+APART = ("eager", "halves")
+#: Of one without a gate, which is one kernel in any case.
+PLAIN = Passes(Traffic(1, 2), Traffic(1, 3))
+
+#: Queries and keys are rotated apart: two of each kernel, on the elements of both.
+ROTARY: Mapping[str, Passes] = {
+    "fused": Passes(Traffic(2, 2), Traffic(2, 2)),
+    "compiled": Passes(Traffic(2, 2), Traffic(2, 2)),
+    # Times the cosine; a half is negated, the halves are joined, times the sine; the sum of both.
+    "eager": Passes(Traffic(10, 10), Traffic(10, 10)),
+    # A cast to fp32, the product of complex numbers, and a cast back.
+    "complex": Passes(
+        Traffic(6, 2, 4, kind="complex"), Traffic(6, 2, 4, kind="complex")
+    ),
+}  # fmt: skip
+
+#: The branch and the stream in, their sum out; of backward, the sum of the gradients of both.
+RESIDUAL = Passes(Traffic(1, 3), Traffic(1, 3))
+#: Dropout of the branch, with its mask. Fused with the addition, forward adds the mask alone.
+DROPOUT: Mapping[str, Passes] = {
+    "fused": Passes(Traffic(0, 0, masks=1), Traffic(1, 2, masks=1)),
+    "eager": Passes(Traffic(1, 2, masks=1), Traffic(1, 2, masks=1)),
+}
+
+#: Softmax over stored scores: fused with their scale and mask, or behind a kernel for each.
+SOFTMAX: Mapping[str, Passes] = {
+    "fused": Passes(Traffic(1, 2), Traffic(1, 3)),
+    "eager": Passes(Traffic(3, 6), Traffic(3, 7)),
+}
+
+#: Cross entropy of each logit, by what it keeps.
+LOSS: Mapping[str, Passes] = {
+    # A cast to fp32; a log-softmax that reads three times and writes, as a row fits in no cache;
+    # backward fills a gradient with zeros, reads it twice and the output once, writes, and casts.
+    "eager": Passes(Traffic(3, 1, 5), Traffic(4, 1, 6)),
+    # On a share of the vocabulary: cast, maximum, difference, exponential, sum and quotient, and a
+    # dozen of kernels on a number for each token; backward scales and casts.
+    "softmax": Passes(
+        Traffic(20, 1, 9, kind="parallel_loss"), Traffic(6, 1, 3, kind="parallel_loss")
+    ),
+    # Two sums over the logits; backward turns them into their gradient.
+    "logits": Passes(Traffic(2, 2), Traffic(1, 2)),
+    # Reads the logits for their maximum and sum, reads them again and writes the gradient in their
+    # place; backward scales it.
+    "gradient": Passes(Traffic(2, 3), Traffic(1, 2)),
+}  # fmt: skip
+
+#: Scores of the router in fp32: softmax and top-k; or those, masks, scatters and sums apart.
+ROUTER: Mapping[str, Passes] = {
+    "fused": Passes(Traffic(1, 0, 2), Traffic(1, 0, 3)),
+    "eager": Passes(Traffic(12, 0, 6), Traffic(10, 0, 7)),
+}
+
+
+def copies(implementation: str, top_k: Real) -> tuple[Passes, Passes]:
+    """Return how copies of tokens are made for their experts, and added up behind them.
+
+    Fused, a token is read once and each of its *top_k* copies written, or the other way round.
+    In eager code each copy is read and written; where they are added up, into a sum of zeros,
+    the sum is read and written for each.
+    """
+    if implementation == "fused":
+        one_way = Traffic(1, 1.0 + 1.0 / top_k)
+        return Passes(one_way, one_way), Passes(one_way, one_way)
+    spread, gathered = Traffic(1, 2), Traffic(2, 3.0 + 1.0 / top_k)
+    return Passes(spread, gathered), Passes(gathered, spread)
+
+
+#: A row of the embedding for every token in, a token out.
+LOOKUP = Traffic(1, 2)
+#: The gradient is read, and the rows that it is added to are read and written.
+SCATTER = Traffic(1, 3)
+#: Copies that arrive for several experts of a rank, in the order of the experts.
+SORTED = Passes(Traffic(1, 2), Traffic(1, 2))
+#: A sum of two gradients of the same tensor.
+ADDED = Traffic(1, 3)
+#: A tensor in, and out in another order or beside others.
+COPIED = Traffic(1, 2)
+#: The same, and its gradient on the way back.
+REORDERED = Passes(COPIED, COPIED)
+#: The gradient of a bias: a sum over tokens.
+SUMMED = Traffic(1, 1)
+#: Zeros, for a gradient that is added to.
+FILLED = Traffic(1, 1)
+
+
+def elementwise(
+    name: str,
+    passes: Passes,
+    elements: Real,
+    element: Real,
+    span: Span,
+    *,
+    host: str = "",
+    times: Real = 1.0,
+) -> Iterator[Stream]:
+    """Yield the passes of an operator on *elements* of *element* bytes.
+
+    It runs in *times* parts, each with kernels of its own.
+    """
+    runs: list[tuple[Pass, Traffic, Counts]] = [
+        ("F", passes.forward, span.count),
+        ("B", passes.backward, span.count),
+    ]
+    if any(span.again):
+        runs.append(("R", passes.forward, span.again))
+    for pass_, traffic, count in runs:
+        yield moved(name, traffic, elements, element, pass_, count, host=host, times=times)
+
+
+def moved(
+    name: str,
+    traffic: Traffic,
+    elements: Real,
+    element: Real,
+    pass_: Pass,
+    count: Sequence[float],
+    *,
+    host: str = "",
+    times: Real = 1.0,
+) -> Stream:
+    """Return what one pass of an operator moves."""
+    return Stream(
+        name=name,
+        bytes_=traffic.bytes_(element) * elements,
+        kernels=times * traffic.kernels,
+        kind=traffic.kind,
+        pass_=pass_,
+        count=count,
+        host=host,
+        source=COUNTED,
+    )

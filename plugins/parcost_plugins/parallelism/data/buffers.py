@@ -1,0 +1,49 @@
+"""What sharding copies on the device beside its collectives, parameter by parameter.
+
+A framework that gathers many parameters at once copies them out of the buffer that they arrive
+in, and gradients into one that they leave from, in every pass that does so. The device does
+nothing else meanwhile that would need its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Pass, Real, Study
+from parcost_plugins.vocabulary import Layout, Sharding, Stream, Training
+
+SOURCE = "the framework's copies out of and into the buffers of its collectives"
+
+
+def copies(study: Study) -> Iterator[Stream]:
+    """Yield the copies of gathered parameters, and of gradients that are reduced."""
+    framework, sharding = study[Training].framework, study[Sharding]
+    if study[Layout].zero != 3:
+        return
+    gathered: list[Pass] = ["F", "B"] if sharding.reshard else ["F"]
+    kinds: list[tuple[str, Real, list[Pass]]] = [
+        ("copies of gathered parameters", framework.gather_copy, gathered)
+    ]
+    if sharding.accumulate == "shard":
+        kinds.append(("copies of gradients to be reduced", framework.reduction_copy, ["B"]))
+    for name, each, passes in kinds:
+        if isinstance(each, float) and each == 0.0:
+            continue
+        for pass_ in passes:
+            for count, elements in _held(study):
+                yield Stream(
+                    name=name,
+                    bytes_=each * elements,
+                    pass_=pass_,
+                    count=count,
+                    source=SOURCE,
+                )
+
+
+def _held(study: Study) -> Iterator[tuple[tuple[float, ...], Real]]:
+    """Yield the parameters that occur as often on each stage, and their elements on a rank."""
+    held: dict[tuple[float, ...], Real] = {}
+    for parameters in study.parameters:
+        count = tuple(float(n) for n in parameters.count)
+        held[count] = held.get(count, 0.0) + parameters.elements
+    yield from held.items()

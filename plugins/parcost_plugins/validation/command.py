@@ -1,0 +1,251 @@
+"""``parcost validate``: how far predictions are off published, measured runs.
+
+Imports are in the functions: listing the commands imports this module and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli import options
+from parcost.cli.output import Interrupts, Progress, Target, tell
+
+if TYPE_CHECKING:
+    from parcost.batch.executors import Engine
+    from parcost.picked import Picked
+    from parcost.plugins import Plugins
+    from parcost_plugins.validation.pricing import Case
+    from parcost_plugins.validation.rows import Placed, Rows
+    from parcost_plugins.validation.selection import Condition, Limit
+    from parcost_plugins.validation.summary import Summary
+
+_FLAWED, _FAULT = 1, 3
+_MOST_TOLD = 50
+
+
+@click.command("validate")
+@click.argument("path", metavar="[RUNS.jsonl|DIR]", required=False)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "md", "csv", "html"]),
+    default="table",
+    show_default=True,
+    help="A page, a document, or a line for each row.",
+)
+@click.option(
+    "--select",
+    "conditions",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Only rows of which that holds: source_key=nemo,torchtitan, 'hardware.gpus>=64', "
+    "model.name=llama*, framework!=composer. May be repeated.",
+)
+@click.option("--worst", type=click.IntRange(0), default=10, show_default=True, help="Rows listed.")
+@click.option(
+    "--write-specs",
+    "folder",
+    metavar="DIR",
+    help="Keep the study of each row there, with what was assumed in comments.",
+)
+@click.option(
+    "--fail-over",
+    "limits",
+    multiple=True,
+    metavar="LIMIT",
+    help="Exit with 1 where that holds: 'mape > 10 %', 'p90 of torchtitan > 20 %', "
+    "'memory mape > 8 %', 'refused > 1 %', 'regret > 3 %', 'rho < 0.9'. May be repeated.",
+)
+@options.overrides
+@options.picked
+@options.out
+@options.jobs
+@options.executor
+def command(
+    path: str | None,
+    format_: str,
+    conditions: tuple[str, ...],
+    worst: int,
+    folder: str | None,
+    limits: tuple[str, ...],
+    overrides: tuple[str, ...],
+    picked: Picked,
+    out: str | None,
+    jobs: int | None,
+    executor: str | None,
+) -> int:
+    """Say how far predictions are off measured runs.
+
+    RUNS.jsonl has a run on each line, and a directory stands for every such file in it;
+    without either the runs that ship are taken. Each becomes a study, which is evaluated
+    with the constants of the catalogue and nothing else. Rows that contradict themselves
+    are named by line and reason, the others are scored, and the exit code is 1.
+    """
+    from parcost_plugins.validation.pricing import write_studies
+    from parcost_plugins.validation.summary import summarize
+
+    values = options.parse_overrides(overrides)
+    wanted = [_limit(text) for text in limits]
+    engine = options.engine(jobs, executor)
+    plugins = options.plugins(picked)
+    rows = _rows(path, plugins, conditions)
+    for flaw in rows.flaws[:_MOST_TOLD]:
+        tell(f"error[{flaw.kind}-row]: {flaw.text}")
+    if len(rows.flaws) > _MOST_TOLD:
+        tell(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
+    for name, count in rows.unknown.items():
+        tell(f"warning[unknown-field]: nobody reads `{name}`, which {count:,} rows have")
+    interrupts = Interrupts()
+    target = Target(out, interrupts)
+    try:
+        with interrupts, _studies(folder) as place:
+            cases = [*write_studies(rows.placed, place)]
+            priced = _priced(cases, picked, engine, values, elsewhere=out is not None)
+            summary = summarize(priced, rows.flaws, rows.unknown)
+            target.put(_text(summary, format_, worst, target))
+            interrupts.check()
+            target.finish()
+    finally:
+        target.abandon()
+    faults = list(dict.fromkeys(fault for case in priced for fault in case.faults))
+    for fault in faults[:_MOST_TOLD]:
+        tell(f"error: {fault}")
+    for flaw in summary.flaws[len(rows.flaws) :]:
+        tell(f"error[{flaw.kind}-row]: {flaw.text}")
+    broken = [limit.text for limit in wanted if _is_broken(limit, summary)]
+    for text in broken:
+        tell(f"error[over-the-limit]: {text}")
+    return _FAULT if faults else _FLAWED if summary.flaws or broken else 0
+
+
+def _limit(text: str) -> Limit:
+    from parcost_plugins.validation.selection import MalformedError, limit
+
+    try:
+        return limit(text)
+    except MalformedError as error:
+        raise click.UsageError(f"`--fail-over`: {error}") from error
+
+
+def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows:
+    """Return the rows of *path*, or those that ship, of which all *conditions* hold."""
+    from attrs import evolve
+
+    from parcost_plugins.validation.rows import files_of, read_files
+    from parcost_plugins.validation.selection import MalformedError, condition
+
+    try:
+        chosen = [condition(text) for text in conditions]
+    except MalformedError as error:
+        raise click.UsageError(f"`--select`: {error}") from error
+    rows = read_files(files_of(Path(path)) if path else [_shipped(plugins)])
+    if not (rows.placed or rows.flaws):
+        raise click.UsageError(f"`{path}` has no row")
+    kept = list(rows.placed)
+    for one in chosen:
+        kept = _selected(kept, one)
+    if chosen and not kept:
+        raise click.UsageError(f"`--select`: no row of {len(rows.placed):,} is left")
+    return evolve(rows, placed=kept)
+
+
+def _selected(placed: Sequence[Placed], one: Condition) -> list[Placed]:
+    """Return the rows for which a condition holds; none of them having its field is an error."""
+    from difflib import get_close_matches
+
+    from parcost_plugins.validation.frameworks import profile_of
+    from parcost_plugins.validation.selection import MISSING, paths, value_of
+
+    values = []
+    for place in placed:
+        framework = profile_of(place.row).framework if one.field == "framework" else ""
+        further = {"framework": framework, "nodes": place.row.nodes}
+        values.append(value_of(place.row, one.field, further))
+    if placed and all(value is MISSING for value in values):
+        close = get_close_matches(one.field, [*paths(), "framework", "nodes"], n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "such as source_key, model.name"
+        raise click.UsageError(f"`--select`: no row has a field `{one.field}`; {hint}")
+    return [p for p, value in zip(placed, values, strict=True) if one.holds(value)]
+
+
+def _shipped(plugins: Plugins) -> tuple[str, Path]:
+    """Return the file of runs that the catalogue ships."""
+    for _, catalogue in plugins.named("catalogues").values():
+        file = catalogue.root / "measured" / "runs.jsonl"
+        if isinstance(file, Path) and file.is_file():
+            return f"{catalogue.name}/measured/runs.jsonl", file
+    raise click.UsageError("no catalogue has measured runs; name a file: RUNS.jsonl")
+
+
+@contextmanager
+def _studies(folder: str | None) -> Iterator[Path]:
+    """Yield the folder that studies are written into, which lasts where it is named."""
+    if folder is None:
+        from parcost.temporary import temporary_folder
+
+        with temporary_folder() as temporary:
+            yield temporary.path
+        return
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        yield path
+    except OSError as error:
+        message = f"`--write-specs {folder}`: {error.strerror or error}"
+        raise click.ClickException(message) from error
+
+
+def _priced(
+    cases: Sequence[tuple[Case, Path | None]],
+    picked: Picked,
+    engine: Engine | None,
+    values: Mapping[str, str],
+    *,
+    elsewhere: bool,
+) -> list[Case]:
+    """Return the cases with their predictions; say how far that has got, and how fast it was."""
+    from parcost_plugins.validation.pricing import price
+
+    progress, start = Progress(elsewhere=elsewhere), monotonic()
+
+    def show(done: int) -> None:
+        speed = done / max(monotonic() - start, 1e-9)
+        progress.show(f"{done:,} of {len(cases):,} rows, {speed:.1f} a second")
+
+    found = list(price(cases, picked, engine, values, show))
+    progress.clear()
+    taken = monotonic() - start
+    tell(f"{len(cases):,} rows in {taken:.1f} s, {len(cases) / max(taken, 1e-9):.1f} a second")
+    return found
+
+
+def _text(summary: Summary, format_: str, worst: int, target: Target) -> str:
+    from parcost_plugins.validation import documents, pages
+
+    match format_:
+        case "json":
+            return documents.to_json(summary)
+        case "csv":
+            return documents.to_csv(summary)
+        case "md":
+            return pages.to_markdown(summary, worst)
+        case "html":
+            return pages.to_html(summary, worst)
+        case _:
+            return pages.to_table(summary, target.paper(), worst)
+
+
+def _is_broken(limit: Limit, summary: Summary) -> bool:
+    """Return whether the figure that *limit* is about is beyond it; there has to be one."""
+    value = summary.value(limit.quantity, limit.metric, limit.group)
+    if value is None:
+        known = dict.fromkeys(group.name for group in summary.groups)
+        names = "groups are " + ", ".join(known) if known else "no row was scored"
+        raise click.UsageError(f"`--fail-over {limit.text}`: there is no such figure; {names}")
+    return limit.is_broken(value)

@@ -1,0 +1,151 @@
+"""The summary for programs: JSON with scores in percent, CSV with a line for each row."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+from typing import Any
+
+from parcost.render.escapes import csv_cell
+from parcost_plugins.validation.rows import Flaw
+from parcost_plugins.validation.scores import Score
+from parcost_plugins.validation.summary import (
+    DIMENSIONS,
+    Scored,
+    Summary,
+    device_class,
+    memory_basis,
+)
+
+_DIGITS = 4
+
+
+def to_json(summary: Summary) -> str:
+    """Return the summary as a document; errors are in percent."""
+    document = {
+        "rows": len(summary.rows),
+        "groups": {
+            dimension: {
+                group.name: {
+                    **_score(group.step),
+                    "baseline": _score(group.baseline),
+                    "memory": _score(group.memory),
+                    "refused": group.refused,
+                }
+                for group in summary.of(dimension)
+            }
+            for dimension in DIMENSIONS
+        },
+        "mean_over_sources": _means(summary),
+        "memory": {basis: _score(found) for basis, found in summary.memory},
+        "ranking": {
+            "groups": len(summary.rankings),
+            "regret": _percent(summary.regret),
+            "chance": _percent(summary.chance),
+            "rho": _rounded(summary.rho),
+            "by_group": [
+                {
+                    "name": one.name,
+                    "layouts": one.layouts,
+                    "regret": _percent(one.regret),
+                    "chance": _percent(one.chance),
+                    "rho": _rounded(one.rho),
+                }
+                for one in summary.rankings
+            ],
+        },
+        "refused": [one.row.id for one in summary.rows if not one.prediction.fits],
+        "unmodelled": [_flaw(one) for one in summary.unmodelled],
+        "flaws": [_flaw(one) for one in summary.flaws],
+        "unknown_fields": dict(summary.unknown),
+        "runs": [*_runs(summary.rows)],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _means(summary: Summary) -> Mapping[str, float | None]:
+    found = summary.mean_over("source")
+    own, baseline = found or (None, None)
+    return {"mape": _percent(own), "baseline": _percent(baseline)}
+
+
+def _score(found: Score | None) -> Any:
+    if found is None:
+        return None
+    return {
+        "n": found.n,
+        "mape": _percent(found.mape),
+        "median": _percent(found.median),
+        "mean": _percent(found.mean),
+        "p90": _percent(found.p90),
+    }
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, _DIGITS)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)
+
+
+def _flaw(flaw: Flaw) -> Mapping[str, Any]:
+    return {
+        "file": flaw.file,
+        "line": flaw.line,
+        "id": flaw.id,
+        "kind": flaw.kind,
+        "reason": flaw.reason,
+    }
+
+
+def _runs(rows: Sequence[Scored]) -> Iterator[Mapping[str, Any]]:
+    for one in rows:
+        yield {**_columns(one), "assumptions": list(one.written.assumptions)}
+
+
+def _columns(one: Scored) -> Mapping[str, Any]:
+    row, p = one.row, one.row.parallel
+    measured = row.measured.memory_gb
+    return {
+        "id": row.id,
+        "source": row.source_key,
+        "model": row.model.name,
+        "device": device_class(row),
+        "devices": row.hardware.gpus,
+        "precision": row.numbers,
+        "framework": one.written.framework,
+        "layout": f"tp{p.tp} cp{p.cp} pp{p.pp} dp{p.dp} ep{p.ep} vp{p.vp}",
+        "measured_seconds": row.measured.step_time_s,
+        "predicted_seconds": one.prediction.step_time,
+        "error_percent": _percent(one.error),
+        "baseline_seconds": one.baseline,
+        "measured_memory_bytes": None if measured is None else measured * 1e9,
+        "predicted_memory_bytes": one.prediction.memory,
+        "memory_error_percent": _percent(one.memory_error),
+        "memory_basis": "" if measured is None else memory_basis(row),
+        "fits": one.prediction.fits,
+        "core": bool(row.core),
+    }
+
+
+def to_csv(summary: Summary) -> str:
+    """Return a line for each row that was scored."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    lines = [_columns(one) for one in summary.rows]
+    if lines:
+        writer.writerow(lines[0])
+    for line in lines:
+        writer.writerow([_cell(value) for value in line.values()])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return csv_cell(value) if isinstance(value, str) else repr(value)

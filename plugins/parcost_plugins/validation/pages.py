@@ -1,0 +1,242 @@
+"""The summary as a page: for terminals, Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from parcost.render import markdown
+from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost_plugins.validation.frameworks import GENERIC
+from parcost_plugins.validation.picture import histogram, scatter
+from parcost_plugins.validation.rows import Flaw
+from parcost_plugins.validation.scores import Score, by
+from parcost_plugins.validation.summary import FEWEST_LAYOUTS, Group, Scored, Summary
+
+_TITLES = {
+    "source": "By source",
+    "device": "By device",
+    "nodes": "By nodes",
+    "model": "Dense or with experts",
+    "precision": "By precision",
+    "framework": "By framework",
+}
+_NAMES = {
+    ("all", "all"): "all rows",
+    ("once", "once"): "all, a configuration counted once",
+    ("core", "core"): "marked as core",
+    ("framework", GENERIC.framework): "not stated",
+}
+_MOST_FLAWS = 20
+
+
+def to_table(summary: Summary, paper: Paper, worst: int) -> str:
+    """Return the summary as a terminal shows it."""
+    return draw([*page(summary, worst)], paper)
+
+
+def to_markdown(summary: Summary, worst: int) -> str:
+    """Return the summary in Markdown."""
+    return markdown.draw([*page(summary, worst)])
+
+
+def page(summary: Summary, worst: int) -> Iterator[Item]:
+    """Yield the page; *worst* is how many rows with large errors it lists."""
+    sources = len(summary.of("source"))
+    yield Heading(
+        f"Predicted against measured: {len(summary.rows):,} runs of {_count(sources, 'source')}", 1
+    )
+    yield Line(
+        "Error of the seconds of a step, predicted / measured - 1. Constant MFU is one rate for "
+        "each class of device and precision, the median of these rows; a star says that it is "
+        "closer. Refused are runs that took place and are said not to fit."
+    )
+    yield Heading("Step time")
+    yield _overall(summary)
+    yield from _histogram(summary)
+    for dimension, title in _TITLES.items():
+        yield Heading(title)
+        yield _groups(summary.of(dimension), dimension)
+    yield from _ranking(summary)
+    yield from _memory(summary)
+    yield from _worst(summary, worst)
+    yield from _left_out(summary)
+
+
+def _overall(summary: Summary) -> Table:
+    rows = [_row(group) for name in ("all", "once", "core") for group in summary.of(name)]
+    if means := summary.mean_over("source"):
+        blank = ["", "", ""]
+        rows.append(
+            Row(["mean over sources", "", _percent(means[0]), *blank, _percent(means[1]), ""])
+        )
+    return Table(_columns("rows"), rows)
+
+
+def _columns(first: str) -> list[Column]:
+    titles = ("n", "MAPE", "median", "signed", "p90", "constant MFU", "refused")
+    return [Column(first), *(Column(title, "right") for title in titles)]
+
+
+def _groups(groups: Sequence[Group], first: str) -> Table:
+    return Table(_columns(first), [_row(group) for group in groups])
+
+
+def _row(group: Group) -> Row:
+    s = group.step
+    cells = [_NAMES.get((group.dimension, group.name), group.name), f"{s.n:,}", *_scores(s)]
+    constant = _percent(group.baseline.mape) + (" *" if group.baseline.mape < s.mape else "")
+    return Row([*cells, constant, f"{group.refused:,}"])
+
+
+def _scores(s: Score) -> list[str]:
+    return [_percent(s.mape), _percent(s.median), _signed(s.mean), _percent(s.p90)]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f} %"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _histogram(summary: Summary) -> Iterator[Item]:
+    bars = histogram([one.error for one in summary.rows])
+    if bars:
+        yield Heading("Predicted over measured", 3)
+        columns = [Column("error", "right"), Column("rows", "right"), Column("")]
+        yield Table(columns, [Row([bar.title, f"{bar.rows:,}", "#" * bar.length]) for bar in bars])
+
+
+def _ranking(summary: Summary) -> Iterator[Item]:
+    yield Heading("Choice of a layout")
+    if not summary.rankings:
+        yield Line(f"No model was measured in {FEWEST_LAYOUTS} layouts or more.")
+        return
+    assert summary.regret is not None
+    assert summary.chance is not None
+    correlation = "" if summary.rho is None else f", and Spearman's rho is {summary.rho:.2f}"
+    yield Line(
+        f"Of {_count(len(summary.rankings), 'group')} of {FEWEST_LAYOUTS} or more layouts of one "
+        f"model, batch and number of devices, the layout predicted to be best takes "
+        f"{_percent(summary.regret)} longer than the best, on average{correlation}. Picked by "
+        f"chance, as by a constant MFU, one takes {_percent(summary.chance)} longer."
+    )
+    columns = [Column("source"), *(Column(t, "right") for t in _RANKED)]
+    rows = []
+    for source, found in by(summary.rankings, lambda one: one.name.split(", ")[0]).items():
+        known = [one.rho for one in found if one.rho is not None]
+        mean = sum(one.regret for one in found) / len(found)
+        correlated = f"{sum(known) / len(known):.2f}" if known else ""
+        any_ = sum(one.chance for one in found) / len(found)
+        cells = [source, str(len(found)), _percent(mean), _percent(any_), correlated]
+        rows.append(Row(cells))
+    yield Table(columns, rows)
+
+
+_RANKED = ("groups", "regret", "by chance", "rho")
+
+
+def _memory(summary: Summary) -> Iterator[Item]:
+    yield Heading("Peak memory, by what was measured")
+    group = summary.all
+    if group is None or group.memory is None:
+        yield Line("No row has the memory that it took.")
+        return
+    columns = [Column("measured"), *(Column(t, "right") for t in ("n", *_SCORES))]
+    rows = [Row([name, f"{s.n:,}", *_scores(s)]) for name, s in summary.memory]
+    rows.append(Row(["all", f"{group.memory.n:,}", *_scores(group.memory)]))
+    yield Table(columns, rows)
+
+
+_SCORES = ("MAPE", "median", "signed", "p90")
+
+
+def _worst(summary: Summary, worst: int) -> Iterator[Item]:
+    if not (worst and summary.rows):
+        return
+    yield Heading("Worst rows")
+    found = sorted(summary.rows, key=lambda one: (-abs(one.error), one.row.id))[:worst]
+    columns = [
+        Column("row", flexible=True),
+        *(Column(title, "right") for title in ("measured", "predicted", "error")),
+    ]
+    yield Table(columns, [_worst_row(one) for one in found])
+
+
+def _worst_row(one: Scored) -> Row:
+    measured, predicted = one.row.measured.step_time_s, one.prediction.step_time
+    return Row([one.row.id, f"{measured:.4g} s", f"{predicted:.4g} s", _signed(one.error)])
+
+
+def _left_out(summary: Summary) -> Iterator[Item]:
+    yield Heading("Left out")
+    if not (summary.unmodelled or summary.flaws or summary.unknown):
+        yield Line("No row was left out, and no field was unknown.")
+        return
+    for title, flaws in (
+        ("cannot be modelled", summary.unmodelled),
+        ("contradict themselves or the schema", summary.flaws),
+    ):
+        if flaws:
+            yield Line(f"{_count(len(flaws), 'row')} {title}:")
+            yield _flaws(flaws)
+    if summary.unknown:
+        names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unknown.items())
+        yield Line(f"Fields that nobody reads: {names}.")
+
+
+def _flaws(flaws: Sequence[Flaw]) -> Table:
+    rows = [Row([flaw.id or f"line {flaw.line}", flaw.reason]) for flaw in flaws[:_MOST_FLAWS]]
+    if len(flaws) > _MOST_FLAWS:
+        rows.append(Row([f"and {len(flaws) - _MOST_FLAWS:,} more", ""]))
+    return Table([Column("row"), Column("reason", flexible=True)], rows)
+
+
+# --- HTML ---------------------------------------------------------------------------------
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
+table { border-collapse: collapse; margin: 0.5rem 0 1.5rem }
+th, td { padding: 0.15rem 0.7rem; border-bottom: 1px solid #ddd; text-align: left }
+.right { text-align: right; font-variant-numeric: tabular-nums }
+svg { max-width: 36rem; font: 11px system-ui, sans-serif }
+"""
+
+
+def to_html(summary: Summary, worst: int) -> str:
+    """Return the summary as one file of HTML, with the picture in it."""
+    parts = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f"<title>parcost validate</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
+    ]
+    for item in page(summary, worst):
+        match item:
+            case Heading():
+                parts.append(f"<h{item.level}>{escape(item.text)}</h{item.level}>")
+                if item.text == "Predicted over measured":
+                    parts.append(scatter(summary.rows))
+            case Line():
+                parts.append(f"<p>{escape(item.text)}</p>")
+            case Table():
+                parts += _table(item)
+    return "\n".join([*parts, "</body>\n</html>"]) + "\n"
+
+
+_CLASSES: Mapping[str, str] = {"left": "", "right": ' class="right"'}
+
+
+def _table(table: Table) -> Iterator[str]:
+    kinds = [_CLASSES[column.align] for column in table.columns]
+    titles = (escape(column.title) for column in table.columns)
+    head = "".join(f"<th{kind}>{title}</th>" for kind, title in zip(kinds, titles, strict=True))
+    yield f"<table>\n<tr>{head}</tr>"
+    for row in table.rows:
+        cells = zip(kinds, map(escape, row.cells), strict=True)
+        yield "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in cells) + "</tr>"
+    yield "</table>"

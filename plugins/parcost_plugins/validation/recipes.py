@@ -1,0 +1,140 @@
+"""Precision and recomputation: the words of sources, in those of the language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from attrs import Factory, frozen
+
+from parcost_plugins.validation.frameworks import Profile
+from parcost_plugins.validation.rows import Row, UnmodelledError
+
+
+@frozen
+class Recipe:
+    """A recipe of the catalogue; *state* is another whose bytes per parameter it takes."""
+
+    name: str
+    state: str = ""
+    assumed: str = ""
+
+
+#: By precision class and a pattern in the row's precision; the first counts.
+_RECIPES = (
+    ("bf16", r"", "bf16"),
+    ("fp16", r"", "fp16"),
+    ("fp32", r"", "fp32"),
+    ("tf32", r"", "tf32"),
+    ("fp8", r"fine-grained|block", "fp8_blockwise"),
+    ("fp8", r"current|tensorwise|rowwise|float8", "fp8_current"),
+    ("fp8", r"", "fp8_delayed"),
+    ("mxfp8", r"", "mxfp8"),
+    ("nvfp4", r"", "nvfp4"),
+    ("mxfp4", r"", "nvfp4"),
+)
+
+
+def recipe_of(row: Row, profile: Profile) -> Recipe:
+    """Return the recipe that *row* ran with.
+
+    Raises:
+        UnmodelledError: It names no type of numbers.
+    """
+    numbers, text = row.numbers, (row.precision or "").lower()
+    name = next((n for kind, said, n in _RECIPES if kind == numbers and re.search(said, text)), "")
+    if not name:
+        message = f"the row names no precision that a recipe is known for: `{row.precision}`"
+        raise UnmodelledError(message)
+    assumed = ""
+    if name == "fp8_delayed" and "delayed" not in text:
+        assumed = "fp8 with delayed scaling: the row does not name the recipe"
+    if numbers == "mxfp4":
+        assumed = "mxfp4 as nvfp4: the catalogue has no recipe of its own"
+    if "pure" in text and name == "bf16":
+        return Recipe("bf16_pure")
+    if profile.sharded_master and numbers not in ("fp32", "tf32"):
+        if name == "bf16":
+            return Recipe("bf16_fsdp")
+        return Recipe(name, "bf16_fsdp", assumed)
+    if str(row.extra.get("grad_accumulation", "")).startswith("bf16"):
+        return Recipe("bf16", assumed=assumed)
+    return Recipe(name, assumed=assumed)
+
+
+@frozen
+class Recomputation:
+    """`training.recompute`, the switches of the block `recompute`, and what was assumed."""
+
+    kind: str
+    switches: Mapping[str, str] = Factory(dict)
+    assumed: str = ""
+
+
+#: Modules by name, as Megatron-Core lists them.
+_MODULES = {
+    "layernorm": "norms",
+    "moe_act": "activation",
+    "mla_up_proj": "up_projection",
+    "mlp": "mlp",
+    "moe": "moe",
+}
+_MLP = {"norms": "on", "mlp": "on"}
+_POINTS = {"norms": "on", "activation": "on"}
+#: What sources print beyond a word; a pattern, and what it means here.
+_DETAILS = (
+    (
+        r"every 2nd layer|by layer",
+        Recomputation("full", {"every": "2"}, "every second layer is recomputed"),
+    ),
+    (
+        r"per-op|by op",
+        Recomputation(
+            "none", _POINTS, "recomputation by operator: norms and activations, and no products"
+        ),
+    ),
+    (
+        r"save_dot_only",
+        Recomputation("selective", _POINTS, "all but products is recomputed"),
+    ),
+    (
+        r"save_qkv_out_proj|save q,k,v,qkv,out",
+        Recomputation("selective", _MLP, "attention's core, norms and MLP are recomputed"),
+    ),
+    (
+        r"save_qkv_proj",
+        Recomputation(
+            "selective", _MLP, "attention's core, norms and MLP are recomputed, the output not"
+        ),
+    ),
+)
+
+
+def recomputation_of(row: Row) -> Recomputation:
+    """Return what *row* recomputes."""
+    detail = row.extra.get("recompute_detail")
+    text = detail.lower() if isinstance(detail, str) else ""
+    if chunked := re.search(r"full recompute of (\d+) layers", text):
+        return Recomputation("full", {"layers": chunked[1]})
+    for pattern, found in _DETAILS:
+        if text and re.search(pattern, text):
+            return found
+    switches = {
+        switch: "on" for word, switch in _MODULES.items() if re.search(rf"\b{word}\b", text)
+    }
+    core = "core_attn" in text
+    match row.recompute:
+        case "full":
+            return Recomputation("full")
+        case "selective" if switches:
+            return Recomputation("selective" if core else "none", switches)
+        case "selective":
+            return Recomputation("selective")
+        case "none":
+            return Recomputation("none")
+        case "partial":
+            return Recomputation(
+                "selective", _POINTS, "a part is recomputed: attention's core, norms, activations"
+            )
+        case _:
+            return Recomputation("none", {}, "nothing is recomputed: the row does not say")

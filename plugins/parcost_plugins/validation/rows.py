@@ -1,0 +1,388 @@
+"""The schema of a file of measured runs, one JSON object a line, and what a row may not contradict.
+
+Conventions: `hardware.internode_gbps` is the total of a node in one direction, in Gb/s;
+`batch.grad_accum` is micro-batches per data-parallel rank and step; tp * pp * cp * dp is the
+number of devices, and expert-parallel ranks lie inside the ranks of a stage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from parcost import SpecError
+from parcost.files import Kind, read_lines
+from parcost_plugins.validation.records import above, at_least, one_of, read
+
+RUNS = Kind("file of runs", 256 * 2**20, line=2**20)
+#: How far a printed rate may be off the one that follows from the step time: releases round.
+_ROUNDING = 0.05
+
+
+#: Classes of precision, those before others that are part of their names.
+PRECISIONS = ("mxfp8", "nvfp4", "mxfp4", "bf16", "fp16", "fp8", "tf32", "fp32")
+
+
+class UnmodelledError(ValueError):
+    """A row cannot be written as a study; the message says why."""
+
+
+@frozen(kw_only=True)
+class Model:
+    """Dimensions of the transformer."""
+
+    name: str
+    layers: int = at_least(1)
+    hidden: int = at_least(1)
+    heads: int = at_least(1)
+    kv_heads: int | None = at_least(1, None)
+    ffn: int | None = at_least(1, None)
+    vocab: int = at_least(1)
+    seq: int = at_least(1)
+    params_b: float | None = above(0, None)
+    experts: int | None = at_least(0, None)
+    topk: int | None = at_least(1, None)
+    expert_ffn: int | None = at_least(1, None)
+    shared_experts: int | None = at_least(0, None)
+    gated: bool | None = None
+    tied: bool | None = None
+    pos_emb: int | None = at_least(0, None)
+    head_dim: int | None = at_least(1, None)
+    activation: str | None = None
+    sliding_window: int | None = at_least(0, None)
+    full_attention_layers: int | None = at_least(0, None)
+    dense_layers: int | None = at_least(0, None)
+    mtp_layers: int | None = at_least(0, None)
+    attn_type: str | None = None
+    q_lora_rank: int | None = at_least(0, None)
+    kv_lora_rank: int | None = at_least(1, None)
+    qk_nope_head_dim: int | None = at_least(1, None)
+    qk_rope_head_dim: int | None = at_least(1, None)
+    v_head_dim: int | None = at_least(1, None)
+    attn_params_per_layer: float | None = above(0, None)
+    attn_score_dim: int | None = at_least(1, None)
+
+
+@frozen(kw_only=True)
+class Hardware:
+    """Devices and the network between them."""
+
+    gpu: str
+    gpus: int = at_least(1)
+    gpus_per_node: int | None = at_least(1, None)
+    gpu_class: str | None = None
+    intranode: str | None = None
+    internode: str | None = None
+    internode_gbps: float | None = above(0, None)
+
+
+@frozen(kw_only=True)
+class Hybrid:
+    """Hybrid sharding: ranks of a shard group, and groups."""
+
+    shard: int = at_least(1)
+    replicate: int = at_least(1)
+
+
+@frozen(kw_only=True)
+class Parallel:
+    """Degrees of the layout."""
+
+    tp: int = at_least(1)
+    pp: int = at_least(1)
+    dp: int = at_least(1)
+    cp: int = at_least(1, 1)
+    vp: int = at_least(1, 1)
+    ep: int = at_least(1, 1)
+    zero_stage_or_fsdp: str | None = None
+    hsdp: Hybrid | bool | None = None
+    sequence_parallel: bool | None = None
+
+
+@frozen(kw_only=True)
+class Batch:
+    """Sequences of a step."""
+
+    micro: int = at_least(1)
+    global_: int = at_least(1)
+    grad_accum: int | None = at_least(1, None)
+
+
+@frozen(kw_only=True)
+class Measured:
+    """What the source measured; the step time is what counts."""
+
+    step_time_s: float = above(0)
+    tokens_per_s_per_gpu: float | None = above(0, None)
+    tflops_per_gpu: float | None = above(0, None)
+    tflops_kind: str | None = None
+    mfu: float | None = above(0, None)
+    hfu: float | None = above(0, None)
+    memory_gb: float | None = above(0, None)
+
+
+@frozen(kw_only=True)
+class Row:
+    """One measured run."""
+
+    id: str
+    source: str
+    source_key: str
+    source_locator: str = ""
+    year: int | None = at_least(2012, None)
+    model: Model
+    hardware: Hardware
+    parallel: Parallel
+    batch: Batch
+    precision: str | None = None
+    precision_class: str | None = one_of(*PRECISIONS, default=None)
+    recompute: str | None = one_of("none", "selective", "full", "partial", "unknown", default=None)
+    schedule: str | None = None
+    attention: str | None = None
+    measured: Measured
+    peak_tflops_assumed: float | None = above(0, None)
+    notes: str = ""
+    from_memory: bool | None = None
+    confidence: str | None = None
+    complete: bool | None = None
+    core: bool | None = None
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a data-parallel rank in a step."""
+        return self.batch.global_ // (self.batch.micro * self.parallel.dp)
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes of the job, where the row says how many devices one has."""
+        each = self.hardware.gpus_per_node
+        return None if each is None else -(-self.hardware.gpus // each)
+
+    @property
+    def numbers(self) -> str | None:
+        """The class of precision, or that which the row's words name."""
+        said = (self.precision or "").lower().replace("bfloat", "bf").replace("float", "fp")
+        return self.precision_class or next((name for name in PRECISIONS if name in said), None)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the model has experts."""
+        return (self.model.experts or 0) > 1
+
+    @property
+    def configuration(self) -> str:
+        """What rows of one configuration share; without a group of duplicates, the id."""
+        return str(self.extra.get("dup_group") or self.id)
+
+
+@frozen(kw_only=True)
+class Placed:
+    """A row, and the line that it stands on."""
+
+    row: Row
+    file: str
+    line: int
+
+
+@frozen(kw_only=True)
+class Flaw:
+    """Why a row is not scored, or what nobody reads in one: the file, the line, the row."""
+
+    file: str
+    line: int
+    id: str
+    kind: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The flaw in one line."""
+        named = f" (`{self.id}`)" if self.id else ""
+        return f"{self.file}:{self.line}{named}: {self.reason}"
+
+
+@frozen
+class Rows:
+    """The rows of a file that can be scored, the flaws of the others, and unknown fields."""
+
+    placed: Sequence[Placed]
+    flaws: Sequence[Flaw]
+    unknown: Mapping[str, int]
+
+
+def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
+    """Return the rows of *files*, each by the name that messages have for it.
+
+    Raises:
+        SpecError: A file is missing, no regular file, too large or not UTF-8.
+    """
+    placed: list[Placed] = []
+    flaws: list[Flaw] = []
+    unknown: dict[str, int] = {}
+    seen: dict[str, str] = {}
+    for name, path in files:
+        for number, value, reason in _objects(path):
+            if reason:
+                flaws.append(Flaw(file=name, line=number, id="", kind="unreadable", reason=reason))
+                continue
+            found = _row(name, number, value, seen, unknown)
+            if isinstance(found, Placed):
+                placed.append(found)
+            else:
+                flaws += found
+    return Rows(placed, flaws, unknown)
+
+
+def _objects(path: Path) -> Iterator[tuple[int, Any, str]]:
+    """Yield the lines that hold something: number, value, and why there is none."""
+    for number, line in enumerate(read_lines(path, RUNS), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line, parse_constant=_refuse), ""
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            yield number, None, f"the line is no JSON: {reason}"
+
+
+def _refuse(text: str) -> float:
+    message = f"`{text}` is no number of JSON"
+    raise ValueError(message)
+
+
+def _row(
+    name: str, number: int, value: Any, seen: dict[str, str], unknown: dict[str, int]
+) -> Placed | Sequence[Flaw]:
+    reading = read(Row, _renamed(value))
+    for field_ in reading.unknown:
+        unknown[field_] = unknown.get(field_, 0) + 1
+    id = str(value.get("id", "")) if isinstance(value, Mapping) else ""
+
+    def flaw(kind: str, reason: str) -> Flaw:
+        return Flaw(file=name, line=number, id=id, kind=kind, reason=reason)
+
+    if reading.problems:
+        return [
+            flaw("malformed", reason.replace("global_", "global")) for reason in reading.problems
+        ]
+    row: Row = reading.made
+    if row.id in seen:
+        return [flaw("duplicate", f"the id `{row.id}` is that of {seen[row.id]} too")]
+    seen[row.id] = f"{name}:{number}"
+    found = [flaw(kind, reason) for kind, check in _CHECKS for reason in check(row)]
+    return found or Placed(row=row, file=name, line=number)
+
+
+def _renamed(value: Any) -> Any:
+    """Return *value* with `batch.global` as a field can be called."""
+    batch = value.get("batch") if isinstance(value, Mapping) else None
+    if not isinstance(batch, Mapping) or "global" not in batch:
+        return value
+    renamed = {"global_" if name == "global" else name: v for name, v in batch.items()}
+    return {**value, "batch": renamed}
+
+
+def _layout(row: Row) -> Iterator[str]:
+    p, devices = row.parallel, row.hardware.gpus
+    product = p.tp * p.pp * p.cp * p.dp
+    if product != devices:
+        yield (
+            f"tp {p.tp} x pp {p.pp} x cp {p.cp} x dp {p.dp} = {product} ranks, and there are "
+            f"{devices} devices"
+        )
+    if (p.tp * p.cp * p.dp) % p.ep:
+        yield f"ep {p.ep} does not divide the {p.tp * p.cp * p.dp} ranks of a stage"
+    if p.ep > 1 and not row.is_sparse:
+        yield f"ep {p.ep} splits experts, and the model has none"
+    if isinstance(p.hsdp, Hybrid) and p.hsdp.shard * p.hsdp.replicate != p.dp * p.cp:
+        yield (
+            f"shards of {p.hsdp.shard} x {p.hsdp.replicate} replicas are not the "
+            f"{p.dp * p.cp} data-parallel ranks"
+        )
+
+
+def _batch(row: Row) -> Iterator[str]:
+    b, dp = row.batch, row.parallel.dp
+    if b.global_ % (b.micro * dp):
+        yield (
+            f"{b.global_} sequences do not divide over micro-batches of {b.micro} on {dp} replicas"
+        )
+    elif b.grad_accum is not None and b.micro * b.grad_accum * dp != b.global_:
+        yield (
+            f"micro-batches of {b.micro} x {b.grad_accum} x dp {dp} = {b.micro * b.grad_accum * dp}"
+            f" sequences, and the global batch is {b.global_}"
+        )
+
+
+def _model(row: Row) -> Iterator[str]:
+    m, p = row.model, row.parallel
+    if m.kv_heads is not None and m.heads % m.kv_heads:
+        yield f"{m.heads} heads do not divide over {m.kv_heads} key-value heads"
+    if m.head_dim is None and m.hidden % m.heads:
+        yield f"a hidden size of {m.hidden} does not divide over {m.heads} heads"
+    if row.is_sparse and m.topk is None:
+        yield "`model.topk` is missing, and the model has experts"
+    if m.topk is not None and m.topk > (m.experts or 0):
+        yield f"{m.topk} experts of {m.experts or 0} are visited"
+    if p.pp * p.vp > m.layers + 2:
+        yield f"{m.layers} layers are too few for {p.pp} stages of {p.vp} chunks"
+
+
+def _measurements(row: Row) -> Iterator[str]:
+    m = row.measured
+    for name, value in (("mfu", m.mfu), ("hfu", m.hfu)):
+        if value is not None and value > 1:
+            yield f"`measured.{name}` is {value:g}: nothing computes beyond its peak"
+    peak = row.peak_tflops_assumed
+    if peak is not None and m.tflops_per_gpu is not None and m.tflops_per_gpu > peak:
+        yield f"{m.tflops_per_gpu:g} TFLOP/s are beyond the peak of {peak:g}"
+    if m.tokens_per_s_per_gpu is not None:
+        tokens = row.batch.global_ * row.model.seq
+        rate = tokens / (m.step_time_s * row.hardware.gpus)
+        if abs(m.tokens_per_s_per_gpu / rate - 1) > _ROUNDING:
+            yield (
+                f"{tokens:,} tokens in {m.step_time_s:g} s are {rate:.4g} per second and device, "
+                f"and `measured.tokens_per_s_per_gpu` is {m.tokens_per_s_per_gpu:g}"
+            )
+
+
+_CHECKS: tuple[tuple[str, Callable[[Row], Iterator[str]]], ...] = (
+    ("contradictory", _layout),
+    ("contradictory", _batch),
+    ("contradictory", _model),
+    ("absurd", _measurements),
+)
+
+
+def files_of(path: Path) -> list[tuple[str, Path]]:
+    """Return the files that *path* stands for: itself, or every `.jsonl` in a directory.
+
+    Raises:
+        SpecError: A directory has none.
+    """
+    from parcost.files import failure
+
+    if not path.is_dir():
+        return [(str(path), path)]
+    found = sorted(p for p in path.iterdir() if p.suffix == ".jsonl" and _has_runs(p))
+    if not found:
+        message = f"`{path}` has no file of runs: no `.jsonl` whose first line has `measured`"
+        raise failure("missing-file", message, str(path))
+    return [(str(p), p) for p in found]
+
+
+def _has_runs(path: Path) -> bool:
+    """Return whether *path* is a table of runs, and not of kernels or collectives."""
+    try:
+        first = next(iter(read_lines(path, RUNS)), "")
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return True  # reading it says what is wrong
+    except SpecError:
+        return True
+    return isinstance(value, Mapping) and ("measured" in value or "parallel" in value)

@@ -1,0 +1,159 @@
+"""Errors of predictions, their quantiles, and how well a model ranks layouts.
+
+An error is predicted / measured - 1. A weight says how often a row counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from attrs import frozen
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+@frozen(kw_only=True)
+class Score:
+    """The errors of a group of rows: shares, not percent.
+
+    *mape* is the mean of the absolute errors, *mean* that of the signed ones.
+    """
+
+    n: int
+    mape: float
+    median: float
+    mean: float
+    p90: float
+
+
+def score(errors: Sequence[float], weights: Sequence[float] | None = None) -> Score | None:
+    """Return the score of *errors*; None where there are none.
+
+    >>> score([-0.25, 0.5])
+    Score(n=2, mape=0.375, median=0.375, mean=0.125, p90=0.475)
+    """
+    if not errors:
+        return None
+    heavy = [1.0] * len(errors) if weights is None else weights
+    total = sum(heavy)
+    sizes = [abs(error) for error in errors]
+    return Score(
+        n=len(errors),
+        mape=sum(w * e for w, e in zip(heavy, sizes, strict=True)) / total,
+        median=quantile(sizes, 0.5, heavy),
+        mean=sum(w * e for w, e in zip(heavy, errors, strict=True)) / total,
+        p90=quantile(sizes, 0.9, heavy),
+    )
+
+
+def quantile(
+    values: Sequence[float], share: float, weights: Sequence[float] | None = None
+) -> float:
+    """Return the value below which *share* of *values* lies, linear between two of them.
+
+    A value with a weight stands at the middle of it on a scale from the middle of the first
+    to that of the last; with equal weights this is the usual definition (NumPy's).
+
+    >>> quantile([4.0, 1.0, 3.0, 2.0], 0.5)
+    2.5
+    """
+    heavy = [1.0] * len(values) if weights is None else weights
+    ranked = sorted(zip(values, heavy, strict=True))
+    if len(ranked) == 1:
+        return ranked[0][0]
+    places = [0.0]
+    for (_, before), (_, weight) in pairwise(ranked):
+        places.append(places[-1] + (before + weight) / 2)
+    at = share * places[-1]
+    for i in range(1, len(ranked)):
+        if at <= places[i]:
+            low, high = ranked[i - 1][0], ranked[i][0]
+            part = (at - places[i - 1]) / (places[i] - places[i - 1])
+            return low + part * (high - low)
+    return ranked[-1][0]
+
+
+def weights_of(keys: Sequence[Hashable]) -> list[float]:
+    """Return weights by which what shares a key counts once.
+
+    >>> weights_of(["a", "b", "a"])
+    [0.5, 1.0, 0.5]
+    """
+    counts: dict[Hashable, int] = {}
+    for key in keys:
+        counts[key] = counts.get(key, 0) + 1
+    return [1.0 / counts[key] for key in keys]
+
+
+def by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return *items* by their key, in the order in which keys come."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+# --- ranking ------------------------------------------------------------------------------
+
+
+def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Return how much longer the step predicted to be best takes than the best, as a share.
+
+    >>> regret([1.0, 2.0, 3.0], [12.0, 10.0, 11.0])
+    0.19999999999999996
+    """
+    best = min(range(len(predicted)), key=predicted.__getitem__)
+    return measured[best] / min(measured) - 1.0
+
+
+def chance(measured: Sequence[float]) -> float:
+    """Return the mean regret of a layout picked by chance, as a model that knows no layouts does.
+
+    >>> chance([10.0, 12.0, 14.0])
+    0.19999999999999996
+    """
+    return sum(measured) / len(measured) / min(measured) - 1.0
+
+
+def rho(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return Spearman's rank correlation; None where one of the two is all alike.
+
+    >>> rho([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
+    0.5
+    """
+    a, b = ranks(first), ranks(second)
+    middle = (len(a) + 1) / 2
+    together = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
+    spread = sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b)
+    return together / spread**0.5 if spread else None
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Return the rank of each value, from 1; what is equal shares its mean rank.
+
+    >>> ranks([30.0, 10.0, 30.0])
+    [2.5, 1.0, 2.5]
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    found = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for place in order[start:end]:
+            found[place] = (start + end + 1) / 2
+        start = end
+    return found
+
+
+# --- the baseline -------------------------------------------------------------------------
+
+
+def rates(speeds: Sequence[float], classes: Sequence[Hashable]) -> Mapping[Hashable, float]:
+    """Return the median speed of each class: a constant MFU, fitted on the same rows."""
+    found = by(zip(classes, speeds, strict=True), lambda pair: pair[0])
+    return {key: quantile([speed for _, speed in pairs], 0.5) for key, pairs in found.items()}

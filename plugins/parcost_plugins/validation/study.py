@@ -1,0 +1,546 @@
+"""A row as the text of a study, with a comment for each thing that had to be assumed.
+
+What is written where is one table, :data:`ATTRIBUTES`: a block, an attribute, and a function
+from the facts of a row to the value. A value is a text of the language, that with what was
+assumed, or None where the row leaves the language's default. A new attribute is one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from parcost_plugins.validation.frameworks import GENERIC, Profile, profile_of
+from parcost_plugins.validation.hardware import (
+    Entry,
+    Network,
+    domain_of,
+    entry_of,
+    known_devices,
+    network_of,
+)
+from parcost_plugins.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
+from parcost_plugins.validation.rows import Hybrid, Row, UnmodelledError
+from parcost_plugins.validation.stages import Dealt, deal
+
+
+@frozen
+class Assumed:
+    """A value that the row does not have, and why it is taken."""
+
+    value: str
+    why: str
+
+
+Value: TypeAlias = str | Assumed | None
+
+
+@frozen(eq=False, slots=False)
+class Facts:
+    """A row, and what follows from it for several attributes."""
+
+    row: Row
+    entry: Entry
+    profile: Profile = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "profile", profile_of(self.row))
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe of precision."""
+        return recipe_of(self.row, self.profile)
+
+    @cached_property
+    def recomputation(self) -> Recomputation:
+        """What is recomputed."""
+        return recomputation_of(self.row)
+
+    @cached_property
+    def network(self) -> Network | None:
+        """What the row says of the network between nodes."""
+        return network_of(self.row.hardware)
+
+    @cached_property
+    def dealt(self) -> Dealt | None:
+        """Layers of each virtual stage, where they do not divide."""
+        p, layers = self.row.parallel, self.row.model.layers
+        if not layers % (p.pp * p.vp):
+            return None
+        said = str(self.row.extra.get("pp_partition") or "")
+        ends = True if "embed" in said else False if said else None
+        return deal(layers, p.pp * p.vp, self.profile.dealing, ends=ends)
+
+    @cached_property
+    def sharding(self) -> str:
+        """What the row says of sharded state, in lower case."""
+        return (self.row.parallel.zero_stage_or_fsdp or "").lower()
+
+    @property
+    def is_fsdp(self) -> bool:
+        """Whether parameters are sharded layer by layer."""
+        return "fsdp" in self.sharding or "zero-3" in self.sharding or "stage 3" in self.sharding
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the MLP is gated: a model after LLaMA in all likelihood."""
+        return bool(self.row.model.gated)
+
+
+# --- values -------------------------------------------------------------------------------
+
+
+def _number(value: float | None) -> Value:
+    return None if value is None else f"{value:g}" if value < 1e6 else f"{value:_.0f}"
+
+
+def _on(value: bool | None) -> Value:
+    return None if value is None else "on" if value else "off"
+
+
+def _if_above(value: float | None, least: float) -> Value:
+    return _number(value) if value is not None and value > least else None
+
+
+def _gated(facts: Facts) -> Value:
+    if facts.row.model.gated is None:
+        return Assumed("on", "the MLP is gated")
+    return _on(facts.row.model.gated)
+
+
+def _norm(facts: Facts) -> Value:
+    kind = "rms" if facts.is_gated else "layer"
+    return Assumed(kind, f"{kind} norms, by whether the MLP is gated")
+
+
+def _biases(facts: Facts) -> Value:
+    m = facts.row.model
+    if facts.is_gated or m.activation == "squared-relu":
+        return None
+    return Assumed("on", "linear layers have biases: the MLP is not gated")
+
+
+def _ffn(facts: Facts) -> Value:
+    m = facts.row.model
+    return Assumed(_text(4 * m.hidden), "the MLP is 4 h wide") if m.ffn is None else _number(m.ffn)
+
+
+def _positions(facts: Facts) -> Value:
+    return _if_above(facts.row.model.pos_emb, 0)
+
+
+def _full_every(facts: Facts) -> Value:
+    m = facts.row.model
+    if not (m.sliding_window and m.full_attention_layers):
+        return None
+    return _text(max(1, round(m.layers / m.full_attention_layers)))
+
+
+def _window(facts: Facts) -> Value:
+    return _if_above(facts.row.model.sliding_window, 0)
+
+
+def _named(pattern: str, value: str, why: str) -> Callable[[Facts], Value]:
+    """Return a value for models whose name holds *pattern*."""
+
+    def found(facts: Facts) -> Value:
+        named = re.search(pattern, facts.row.model.name, re.IGNORECASE)
+        return Assumed(value, why) if named else None
+
+    return found
+
+
+def _sparse(value: Callable[[Row], float | None]) -> Callable[[Facts], Value]:
+    return lambda facts: _number(value(facts.row)) if facts.row.is_sparse else None
+
+
+def _latent(value: Callable[[Row], float | None]) -> Callable[[Facts], Value]:
+    return lambda facts: _number(value(facts.row)) if facts.row.model.kv_lora_rank else None
+
+
+def _zero(facts: Facts) -> Value:
+    text = facts.sharding
+    if facts.is_fsdp or "shard_grad_op" in text:
+        return "3"
+    if printed := re.search(r"(?:zero|stage)[ -]*(?:stage )?(\d)", text):
+        return printed[1]
+    if "distributed optimizer" in text:
+        return "1"
+    if text.startswith("none"):
+        return "0"
+    if not text:
+        return Assumed("0", "nothing is sharded: the row does not say")
+    return Assumed("1", f"the optimizer is sharded: `{text}` says no more")
+
+
+def _shard(facts: Facts) -> Value:
+    hybrid = facts.row.parallel.hsdp
+    if isinstance(hybrid, Hybrid):
+        return _text(hybrid.shard)
+    printed = re.search(r"over (\d+) ranks", facts.sharding)
+    ranks = facts.row.parallel.dp * facts.row.parallel.cp
+    if printed and int(printed[1]) < ranks and not ranks % int(printed[1]):
+        return printed[1]
+    return None
+
+
+def _reshard(facts: Facts) -> Value:
+    return "off" if "shard_grad_op" in facts.sharding else None
+
+
+def _vocabulary_multiple(facts: Facts) -> Value:
+    multiple = facts.profile.vocabulary_multiple
+    if multiple == 1:
+        return None
+    return Assumed(_text(multiple), f"the vocabulary is padded, as in {facts.profile.title}")
+
+
+def _sequence_parallel(facts: Facts) -> Value:
+    if facts.row.parallel.tp == 1:
+        return None
+    if facts.row.parallel.sequence_parallel is None:
+        return Assumed("on", "norms are sharded over the tensor-parallel ranks")
+    return _on(facts.row.parallel.sequence_parallel)
+
+
+def _expert_ranks(facts: Facts) -> Value:
+    """Return the tensor-parallel degree of experts, which is 1 unless a row says another."""
+    printed = facts.row.extra.get("expert_tensor_parallel")
+    return _text(printed) if isinstance(printed, int) and printed > 1 else None
+
+
+def _schedule(facts: Facts) -> Value:
+    p, said = facts.row.parallel, (facts.row.schedule or "").lower()
+    if p.pp == 1:
+        return None
+    for pattern, kind in _SCHEDULES:
+        if re.search(pattern, said):
+            return kind
+    return "interleaved" if p.vp > 1 else None
+
+
+_SCHEDULES = (
+    (r"interleaved", "interleaved"),
+    (r"gpipe", "gpipe"),
+    (r"zbv|zb-v", "zb_v"),
+    (r"dualpipe", "dualpipe"),
+    (r"zero.?bubble|zb1p", "zero_bubble"),
+)
+
+
+def _chunks(facts: Facts) -> Value:
+    p = facts.row.parallel
+    return _text(p.vp) if p.pp > 1 and p.vp > 1 else None
+
+
+def _stages(facts: Facts) -> Value:
+    if facts.dealt is None:
+        return None
+    counts = ", ".join(map(str, facts.dealt.layers))
+    p = facts.row.parallel
+    why = f"{facts.row.model.layers} layers on {p.pp * p.vp} stages: {facts.dealt.rule}"
+    return Assumed(f"[{counts}]", why)
+
+
+def _transfers(facts: Facts) -> Value:
+    p = facts.row.parallel
+    if p.pp == 1 or p.vp > 1 or facts.profile.transfers == "overlapped":
+        return None
+    return Assumed("blocking", f"hops are not overlapped, as in {facts.profile.title}")
+
+
+def _recompute_switch(name: str) -> Callable[[Facts], Value]:
+    return lambda facts: facts.recomputation.switches.get(name)
+
+
+def _recompute(facts: Facts) -> Value:
+    found = facts.recomputation
+    return Assumed(found.kind, found.assumed) if found.assumed else found.kind
+
+
+def _flash(facts: Facts) -> Value:
+    said = (facts.row.attention or "").lower()
+    if not said:
+        return Assumed("on", "attention is fused: the row does not say")
+    return "off" if re.search(r"no flash|not flash|unfused|eager", said) else "on"
+
+
+def _dropout(facts: Facts) -> Value:
+    if not facts.profile.dropout or facts.is_gated:
+        return None
+    return Assumed("on", f"dropout, the default of {facts.profile.title}")
+
+
+def _gradients(facts: Facts) -> Value:
+    said = facts.row.extra.get("grad_overlap")
+    notes = facts.row.notes.lower()
+    if isinstance(said, bool):
+        return _on(said)
+    if "overlapped dp grad" in notes:
+        return "on"
+    reduces = facts.profile.reduces or facts.is_fsdp
+    return Assumed(
+        "on" if reduces else "off",
+        f"gradients are reduced {'under' if reduces else 'after'} backward, as in "
+        f"{facts.profile.title}",
+    )
+
+
+def _parameters(facts: Facts) -> Value:
+    if "param all-gather" in facts.row.notes:
+        return "on"
+    gathers = facts.profile.gathers or facts.is_fsdp
+    return Assumed(
+        "on" if gathers else "off",
+        f"parameters are gathered {'under' if gathers else 'before'} forward, as in "
+        f"{facts.profile.title}",
+    )
+
+
+def _tensor(facts: Facts) -> Value:
+    if facts.row.parallel.tp == 1:
+        return None
+    if "TP comm overlap" in facts.row.notes or facts.row.extra.get("async_tp") is True:
+        return "pipelined"
+    if facts.profile.tensor == "off":
+        return None
+    return Assumed(facts.profile.tensor, f"tensor-parallel sums hide as in {facts.profile.title}")
+
+
+def _bucket(facts: Facts) -> Value:
+    """Return the buckets of Megatron-LM: 4e7 elements, or 1e6 for each data-parallel rank."""
+    ranks = facts.row.parallel.dp * facts.row.parallel.cp
+    if not facts.profile.growing_buckets or ranks == 1:
+        return None
+    elements = max(40, ranks)
+    why = f"buckets of {elements}e6 gradients, as in {facts.profile.title} over {ranks} ranks"
+    return Assumed(f"{elements} M * {facts.recipe.name}.gradients", why)
+
+
+def _balance(facts: Facts) -> Value:
+    if not facts.row.is_sparse:
+        return None
+    if re.search(r"force-balanced|forced to balance", facts.row.notes):
+        return "balanced"
+    return None
+
+
+def _offloaded(facts: Facts) -> Value:
+    layers = facts.row.extra.get("cpu_offloading_num_layers")
+    if isinstance(layers, int) and layers > 0:
+        share = min(1.0, layers / facts.row.model.layers)
+        return Assumed(_share(share), f"activations of {layers} layers are kept on the host")
+    if "checkpoint-in-cpu" in facts.row.notes:
+        return "100 %"
+    return None
+
+
+def _fused_accumulation(facts: Facts) -> Value:
+    if facts.profile.fused_accumulation:
+        return None
+    why = f"gradients are added by a pass of their own, as in {facts.profile.title}"
+    return Assumed("off", why)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.4g} %"
+
+
+def _text(value: float) -> str:
+    return str(value)
+
+
+@frozen
+class Attribute:
+    """One line of a study: the block that it stands in, its name, and its value for a row."""
+
+    block: str
+    name: str
+    value: Callable[[Facts], Value]
+
+
+ATTRIBUTES: Sequence[Attribute] = (
+    Attribute("model", "layers", lambda f: _number(f.row.model.layers)),
+    Attribute("model", "hidden", lambda f: _number(f.row.model.hidden)),
+    Attribute("model", "heads", lambda f: _number(f.row.model.heads)),
+    Attribute("model", "kv_heads", lambda f: _number(f.row.model.kv_heads)),
+    Attribute("model", "head_dim", lambda f: _number(f.row.model.head_dim)),
+    Attribute("model", "ffn", _ffn),
+    Attribute("model", "gated", _gated),
+    Attribute("model", "vocabulary", lambda f: _number(f.row.model.vocab)),
+    Attribute("model", "tied", lambda f: _on(f.row.model.tied)),
+    Attribute("model", "norm", _norm),
+    Attribute("model", "biases", _biases),
+    Attribute("model", "positions", _positions),
+    Attribute("model", "embedding_norm", _named(r"bloom", "on", "BLOOM norms its embedding")),
+    Attribute("model", "qk_norm", _named(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
+    Attribute("model", "sinks", _named(r"gpt-?oss", "on", "gpt-oss has attention sinks")),
+    Attribute("model", "window", _window),
+    Attribute("model", "full_every", _full_every),
+    Attribute("model", "kv_lora", lambda f: _number(f.row.model.kv_lora_rank)),
+    Attribute("model", "q_lora", _latent(lambda r: r.model.q_lora_rank)),
+    Attribute("model", "nope_dim", _latent(lambda r: r.model.qk_nope_head_dim)),
+    Attribute("model", "rope_dim", _latent(lambda r: r.model.qk_rope_head_dim)),
+    Attribute("model", "v_dim", _latent(lambda r: r.model.v_head_dim)),
+    Attribute("model", "experts", _sparse(lambda r: r.model.experts)),
+    Attribute("model", "top_k", _sparse(lambda r: r.model.topk)),
+    Attribute("model", "expert_ffn", _sparse(lambda r: r.model.expert_ffn)),
+    Attribute("model", "shared_experts", _sparse(lambda r: r.model.shared_experts)),
+    Attribute("model", "dense_first", _sparse(lambda r: r.model.dense_layers)),
+    Attribute("model", "prediction_layers", lambda f: _if_above(f.row.model.mtp_layers, 0)),
+    Attribute("cluster", "devices", lambda f: _number(f.row.hardware.gpus)),
+    Attribute("layout", "tp", lambda f: _number(f.row.parallel.tp)),
+    Attribute("layout", "cp", lambda f: _if_above(f.row.parallel.cp, 1)),
+    Attribute("layout", "pp", lambda f: _if_above(f.row.parallel.pp, 1)),
+    Attribute("layout", "ep", lambda f: _if_above(f.row.parallel.ep, 1)),
+    Attribute("layout", "etp", _expert_ranks),
+    Attribute("layout", "sequence_parallel", _sequence_parallel),
+    Attribute("layout", "zero", _zero),
+    Attribute("layout", "vocabulary_multiple", _vocabulary_multiple),
+    Attribute("sharding", "shard", _shard),
+    Attribute("sharding", "reshard", _reshard),
+    Attribute("schedule", "kind", _schedule),
+    Attribute("schedule", "chunks", _chunks),
+    Attribute("schedule", "stages", _stages),
+    Attribute("schedule", "transfers", _transfers),
+    Attribute("training", "sequence", lambda f: _number(f.row.model.seq)),
+    Attribute("training", "micro_batch", lambda f: _number(f.row.batch.micro)),
+    Attribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
+    Attribute("training", "recompute", _recompute),
+    Attribute("training", "flash_attention", _flash),
+    Attribute("training", "dropout", _dropout),
+    Attribute("recompute", "norms", _recompute_switch("norms")),
+    Attribute("recompute", "activation", _recompute_switch("activation")),
+    Attribute("recompute", "up_projection", _recompute_switch("up_projection")),
+    Attribute("recompute", "mlp", _recompute_switch("mlp")),
+    Attribute("recompute", "moe", _recompute_switch("moe")),
+    Attribute("recompute", "every", _recompute_switch("every")),
+    Attribute("recompute", "layers", _recompute_switch("layers")),
+    Attribute("kernels", "fused_accumulation", _fused_accumulation),
+    Attribute("overlap", "gradients", _gradients),
+    Attribute("overlap", "parameters", _parameters),
+    Attribute("overlap", "tensor", _tensor),
+    Attribute("overlap", "bucket", _bucket),
+    Attribute("routing", "distribution", _balance),
+    Attribute("offload", "activations", _offloaded),
+)
+
+
+# --- the text -----------------------------------------------------------------------------
+
+
+#: Kinds of attention that the language has; the last is known by its ranks.
+_ATTENTION = ("mha", "gqa", "mqa", "mla")
+
+
+@frozen(kw_only=True)
+class Written:
+    """A study as text, and what was assumed for it."""
+
+    text: str
+    assumptions: Sequence[str]
+    framework: str
+
+
+def write(row: Row) -> Written:
+    """Return the study that *row* is.
+
+    Raises:
+        UnmodelledError: The catalogue has no such device, or the language no such model.
+    """
+    entry = entry_of(row.hardware)
+    if entry is None:
+        message = f"the device `{row.hardware.gpu}` is none of {known_devices()}"
+        raise UnmodelledError(message)
+    kind = (row.model.attn_type or "mha").lower()
+    if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
+        raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
+    facts = Facts(row, entry)
+    assumptions = [*map(str, row.extra.get("assumed") or ())]
+    blocks: dict[str, list[tuple[str, str]]] = {}
+    for attribute in ATTRIBUTES:
+        value = attribute.value(facts)
+        if isinstance(value, Assumed):
+            assumptions.append(value.why)
+            value = value.value
+        if value is not None:
+            blocks.setdefault(attribute.block, []).append((attribute.name, value))
+    fabric = [*_fabric(facts, assumptions)]
+    recipe = [*_recipe(facts, assumptions)]
+    blocks["cluster"].append(("fabric", "site" if fabric else entry.fabric))
+    blocks["training"].append(("precision", "recipe" if recipe else facts.recipe.name))
+    imports = [f"devices.{entry.device}", f"fabrics.{entry.fabric}"]
+    if facts.profile is not GENERIC:
+        imports.append(f"frameworks.{facts.profile.framework}")
+    imports += [f"precisions.{name}" for name in (facts.recipe.name, facts.recipe.state) if name]
+    if facts.profile is GENERIC:
+        assumptions.append("the row names no framework")
+    lines = [
+        f"# {_comment(row.id)}",
+        f"# {_comment(row.source)}: {_comment(row.source_locator)}",
+        *(f"# Assumed: {_comment(text)}." for text in assumptions),
+        *(f"use catalog.{name}" for name in imports),
+        *fabric,
+        *recipe,
+    ]
+    for block, values in blocks.items():
+        label = " run" if block == "model" else ""
+        lines += ["", f"{block}{label} {{", *_aligned(values), "}"]
+    return Written(
+        text="\n".join(lines) + "\n", assumptions=assumptions, framework=facts.profile.framework
+    )
+
+
+def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
+    """Yield a fabric of the row's own, where it differs from the catalogue's."""
+    hardware, entry = facts.row.hardware, facts.entry
+    size = domain_of(hardware) or (hardware.gpus_per_node if entry.level == "node" else None)
+    network = facts.network
+    if network is None:
+        if (facts.row.nodes or 2) > 1:
+            assumptions.append(f"a network as that of {entry.fabric}: the row does not say")
+        if size is None:
+            return
+    yield ""
+    yield f"fabric site extends {entry.fabric} {{"
+    if size is not None:
+        yield f"  level {entry.level} {{ size = {size} devices }}"
+    if network is not None:
+        values = [f"bandwidth = {network.gbps:g} Gbps per_direction"]
+        if network.ports != hardware.gpus_per_node:
+            values.append(f"ports = {network.ports}")
+        if network.kind is not None:
+            values.append(f"kind = {network.kind}")
+        yield f"  level network {{ {', '.join(values)} }}"
+    yield "}"
+
+
+#: What a recipe says of state, which another recipe may say instead.
+_STATE = ("weights", "gradients", "optimizer", "reduction", "gather", "update_traffic")
+
+
+def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:
+    """Yield a recipe of the row's own, where the catalogue has none for both of its parts."""
+    found = facts.recipe
+    if found.assumed:
+        assumptions.append(found.assumed)
+    if not found.state:
+        return
+    yield ""
+    yield f"precision recipe extends {found.name} {{"
+    yield from _aligned([(name, f"{found.state}.{name}") for name in _STATE])
+    yield "}"
+
+
+def _aligned(values: Sequence[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in values)
+    return [f"  {name.ljust(width)} = {value}" for name, value in values]
+
+
+def _comment(text: str) -> str:
+    """Return *text* in one line that ends no comment."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

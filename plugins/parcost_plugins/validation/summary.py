@@ -1,0 +1,332 @@
+"""Rows in groups, with their scores: what every format is written from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from attrs import frozen
+
+from parcost_plugins.validation.pricing import Case, Prediction
+from parcost_plugins.validation.rows import Flaw, Row
+from parcost_plugins.validation.scores import (
+    Score,
+    by,
+    chance,
+    rates,
+    regret,
+    rho,
+    score,
+    weights_of,
+)
+from parcost_plugins.validation.study import Written
+
+#: Layouts of one model, batch and number of devices from which a ranking says something.
+FEWEST_LAYOUTS = 8
+#: By what a type of that width may compute faster than one of 16 bits.
+_WIDER = {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 4.0, "mxfp4": 4.0}
+
+
+@frozen(kw_only=True, eq=False)
+class Scored:
+    """A row with its prediction, and what the baseline says of it."""
+
+    row: Row
+    written: Written
+    prediction: Prediction
+    baseline: float  # seconds of a step
+
+    @property
+    def error(self) -> float:
+        """Error of the step time."""
+        return self.prediction.step_time / self.row.measured.step_time_s - 1.0
+
+    @property
+    def baseline_error(self) -> float:
+        """Error of the baseline's step time."""
+        return self.baseline / self.row.measured.step_time_s - 1.0
+
+    @property
+    def memory_error(self) -> float | None:
+        """Error of the memory, where it was measured."""
+        measured = self.row.measured.memory_gb
+        return None if measured is None else self.prediction.memory / (measured * 1e9) - 1.0
+
+
+@frozen(kw_only=True)
+class Group:
+    """Rows that have something in common, and their scores."""
+
+    dimension: str
+    name: str
+    step: Score
+    baseline: Score
+    memory: Score | None
+    refused: int
+
+
+@frozen(kw_only=True)
+class Ranking:
+    """Layouts of one model with one batch on as many devices of a source."""
+
+    name: str
+    layouts: int
+    regret: float
+    chance: float  # regret of any of them
+    rho: float | None
+
+
+@frozen(kw_only=True, eq=False)
+class Summary:
+    """All that is known: groups by dimension, the ranking, and what could not be scored."""
+
+    rows: Sequence[Scored]
+    groups: Sequence[Group]
+    rankings: Sequence[Ranking]
+    memory: Sequence[tuple[str, Score]]
+    unmodelled: Sequence[Flaw]
+    flaws: Sequence[Flaw]
+    unknown: Mapping[str, int]
+
+    def of(self, dimension: str) -> list[Group]:
+        """Return the groups of one dimension."""
+        return [group for group in self.groups if group.dimension == dimension]
+
+    @property
+    def all(self) -> Group | None:
+        """All rows together."""
+        return next(iter(self.of("all")), None)
+
+    @property
+    def regret(self) -> float | None:
+        """The mean regret of the best predicted layouts."""
+        found = [one.regret for one in self.rankings]
+        return sum(found) / len(found) if found else None
+
+    @property
+    def chance(self) -> float | None:
+        """The mean regret of layouts picked by chance."""
+        found = [one.chance for one in self.rankings]
+        return sum(found) / len(found) if found else None
+
+    @property
+    def rho(self) -> float | None:
+        """The mean rank correlation."""
+        found = [one.rho for one in self.rankings if one.rho is not None]
+        return sum(found) / len(found) if found else None
+
+    def value(self, quantity: str, metric: str, name: str) -> float | None:
+        """Return one figure of the group called *name*; None where there is none."""
+        if metric in ("regret", "rho"):
+            return self.regret if metric == "regret" else self.rho
+        group = next((group for group in self.groups if group.name == name), None)
+        if group is None:
+            return None
+        if metric == "refused":
+            return group.refused / group.step.n
+        found = group.step if quantity == "step" else group.memory
+        return None if found is None else float(getattr(found, metric))
+
+    def mean_over(self, dimension: str) -> tuple[float, float] | None:
+        """Return the mean of the groups' MAPE, and that of the baseline's."""
+        found = self.of(dimension)
+        if not found:
+            return None
+        own = sum(group.step.mape for group in found) / len(found)
+        return own, sum(group.baseline.mape for group in found) / len(found)
+
+
+def _nodes(row: Row) -> str:
+    if row.nodes is None:
+        return "not stated"
+    for most in (1, 8, 64, 512):
+        if row.nodes <= most:
+            return "1" if most == 1 else f"{_ABOVE[most]} to {most}"
+    return "over 512"
+
+
+_ABOVE = {8: 2, 64: 9, 512: 65}
+
+
+def device_class(row: Row) -> str:
+    """Return the class of device that *row* names."""
+    return row.hardware.gpu_class or row.hardware.gpu
+
+
+#: What rows are grouped by: a name, and that of a row's group, or None to leave the row out.
+#: `once` has all rows with weights by which a configuration that was measured often counts once.
+DIMENSIONS: Mapping[str, Callable[[Row, str], str | None]] = {
+    "all": lambda _row, _framework: "all",
+    "once": lambda _row, _framework: "once",
+    "core": lambda row, _framework: "core" if row.core else None,
+    "source": lambda row, _framework: row.source_key,
+    "device": lambda row, _framework: device_class(row),
+    "nodes": lambda row, _framework: _nodes(row),
+    "model": lambda row, _framework: "MoE" if row.is_sparse else "dense",
+    "precision": lambda row, _framework: row.numbers,
+    "framework": lambda _row, framework: framework,
+}
+
+
+def summarize(
+    cases: Sequence[Case],
+    flaws: Sequence[Flaw],
+    unknown: Mapping[str, int],
+) -> Summary:
+    """Return the summary of *cases*, and of what was wrong with other rows."""
+    priced = [case for case in cases if case.prediction is not None]
+    absurd = [case for case in priced if _excess(case)]
+    kept = [case for case in priced if not _excess(case)]
+    rows = _with_baseline(kept)
+    groups = [
+        _group(dimension, name, found)
+        for dimension, key in DIMENSIONS.items()
+        for name, found in _grouped(rows, key).items()
+        if name is not None
+    ]
+    found_flaws = [*flaws, *(_flaw(case, "absurd", _excess(case)) for case in absurd)]
+    return Summary(
+        rows=rows,
+        groups=groups,
+        rankings=_rankings(rows),
+        memory=_memory(rows),
+        unmodelled=[
+            _flaw(case, "unmodelled", case.reason) for case in cases if case.prediction is None
+        ],
+        flaws=found_flaws,
+        unknown=unknown,
+    )
+
+
+def _grouped(
+    rows: Sequence[Scored], key: Callable[[Row, str], str | None]
+) -> dict[str | None, list[Scored]]:
+    found = by(rows, lambda scored: key(scored.row, scored.written.framework))
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), str(item[0]))))
+
+
+def _flaw(case: Case, kind: str, reason: str) -> Flaw:
+    one = case.placed
+    return Flaw(file=one.file, line=one.line, id=one.row.id, kind=kind, reason=reason)
+
+
+def _speed(case: Case) -> float:
+    """Return the model FLOP/s of a device that was measured."""
+    assert case.prediction is not None
+    return case.prediction.model_flops / case.placed.row.measured.step_time_s
+
+
+def _excess(case: Case) -> str:
+    """Return why a step time cannot be true: the device would compute beyond its peak."""
+    assert case.prediction is not None
+    row, speed = case.placed.row, _speed(case)
+    peak = case.prediction.peak * _WIDER.get(row.numbers or "", 1.0)
+    if not peak or speed <= peak:
+        return ""
+    return (
+        f"a step of {row.measured.step_time_s:g} s is an MFU of {speed / peak:.0%}: "
+        f"{speed / 1e12:.4g} TFLOP/s of a peak of {peak / 1e12:.4g}"
+    )
+
+
+def _with_baseline(cases: Sequence[Case]) -> list[Scored]:
+    """Return the rows with one constant rate for each class of device and precision."""
+    classes: list[Hashable] = [
+        (device_class(case.placed.row), case.placed.row.numbers) for case in cases
+    ]
+    fitted = rates([_speed(case) for case in cases], classes)
+    rows = []
+    for case, kind in zip(cases, classes, strict=True):
+        assert case.prediction is not None
+        assert case.written is not None
+        rows.append(
+            Scored(
+                row=case.placed.row,
+                written=case.written,
+                prediction=case.prediction,
+                baseline=case.prediction.model_flops / fitted[kind],
+            )
+        )
+    return rows
+
+
+def _group(dimension: str, name: str, rows: Sequence[Scored]) -> Group:
+    once = dimension == "once"
+    weights = weights_of([one.row.configuration for one in rows]) if once else None
+    step = score([one.error for one in rows], weights)
+    baseline = score([one.baseline_error for one in rows], weights)
+    assert step is not None
+    assert baseline is not None
+    return Group(
+        dimension=dimension,
+        name=name,
+        step=step,
+        baseline=baseline,
+        memory=score([e for one in rows if (e := one.memory_error) is not None]),
+        refused=sum(not one.prediction.fits for one in rows),
+    )
+
+
+def _rankings(rows: Sequence[Scored]) -> list[Ranking]:
+    found = []
+    for key, members in by(rows, _job).items():
+        best = [
+            min(alike, key=lambda one: one.row.measured.step_time_s)
+            for alike in by(members, _layout).values()
+        ]
+        if len(best) < FEWEST_LAYOUTS:
+            continue
+        predicted = [one.prediction.step_time for one in best]
+        measured = [one.row.measured.step_time_s for one in best]
+        found.append(
+            Ranking(
+                name=", ".join(map(str, key[:4])),
+                layouts=len(best),
+                regret=regret(predicted, measured),
+                chance=chance(measured),
+                rho=rho(predicted, measured),
+            )
+        )
+    return found
+
+
+def _job(one: Scored) -> tuple[Hashable, ...]:
+    """Return what layouts that are compared have in common: all but the layout."""
+    row = one.row
+    return (
+        row.source_key,
+        row.model.name,
+        f"{row.hardware.gpus} devices",
+        f"batch {row.batch.global_}",
+        row.model.seq,
+        row.model.layers,
+        row.precision,
+        row.hardware.gpu,
+    )
+
+
+def _layout(one: Scored) -> tuple[Hashable, ...]:
+    p = one.row.parallel
+    return (p.tp, p.pp, p.cp, p.dp, p.vp, p.ep, p.zero_stage_or_fsdp, one.row.batch.micro)
+
+
+def memory_basis(row: Row) -> str:
+    """Return what the memory of *row* is: of the allocator's blocks, or of the whole device."""
+    said = row.extra.get("memory_basis")
+    if isinstance(said, str):
+        return said
+    text = row.notes.lower()
+    if "nvidia-smi" in text or "device" in text:
+        return "device"
+    if row.extra.get("peak_memory_gib") is not None or "reserved" in text:
+        return "reserved"
+    return "allocated" if "allocated" in text else "not stated"
+
+
+def _memory(rows: Sequence[Scored]) -> list[tuple[str, Score]]:
+    measured = [one for one in rows if one.memory_error is not None]
+    found = []
+    for basis, members in sorted(by(measured, lambda one: memory_basis(one.row)).items()):
+        scored = score([e for one in members if (e := one.memory_error) is not None])
+        if scored is not None:
+            found.append((basis, scored))
+    return found

@@ -1,0 +1,278 @@
+"""Element-wise operators by how frameworks fuse them: bytes from the kernels that they run.
+
+Each list names the kernels of one pass in their order, with the bytes that they read and write
+for an element in bf16: 2 B for an activation, 4 B in fp32, 1 B for a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from parcost import Memory, Study, block_type
+from parcost_plugins.model import elementwise
+from parcost_plugins.model.elementwise import Passes
+from parcost_plugins.vocabulary import Framework, Gemm, KernelChoice, Stream
+from parcost_plugins.vocabulary.operators import STREAM_KINDS
+
+StudyOf = Callable[..., Study]
+
+TOKENS = 2048
+H, F, A, K, D, V = 4096, 14_336, 32, 8, 128, 128_256  # Llama 3 8B
+
+
+def study_with(study_of: StudyOf, framework: str, model: str = "llama3_8b", **more: str) -> Study:
+    training = f"framework = own, {more.pop('training', '')}"
+    extra = f"""
+    use catalog.frameworks.generic
+    framework own extends generic {{ {framework} }}
+    """
+    return study_of(model, training=training, extra=extra)
+
+
+def moved(study: Study) -> dict[tuple[str, str], float]:
+    """Return the bytes per token of streaming operators, one occurrence each."""
+    found = (op for op in study.operators if isinstance(op, Stream))
+    return {(op.name, op.pass_): op.bytes_ / TOKENS for op in found}  # type: ignore[misc]
+
+
+def held(study: Study) -> Mapping[str, Memory]:
+    return {term.name: term for _, term in study.contributions("memory")}
+
+
+@pytest.mark.parametrize(
+    ("norm", "forward", "backward"),
+    [
+        # x in, y out; x and dy in, dx out, with the sums for the gain on the way
+        ("fused", [4], [6]),
+        # the same, and x and dy in once more for the sums
+        ("compiled", [4], [6, 4]),
+        ("eager", [4], [6, 4]),
+        # to fp32, square, mean, product with the root, back to bf16, times the gain;
+        # gain: dy in, out, and dy and what it multiplied in, product out, and in to be summed;
+        # to fp32; product with the root, product for the root, its sum, mean spread; twice x,
+        # product, sum of both; to bf16
+        (
+            "composite",
+            [2 + 4, 8, 4, 8, 4 + 2, 4],
+            [4, 6, 2, 2 + 4, 8, 12, 4, 4, 8, 12, 12, 4 + 2],
+        ),
+    ],
+)
+def test_norms(study_of: StudyOf, norm: str, forward: list[int], backward: list[int]) -> None:
+    found = moved(study_with(study_of, f"norm = {norm}"))
+    for name in ("layer norms", "final norm"):
+        assert found[name, "F"] == sum(forward) * H
+        assert found[name, "B"] == sum(backward) * H
+
+
+@pytest.mark.parametrize(
+    ("activation", "forward", "backward"),
+    [
+        ("fused", [6], [10]),
+        ("compiled", [6], [10]),
+        # activation of the gate, product; both factors of the product, the activation
+        ("eager", [4, 6], [6, 6, 6]),
+        # and both gradients in, the joined one out
+        ("halves", [4, 6], [6, 6, 6, 8]),
+    ],
+)
+def test_gated_activations(
+    study_of: StudyOf, activation: str, forward: list[int], backward: list[int]
+) -> None:
+    study = study_with(study_of, f"activation = {activation}")
+    found = moved(study)
+    assert found["MLP activation", "F"] == sum(forward) * F
+    assert found["MLP activation", "B"] == sum(backward) * F
+    # Where the product is a kernel of its own, it reads the activated gate, which is kept.
+    apart = activation in ("eager", "halves")
+    assert ("activated gate" in held(study)) == apart
+    if apart:
+        assert held(study)["activated gate"].bytes_ == 2 * F * TOKENS
+
+
+def test_an_activation_without_gate_is_one_kernel_in_any_case(study_of: StudyOf) -> None:
+    for activation in ("fused", "eager", "halves"):
+        study = study_with(study_of, f"activation = {activation}", model="gpt3_6_7b")
+        assert moved(study)["MLP activation", "F"] == 4 * 4 * 4096
+        assert moved(study)["MLP activation", "B"] == 6 * 4 * 4096
+        assert "activated gate" not in held(study)
+
+
+@pytest.mark.parametrize(
+    ("rotary", "kernels"),
+    [
+        ("fused", [4]),
+        # times cosine, a half negated, the halves joined, times sine, sum
+        ("eager", [4, 2, 4, 4, 6]),
+        # to fp32, product, back to bf16
+        ("complex", [2 + 4, 8, 4 + 2]),
+    ],
+)
+def test_rotary_embeddings(study_of: StudyOf, rotary: str, kernels: list[int]) -> None:
+    found = moved(study_with(study_of, f"rotary = {rotary}"))
+    both = (A + K) * D
+    assert found["rotary embedding", "F"] == found["rotary embedding", "B"] == sum(kernels) * both
+
+
+def test_dropout_and_additions(study_of: StudyOf) -> None:
+    fused, eager = (
+        moved(study_with(study_of, f"dropout = {word}", training="dropout = on"))
+        for word in ("fused", "eager")
+    )
+    # branch and stream in, sum out; both gradients of the stream in, sum out
+    for found in (fused, eager):
+        assert found["residual additions", "F"] == found["residual additions", "B"] == 6 * H
+        assert found["residual dropout", "B"] == (4 + 1) * H  # gradient and mask in, gradient out
+    assert fused["residual dropout", "F"] == 1 * H
+    assert eager["residual dropout", "F"] == (4 + 1) * H
+
+
+@pytest.mark.parametrize(
+    ("loss", "forward", "backward"),
+    [
+        # twice in, gradient out; scaled
+        ("gradient", [2 + 2 + 2], [4]),
+        # in for the maximum and for the sum; in, gradient out
+        ("logits", [2 + 2], [4]),
+        # cast; log-softmax in three times and out; zeros, both gradients in, output in, out; cast
+        ("eager", [2 + 4, 4 * 4], [4, 4 * 4, 4 + 2]),
+        # cast, maximum, difference, exponential, sum, quotient; product, cast
+        ("softmax", [2 + 4, 4, 8, 8, 4, 8], [8, 4 + 2]),
+    ],
+)
+def test_losses(study_of: StudyOf, loss: str, forward: list[int], backward: list[int]) -> None:
+    study = study_with(study_of, f"loss = {loss}")
+    assert moved(study)["cross entropy", "F"] == sum(forward) * V
+    assert moved(study)["cross entropy", "B"] == sum(backward) * V
+
+
+def test_gradients_of_layers_of_their_own_are_added_up(study_of: StudyOf) -> None:
+    together, apart = (
+        moved(study_with(study_of, f"separate_projections = {word}")) for word in ("off", "on")
+    )
+    more = {name: found for name, found in apart.items() if name not in together}
+    assert more == {
+        # two gradients in, their sum out: two sums of three, and one of two
+        ("sum of the gradients of queries, keys and values", "B"): 2 * 6 * H,
+        ("sum of the gradients of gate and up", "B"): 6 * H,
+    }
+    # What is one layer has its gradient joined from three: each element in, and out.
+    joined = ("gradients of queries, keys and values, joined", "B")
+    assert set(together) - set(apart) == {joined}
+    assert together[joined] == 4 * (A + 2 * K) * D
+
+
+def test_the_heads_of_stored_scores_are_put_side_by_side(study_of: StudyOf) -> None:
+    found = moved(study_of("gpt3_6_7b", training="flash_attention = off"))
+    name = "context in the order of tokens"
+    assert found[name, "F"] == found[name, "B"] == 4 * H
+    assert (name, "F") not in moved(study_of("gpt3_6_7b"))
+
+
+def test_biases_have_gradients_of_their_own(study_of: StudyOf) -> None:
+    found = moved(study_of("gpt3_6_7b"))
+    assert found["attention bias gradients", "B"] == 2 * (3 * H + H)
+    assert found["MLP bias gradients", "B"] == 2 * (4 * H + H)
+    assert moved(study_of("qwen25_7b"))["attention bias gradients", "B"] == 2 * (28 + 2 * 4) * 128
+
+
+def test_a_loss_in_chunks_starts_as_many_kernels_for_each(study_of: StudyOf) -> None:
+    one, eight = (
+        {
+            op.pass_: op
+            for op in study_with(study_of, "loss = eager", training=f"loss_chunks = {n}").operators
+            if isinstance(op, Stream) and op.name == "cross entropy"
+        }
+        for n in (1, 8)
+    )
+    for pass_ in ("F", "B"):
+        assert eight[pass_].bytes_ == one[pass_].bytes_  # type: ignore[index]
+        assert eight[pass_].kernels == 8 * one[pass_].kernels  # type: ignore[index]
+
+
+def test_kernels_of_an_eager_layer_are_as_many_as_its_code_calls(study_of: StudyOf) -> None:
+    # torchtitan v0.2.2, counted in its code without products and core: norms 2, rotary 6,
+    # activation and product, additions 2; backward norms 4, rotary 6, activation 3, additions 2
+    # and sums of gradients 3.
+    study = study_of(
+        "llama3_8b",
+        training="framework = torchtitan",
+        extra="use catalog.frameworks.torchtitan",
+    )
+    issued = {"F": 0.0, "B": 0.0}
+    for op in study.operators:
+        if isinstance(op, Stream) and op.pass_ in issued and max(op.count) >= 32:
+            issued[op.pass_] += op.kernels * max(op.count) / 32  # type: ignore[operator]
+    assert issued == {"F": 2 + 6 + 2 + 2, "B": 4 + 6 + 3 + 2 + 3}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "table"),
+    [
+        ("norm", elementwise.NORMS),
+        ("activation", elementwise.GATED),
+        ("rotary", elementwise.ROTARY),
+        ("dropout", elementwise.DROPOUT),
+        ("softmax", elementwise.SOFTMAX),
+        ("loss", elementwise.LOSS),
+        ("router", elementwise.ROUTER),
+    ],
+)
+def test_every_word_of_a_framework_has_its_kernels(
+    attribute: str, table: Mapping[str, Passes]
+) -> None:
+    assert set(block_type(Framework).fields[attribute].choices) == set(table)
+    for passes in table.values():
+        for traffic in passes:
+            assert traffic.kind in STREAM_KINDS
+
+
+def test_every_kind_of_kernel_has_an_efficiency() -> None:
+    fields = block_type(KernelChoice).fields
+    assert all(f"{kind}_efficiency" in fields for kind in STREAM_KINDS if kind != "plain")
+
+
+@pytest.mark.parametrize(
+    "name", ["deepspeed", "fsdp_composer", "maxtext", "megatron_lm_2021", "nemo", "torchtitan"]
+)
+def test_frameworks_change_streams_and_no_product(study_of: StudyOf, name: str) -> None:
+    generic = study_of("llama3_8b")
+    other = study_of(
+        "llama3_8b",
+        training=f"framework = {name}",
+        # of Megatron-LM of 2021 another attention would be several products
+        extra=f"use catalog.frameworks.{name}\nkernels {{ attention = auto }}",
+    )
+    shapes = [
+        [(op.name, op.pass_, op.m, op.n, op.k) for op in study.operators if isinstance(op, Gemm)]
+        for study in (generic, other)
+    ]
+    assert shapes[0] == shapes[1]
+    assert moved(other) != moved(generic)
+
+
+def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_of: StudyOf) -> None:
+    # Llama 3 8B has 8.03e9 parameters. A gather moves 4 B of each, forward and backward, and a
+    # reduction 6 B.
+    elements = 8_030_261_248
+    extra = "use catalog.frameworks.torchtitan"
+    for sharding, passes in (("reshard = on", ["F", "B"]), ("reshard = off", ["F"])):
+        study = study_of(
+            "llama3_8b",
+            training="framework = torchtitan",
+            layout="zero = 3",
+            extra=f"{extra}\nsharding {{ {sharding} }}",
+        )
+        found: dict[tuple[str, str], float] = {}
+        for op in study.operators:
+            if isinstance(op, Stream) and op.name.startswith("copies of"):
+                key = (op.name, op.pass_)
+                found[key] = found.get(key, 0.0) + op.bytes_ * sum(op.count)  # type: ignore[operator]
+        assert found == {
+            **{("copies of gathered parameters", pass_): 4 * elements for pass_ in passes},
+            ("copies of gradients to be reduced", "B"): 6 * elements,
+        }
+    plain = study_of("llama3_8b", training="framework = torchtitan", layout="zero = 1", extra=extra)
+    assert not [op for op in plain.operators if op.name.startswith("copies of")]

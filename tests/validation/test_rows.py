@@ -1,0 +1,130 @@
+"""Files of runs that are wrong: each row by line and reason, and the others kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parcost import SpecError
+from parcost_plugins.validation.rows import Row, Rows, files_of, read_files
+
+Write = Callable[[Iterable[Any]], Path]
+Raw = Callable[..., dict[str, Any]]
+
+
+def reading(path: Path) -> Rows:
+    return read_files([("runs.jsonl", path)])
+
+
+#: Changes of a good row, and what its line is told to be.
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"model__layers": "24"}, "malformed", "`model.layers` is `24`, not a whole number"),
+    ({"model__layers": 2.5}, "malformed", "`model.layers` is 2.5, not a whole number"),
+    ({"model__layers": 0}, "malformed", "`model.layers` is 0, and 1 is the least"),
+    ({"model__tied": 1}, "malformed", "`model.tied` is 1, not true or false"),
+    ({"hardware__gpus": True}, "malformed", "`hardware.gpus` is True, not a whole number"),
+    ({"model": []}, "malformed", "`model` is [], not an object"),
+    ({"measured__step_time_s": ...}, "malformed", "`measured.step_time_s` is missing"),
+    ({"batch__global": ...}, "malformed", "`batch.global` is missing"),
+    ({"measured__step_time_s": 0}, "malformed", "is 0, and has to be above 0"),
+    ({"measured__step_time_s": None}, "malformed", "`measured.step_time_s` is null, not a number"),
+    ({"measured__step_time_s": 10**400}, "malformed", "not a number"),
+    ({"precision_class": "bf61"}, "malformed", "did you mean `bf16`?"),
+    ({"parallel__dp": 2}, "contradictory", "tp 8 x pp 2 x cp 1 x dp 2 = 32 ranks, and there are 16"),
+    ({"parallel__ep": 3}, "contradictory", "ep 3 does not divide the 8 ranks of a stage"),
+    ({"parallel__ep": 2}, "contradictory", "ep 2 splits experts, and the model has none"),
+    ({"batch__grad_accum": 4}, "contradictory", "2 x 4 x dp 1 = 8 sequences, and the global batch is 16"),
+    ({"batch__micro": 3}, "contradictory", "16 sequences do not divide over micro-batches of 3"),
+    ({"model__heads": 31}, "contradictory", "31 heads do not divide over 32 key-value heads"),
+    ({"model__experts": 8}, "contradictory", "`model.topk` is missing, and the model has experts"),
+    ({"parallel__vp": 20}, "contradictory", "24 layers are too few for 2 stages of 20 chunks"),
+    ({"measured__mfu": 1.2}, "absurd", "`measured.mfu` is 1.2: nothing computes beyond its peak"),
+    ({"measured__tflops_per_gpu": 400}, "absurd", "400 TFLOP/s are beyond the peak of 312"),
+    ({"measured__tokens_per_s_per_gpu": 9e4}, "absurd", "1707 per second and device, and"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "kind", "reason"), BAD, ids=[str(case[0]) for case in BAD])
+def test_a_bad_row_is_named_and_the_next_is_kept(
+    changes: dict[str, Any], kind: str, reason: str, raw: Raw, file: Write
+) -> None:
+    rows = reading(file([raw(**changes), raw(id="good")]))
+    assert [placed.row.id for placed in rows.placed] == ["good"]
+    assert any(reason in flaw.reason for flaw in rows.flaws), [flaw.text for flaw in rows.flaws]
+    flaw = next(flaw for flaw in rows.flaws if reason in flaw.reason)
+    assert (flaw.file, flaw.line, flaw.id, flaw.kind) == ("runs.jsonl", 1, "megatron-1", kind)
+
+
+def test_all_that_is_wrong_with_a_row_is_told_at_once(raw: Raw, file: Write) -> None:
+    rows = reading(file([raw(model__layers=-1, source=..., hardware__gpus="8")]))
+    assert len(rows.flaws) == 3
+
+
+def test_lines_that_are_no_json_are_named(raw: Raw, file: Write) -> None:
+    lines = ["{", "", "[1]", '{"id": NaN}', "[" * 100_000, raw()]
+    rows = reading(file(lines))
+    assert [flaw.line for flaw in rows.flaws] == [1, 3, 4, 5]
+    assert "no JSON" in rows.flaws[0].reason
+    assert "the row is [1], not an object" in rows.flaws[1].reason
+    assert "`NaN` is no number of JSON" in rows.flaws[2].reason
+    assert "nested too deeply" in rows.flaws[3].reason
+    assert len(rows.placed) == 1
+
+
+def test_the_second_row_of_an_id_is_left_out(raw: Raw, file: Write) -> None:
+    rows = reading(file([raw(), raw(id="b"), raw(measured__step_time_s=1.21)]))
+    assert [placed.line for placed in rows.placed] == [1, 2]
+    (flaw,) = rows.flaws
+    assert flaw.line == 3
+    assert flaw.reason == "the id `megatron-1` is that of runs.jsonl:1 too"
+
+
+def test_unknown_fields_are_counted_and_the_row_is_kept(raw: Raw, file: Write) -> None:
+    rows = reading(file([raw(colour="red"), raw(id="b", colour="blue", model__tint=1)]))
+    assert rows.unknown == {"colour": 2, "model.tint": 1}
+    assert len(rows.placed) == 2
+    assert not rows.flaws
+
+
+def test_what_a_row_need_not_say_may_be_null(raw: Raw, file: Write) -> None:
+    changes = dict.fromkeys(("model__kv_heads", "hardware__internode", "recompute"), None)
+    (placed,) = reading(file([raw(**changes)])).placed
+    assert placed.row.recompute is None
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.jsonl", tmp_path):
+        with pytest.raises(SpecError):
+            reading(path)
+    latin = tmp_path / "latin.jsonl"
+    latin.write_bytes(b'{"id": "\xe9"}\n')
+    with pytest.raises(SpecError, match="not UTF-8"):
+        reading(latin)
+
+
+def test_a_line_that_is_too_long_is_an_error(file: Write) -> None:
+    with pytest.raises(SpecError, match="line 1 of"):
+        reading(file(["x" * (2**20 + 1)]))
+
+
+def test_a_directory_stands_for_its_files_of_runs(tmp_path: Path, raw: Raw) -> None:
+    (tmp_path / "b.jsonl").write_text(json.dumps(raw()) + "\n")
+    (tmp_path / "a.jsonl").write_text(json.dumps(raw(id="a")) + "\n")
+    (tmp_path / "kernels.jsonl").write_text('{"id": "k", "time_us": 3}\n')
+    (tmp_path / "notes.txt").write_text("x")
+    assert [Path(name).name for name, _ in files_of(tmp_path)] == ["a.jsonl", "b.jsonl"]
+
+
+def test_a_directory_without_any_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no file of runs"):
+        files_of(tmp_path)
+
+
+def test_nodes_are_counted_up(row: Callable[..., Row]) -> None:
+    assert row().nodes == 2
+    assert row(hardware__gpus_per_node=None).nodes is None
+    assert row(hardware__gpus_per_node=10).nodes == 2

@@ -1,0 +1,255 @@
+"""Rows as studies, against what each row means, worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Study
+from parcost_plugins.validation.rows import Row, UnmodelledError
+from parcost_plugins.validation.stages import deal
+from parcost_plugins.validation.study import Written, write
+from parcost_plugins.vocabulary import Cluster, Layout, Overlap, ScheduleChoice, Sharding, Training
+
+Make = Callable[..., Row]
+
+#: What turns the row of Megatron-LM into one of FSDP under Composer, on two nodes of eight.
+FSDP: dict[str, Any] = {
+    "source": "mosaicml/llm-foundry training benchmarks",
+    "year": 2024,
+    "parallel__tp": 1,
+    "parallel__pp": 1,
+    "parallel__dp": 16,
+    "parallel__zero_stage_or_fsdp": "FSDP full_shard (ZeRO-3)",
+    "batch__micro": 4,
+    "batch__global": 128,
+    "batch__grad_accum": 2,
+    "precision": "fp8 mixed",
+    "precision_class": "fp8",
+    "hardware__gpu": "H100-80GB-SXM",
+    "schedule": "none (data parallel)",
+    "attention": "flash (flash-attn 2 / Triton)",
+}
+#: And into one of experts, by Megatron-Bridge on a part of an NVLink domain.
+EXPERTS: dict[str, Any] = {
+    "source": "NVIDIA-NeMo/Megatron-Bridge performance summary",
+    "year": 2026,
+    "model__experts": 64,
+    "model__topk": 4,
+    "model__expert_ffn": 1024,
+    "model__shared_experts": 1,
+    "model__dense_layers": 2,
+    "model__gated": True,
+    "hardware__gpu": "GB200",
+    "hardware__gpus": 128,
+    "hardware__gpus_per_node": 4,
+    "hardware__intranode": "GB200 NVL72 (NVLink domain 72 GPUs)",
+    "hardware__internode_gbps": None,
+    "parallel__tp": 1,
+    "parallel__pp": 4,
+    "parallel__vp": 2,
+    "parallel__dp": 32,
+    "parallel__ep": 16,
+    "parallel__zero_stage_or_fsdp": "distributed optimizer (ZeRO-1)",
+    "batch__micro": 1,
+    "batch__global": 1024,
+    "batch__grad_accum": 32,
+    "precision": "mxfp8",
+    "precision_class": "mxfp8",
+    "recompute": "selective",
+    "schedule": "interleaved 1F1B",
+    "attention": "flash (cuDNN/TE fused)",
+    "notes": "MoE benchmark: token distribution force-balanced, dropless.",
+    "extra": {"recompute_detail": "layernorm,moe_act"},
+}
+
+
+def study(written: Written) -> Study:
+    (scenario,) = parcost.load_text(written.text)
+    (found,) = scenario.studies()
+    return found
+
+
+def test_a_row_of_megatron_lm(row: Make) -> None:
+    made = study(write(row()))
+    layout, training, overlap = made[Layout], made[Training], made[Overlap]
+    assert (layout.tp, layout.pp, layout.cp, layout.dp, layout.zero) == (8, 2, 1, 1, 0)
+    assert layout.sequence_parallel is False
+    assert layout.vocabulary_multiple == 128
+    assert (training.micro_batch, training.global_batch, training.micro_batches) == (2, 16, 8)
+    assert (training.recompute, training.flash_attention, training.dropout) == ("full", False, True)
+    assert training.precision.label == "fp16"
+    assert training.framework.label == "megatron_lm_2021"
+    model = training.model
+    assert (model.layers, model.hidden, model.heads, model.ffn) == (24, 3072, 32, 12288)
+    assert (model.norm, model.biases, model.gated, model.tied) == ("layer", True, False, True)
+    assert model.positions == 2048
+    assert (overlap.gradients, overlap.parameters, overlap.tensor) == (False, False, "off")
+    assert made[ScheduleChoice].transfers == "blocking"
+    assert made[Cluster].device.label == "a100_sxm_80g"
+    node, network = made[Cluster].fabric.levels
+    assert node.size == 8
+    assert network.bandwidth == 200e9 / 8  # 1600 Gb/s of a node on 8 ports, one direction
+
+
+def test_a_row_of_fsdp(row: Make) -> None:
+    made = study(write(row(**FSDP)))
+    layout, training = made[Layout], made[Training]
+    assert (layout.tp, layout.pp, layout.dp, layout.zero) == (1, 1, 16, 3)
+    assert training.micro_batches == 2
+    assert training.flash_attention is True
+    assert training.dropout is False
+    assert made[Overlap].gradients is True
+    recipe = training.precision
+    # Narrow products of fp8, and the state of FSDP: the shard is the fp32 master.
+    assert recipe.narrow == "fp8"
+    assert (recipe.weights, recipe.gradients, recipe.optimizer, recipe.gather) == (4, 4, 8, 2)
+    assert made[Cluster].device.label == "h100_sxm"
+    assert training.framework.label == "fsdp_composer"
+
+
+def test_a_row_with_experts(row: Make) -> None:
+    made = study(write(row(**EXPERTS)))
+    layout, training = made[Layout], made[Training]
+    model = training.model
+    assert (model.experts, model.top_k, model.expert_ffn) == (64, 4, 1024)
+    assert (model.shared_experts, model.dense_first, model.norm) == (1, 2, "rms")
+    assert (layout.ep, layout.pp, layout.dp, layout.zero) == (16, 4, 32, 1)
+    schedule = made[ScheduleChoice]
+    assert (schedule.kind, schedule.chunks) == ("interleaved", 2)
+    assert not schedule.stages  # 24 layers divide over 8 virtual stages
+    domain, network = made[Cluster].fabric.levels
+    assert domain.size == 64  # 128 devices are no multiple of 72
+    assert network.bandwidth == 400e9 / 8  # the row does not say: the catalogue's
+    assert made[Cluster].device.label == "gb200"
+
+
+def test_what_is_assumed_is_a_comment_and_a_list(row: Make) -> None:
+    written = write(row(**EXPERTS))
+    assert "a network as that of nvl72: the row does not say" in written.assumptions
+    for assumption in written.assumptions:
+        assert f"# Assumed: {assumption}.\n" in written.text
+    assert written.text.startswith("# megatron-1\n")
+
+
+def test_named_modules_are_recomputed(row: Make) -> None:
+    text = write(row(**EXPERTS)).text
+    assert "recompute {\n  norms      = on\n  activation = on\n}" in text
+    assert "recompute       = none" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "zero"),
+    [
+        ("none (plain data parallel)", 0),
+        ("ZeRO stage 1 (DeepSpeed)", 1),
+        ("ZeRO-2", 2),
+        ("FSDP (ZeRO-3) over 64 ranks", 3),
+        ("distributed optimizer (ZeRO-1)", 1),
+        ("FSDP shard_grad_op (ZeRO-2)", 3),
+    ],
+)
+def test_words_for_sharded_state(said: str, zero: int, row: Make) -> None:
+    changes = {**FSDP, "parallel__zero_stage_or_fsdp": said}
+    assert study(write(row(**changes)))[Layout].zero == zero
+
+
+def test_shard_grad_op_keeps_parameters_gathered(row: Make) -> None:
+    changes = {**FSDP, "parallel__zero_stage_or_fsdp": "FSDP shard_grad_op (ZeRO-2)"}
+    assert study(write(row(**changes)))[Sharding].reshard is False
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallel__hsdp": {"shard": 8, "replicate": 2}},
+        {"parallel__zero_stage_or_fsdp": "FSDP over 8 ranks x 2 DP"},
+    ],
+)
+def test_hybrid_sharding(changes: dict[str, Any], row: Make) -> None:
+    assert study(write(row(**{**FSDP, **changes})))[Sharding].shard == 8
+
+
+def test_ports_that_the_row_counts(row: Make) -> None:
+    """Four ports of 200 Gb/s for eight devices."""
+    changes = {"hardware__internode": "InfiniBand HDR, 4 x 200 Gb/s per node"}
+    made = study(write(row(**changes, hardware__internode_gbps=800)))
+    network = made[Cluster].fabric.levels[-1]
+    assert (network.bandwidth, network.ports) == (25e9, 4)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "device", "fabric"),
+    [
+        ("H100-96GB-SXM (HBM2e, 500 W)", "h100_sxm_96g", "hgx_h100"),
+        ("V100-16GB-SXM2", "v100_sxm2_16g", "dgx_v100"),
+        ("A100 40GB PCIe", "a100_pcie_40g", "pcie4_roce_200g"),
+        ("NVIDIA H100 PCIe", "h100_pcie", "pcie5_roce_400g"),
+        ("H200-141GB-SXM", "h200_sxm", "hgx_h200"),
+        ("AMD Instinct MI300X", "mi300x", "mi300x_node"),
+        ("TPU v5p", "tpu_v5p", "tpu_v5p_pod"),
+        ("GB300", "gb300", "gb300_nvl72"),
+    ],
+)
+def test_words_for_devices(gpu: str, device: str, fabric: str, row: Make) -> None:
+    text = write(row(hardware__gpu=gpu)).text
+    assert f"use catalog.devices.{device}\n" in text
+    assert f"use catalog.fabrics.{fabric}\n" in text
+
+
+def test_every_entry_of_hardware_is_in_the_catalogue() -> None:
+    from parcost_plugins.validation.hardware import ENTRIES
+
+    lines = {f"use catalog.devices.{entry.device}" for entry in ENTRIES}
+    lines |= {f"use catalog.fabrics.{entry.fabric}" for entry in ENTRIES}
+    parcost.load_text("\n".join(sorted(lines)) + "\nlet a = 1\n")
+
+
+def test_a_device_that_nobody_knows_cannot_be_modelled(row: Make) -> None:
+    with pytest.raises(UnmodelledError, match="the device `Cerebras WSE-3` is none of gb300"):
+        write(row(hardware__gpu="Cerebras WSE-3"))
+
+
+def test_attention_that_the_language_lacks_cannot_be_modelled(row: Make) -> None:
+    with pytest.raises(UnmodelledError, match="attention of the kind `mamba`"):
+        write(row(model__attn_type="mamba"))
+
+
+def test_precision_is_read_from_the_words_where_the_class_is_missing(row: Make) -> None:
+    text = write(row(precision="bfloat16 mixed", precision_class=None)).text
+    assert "precision       = bf16\n" in text
+    with pytest.raises(UnmodelledError, match="names no precision"):
+        write(row(precision=None, precision_class=None))
+
+
+def test_a_name_of_a_row_ends_no_comment(row: Make) -> None:
+    text = write(row(id="x\nterm t { seconds = 1 s }\u2028")).text
+    assert text.startswith("# x term t { seconds = 1 s }\n")
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "dealing", "ends", "expected"),
+    [
+        # DeepSpeed balances what its pattern matches: seven on each, what is left on the last.
+        (78, 12, "fill", None, [7] * 11 + [1]),
+        # BLOOM counted embedding and head as a layer each: 72 over 12.
+        (70, 12, "fill", True, [5, *[6] * 10, 5]),
+        # Llama 3.1 405B over 8 stages of 8 chunks: 128 over 64.
+        (126, 64, "ends", None, [1, *[2] * 62, 1]),
+        # The head alone: 64 over 16.
+        (63, 16, "ends", None, [4] * 15 + [3]),
+        # DeepSeek-V3: neither divides, so that stages are filled.
+        (61, 16, "ends", None, [4] * 15 + [1]),
+        # torchtitan: 34 over 4 is 9, 9, 8, 8, of which embedding and head are one each.
+        (32, 4, "spread", None, [8, 9, 8, 7]),
+    ],
+)
+def test_layers_that_do_not_divide(
+    layers: int, stages: int, dealing: Any, ends: bool | None, expected: Sequence[int]
+) -> None:
+    found = deal(layers, stages, dealing, ends=ends)
+    assert list(found.layers) == expected
+    assert sum(found.layers) == layers
