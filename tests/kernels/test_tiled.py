@@ -141,7 +141,7 @@ def test_a_thin_product_waits_for_its_operands(study_with: StudyWith) -> None:
 
 
 def test_the_device_s_own_efficiencies_are_the_default(study_with: StudyWith) -> None:
-    # an H100: 80.3 % of 989e12 at best, 92 % of 3.35e12 B/s; cuDNN at 2048 keys
+    # an H100: 80.3 % of 989e12 at best, 92 % of 3.35e12 B/s; cuDNN, at 2048 keys on average
     study = study_with(
         "launch = 0 s, start = 0 s, tile_fill = 0, wave_weight = 1, shape_efficiency = 92 %"
     )

@@ -42,14 +42,6 @@ class Framework:
         doc="what is captured where a run says nothing: no kernels, those of a layer and pass, or "
         "those of all forward and backward passes of a step",
     )
-    attention: str = word(
-        "auto",
-        "unfused",
-        *FUSED_KERNELS,
-        default="auto",
-        doc="attention kernel where a run says nothing and the device has it; `auto`, and where "
-        "the device has none of the name: the usual one of the device",
-    )
     # Which kernels element-wise operators run as; see `parcost_plugins.model.elementwise`.
     norm: str = word(
         "fused",
@@ -151,4 +143,12 @@ class Framework:
         *ASSIGNMENTS,
         default="even",
         doc="layers of the stages where a run says nothing, as of `schedule.assignment`",
+    )
+    attention: str = word(
+        "auto",
+        "unfused",
+        *FUSED_KERNELS,
+        default="auto",
+        doc="attention kernel where a run says nothing and the device has it; `auto`, and where "
+        "the device has none of the name: the usual one of the device",
     )
