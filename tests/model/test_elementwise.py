@@ -240,10 +240,7 @@ def test_every_kind_of_kernel_has_an_efficiency() -> None:
 def test_frameworks_change_streams_and_no_product(study_of: StudyOf, name: str) -> None:
     generic = study_of("llama3_8b")
     other = study_of(
-        "llama3_8b",
-        training=f"framework = {name}",
-        # of Megatron-LM of 2021 another attention would be several products
-        extra=f"use catalog.frameworks.{name}\nkernels {{ attention = auto }}",
+        "llama3_8b", training=f"framework = {name}", extra=f"use catalog.frameworks.{name}"
     )
     shapes = [
         [
