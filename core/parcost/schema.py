@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
@@ -82,6 +83,7 @@ class BlockType:
     schema: type
     fields: Mapping[str, Field]
     defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
+    former: Mapping[str, str]  # attributes that it had once, and what to write instead
 
     @cached_property
     def may_be_implied(self) -> bool:
@@ -222,12 +224,19 @@ def children(target: str, *, doc: str) -> Any:
         children,
     ),
 )
-def block(kind: str, *, label: str = "optional", inside: str = "") -> Callable[[type[T]], type[T]]:
+def block(
+    kind: str,
+    *,
+    label: str = "optional",
+    inside: str = "",
+    former: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
     *label* says whether a block carries one ("required", "optional", "none");
     *inside* names the kind of block that it stands in, if it does not stand alone.
-    A labelled block's object has its label as ``.label``.
+    A labelled block's object has its label as ``.label``. *former* are attributes that it had
+    in an earlier version, with what a diagnostic is to say of each.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -239,7 +248,13 @@ def block(kind: str, *, label: str = "optional", inside: str = "") -> Callable[[
         fields = {a.name: a.metadata[_KEY] for a in declared}
         defaults = {a.name: a.default for a in declared if a.default is not attrs.NOTHING}
         made.__block__ = BlockType(  # type: ignore[attr-defined]
-            kind=kind, label=label, inside=inside, schema=made, fields=fields, defaults=defaults
+            kind=kind,
+            label=label,
+            inside=inside,
+            schema=made,
+            fields=fields,
+            defaults=defaults,
+            former=former,
         )
         return made
 

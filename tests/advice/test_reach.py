@@ -17,7 +17,6 @@ cluster {{ devices = {devices} }}
 layout {{ pp = 4 }}
 training {{ sequence = 1024, global_batch = {batch} sequences }}
 schedule {{ stages = [3, 3, 3, 3] }}
-kernels {{ launch = 0 s }}
 targets {{ {targets} }}
 """
 

@@ -55,7 +55,7 @@ def study_of(
           model = own, sequence = {sequence}, global_batch = 8 sequences, micro_batch = 1
           {training}
         }}
-        kernels {{ launch = 0 s, {kernels} }}
+        kernels {{ {kernels} }}
         {more}
         """
     )
@@ -168,7 +168,6 @@ def test_latent_attention_has_the_rate_of_its_own_heads() -> None:
         use catalog.models.deepseek_v3
         cluster { devices = 1 }
         training { sequence = 4096, global_batch = 8 sequences, micro_batch = 1 }
-        kernels { launch = 0 s }
         """
     )
     (study,) = scenario.studies()
@@ -209,7 +208,7 @@ def test_a_framework_has_a_kernel_of_its_own(framework: str, device: str, name: 
             use catalog.frameworks.{framework}
             cluster {{ devices = 1 }}
             training {{ sequence = 4096, global_batch = 8 sequences, {chosen} }}
-            kernels {{ launch = 0 s, {"" if chosen else f"attention = {name}"} }}
+            kernels {{ {"" if chosen else f"attention = {name}"} }}
             """
         )
         steps.append(core_seconds(scenario.studies()[0]))

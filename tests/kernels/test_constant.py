@@ -22,7 +22,7 @@ def seconds(operator: object, study: Study) -> float:
 
 def test_only_flops_and_bytes_count(study_with: StudyWith) -> None:
     study = study_with(
-        "model = constant, launch = 5 us, gemm_efficiency = 75 %, memory_efficiency = 50 %,"
+        "model = constant, gemm_efficiency = 75 %, memory_efficiency = 50 %,"
         "attention_forward_efficiency = 50 %, attention_backward_efficiency = 45 %"
     )
     product = Gemm(name="p", m=1793, n=7, k=13, pass_="W", count=(1.0,), batch=3)

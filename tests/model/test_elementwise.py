@@ -235,7 +235,7 @@ def test_every_kind_of_kernel_has_an_efficiency() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["deepspeed", "fsdp_composer", "maxtext", "megatron_lm_2021", "nemo", "torchtitan"]
+    "name", ["deepspeed", "fsdp_composer", "maxtext", "nemo", "torchtitan", "torchtitan_0_1"]
 )
 def test_frameworks_change_streams_and_no_product(study_of: StudyOf, name: str) -> None:
     generic = study_of("llama3_8b")
@@ -277,3 +277,20 @@ def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_o
         }
     plain = study_of("llama3_8b", training="framework = torchtitan", layout="zero = 1", extra=extra)
     assert not [op for op in plain.operators if op.name.startswith("copies of")]
+
+
+def test_compiled_layers_have_one_kernel_of_each(study_of: StudyOf) -> None:
+    study = study_of(
+        "llama3_8b",
+        training="framework = torchtitan",
+        extra="use catalog.frameworks.torchtitan\nkernels { mode = compiled }",
+    )
+    found = moved(study)
+    assert found["layer norms", "F"] == 4 * H
+    assert found["layer norms", "B"] == 10 * H
+    assert found["MLP activation", "F"] == 6 * F
+    assert found["rotary embedding", "F"] == 4 * (A + K) * D
+    # The loss is compiled as well, and keeps the logits as they are.
+    assert found["cross entropy", "F"] == found["cross entropy", "B"] == 4 * V
+    assert "activated gate" not in held(study)
+    assert held(study)["loss logits"].bytes_ == 2 * V * TOKENS

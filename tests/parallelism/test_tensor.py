@@ -470,7 +470,7 @@ def test_q_chunks_take_the_longer_of_the_two_and_a_qth_of_the_shorter(
 
 
 def test_chunks_of_a_product_fill_tiles_worse() -> None:
-    kernels = "kernels { launch = 0 s, wave_weight = 1 }"
+    kernels = "kernels { wave_weight = 1 }"
     found = work(
         study(
             "tp = 8, sequence_parallel = on",
@@ -520,7 +520,7 @@ def test_halves_hide_under_one_another() -> None:
     tiled = study("tp = 8", overlap="tensor = split_batch", training=training)
     loss = {key: t for key, t in work(tiled).items() if key[0].endswith("in halves")}
     assert {p for _, p in loss} == {"F", "B", "W"}
-    assert loss["attention output projection, in halves", "F"].seconds > 2.9e-6  # a launch
+    assert loss["attention output projection, in halves", "F"].seconds > 0
 
 
 def test_norms_add_up_what_they_saw_of_the_tokens() -> None:

@@ -39,7 +39,7 @@ def ids(text: str, *plugins: tuple[str, Any]) -> list[str]:
 
 def test_a_sweep_that_leaves_memory_alone_fits_no_better_than_its_points() -> None:
     assert ids(SPEC) == ["does-not-fit"]
-    report = parcost.load_text(SPEC + "kernels { launch = [1 us, 2 us] }\n")[0].evaluate()
+    report = parcost.load_text(SPEC + "overlap { chunk_overhead = [1 us, 2 us] }\n")[0].evaluate()
     assert [row["feasible"] for row in report.rows()] == [False, False]
     assert report.exit_code == 1
 
@@ -143,7 +143,7 @@ def test_blocks_extend_one_another_only_so_deep() -> None:
 
 
 def test_a_sweep_holds_no_lists() -> None:
-    assert ids(SPEC + "kernels { launch = [[1 us, 2 us], [3 us]] }\n") == ["wrong-kind"]
+    assert ids(SPEC + "overlap { chunk_overhead = [[1 us, 2 us], [3 us]] }\n") == ["wrong-kind"]
 
 
 def test_a_schedule_whose_closed_form_fails_is_named() -> None:

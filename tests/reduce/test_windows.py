@@ -132,8 +132,16 @@ def test_what_slows_most_hides_first_so_that_more_work_never_helps(make: Any) ->
     heavy = make.work("b", 10.0, window="w", resource="link", slowdown=0.5)
     before = make.step(host, long, heavy)
     after = make.step(host, long, heavy, make.work("a", 10.0, window="w", resource="link"))
-    assert before.step_seconds == 55.0
-    assert after.step_seconds == 55.0
+    assert before.step_seconds == 50.0  # 5 s of them beside what `b` slows the host by
+    assert after.step_seconds == 50.0
+
+
+def test_what_slows_nothing_hides_under_what_its_hosts_take_longer(make: Any) -> None:
+    work = make.work("layer", 10.0)
+    gather = make.work("gather", 8.0, window="", resource="link", slowdown=0.25)
+    for seconds, step in ((9.0, 12.0), (12.0, 12.0), (15.0, 15.0)):
+        other = make.work("other", seconds, window="", resource="processor")
+        assert make.step(work, gather, other).step_seconds == step
 
 
 def test_what_slows_most_is_settled_for_each_candidate(make: Any) -> None:

@@ -29,6 +29,15 @@ def test_a_deadline_leaves_each_step_its_share() -> None:
     assert found["deadline"].says == "2.621e+11 tokens within 10 days"
 
 
+def test_a_limit_of_memory_is_stated_in_gib() -> None:
+    (scenario,) = parcost.load_text(TEXT.replace("search {", "search { most_memory = 40 GiB, "))
+    (study,) = scenario.studies()
+    limit = next(iter(limits(study)))
+    assert limit.says == "memory <= 40 GiB"
+    assert limit.holds(0.0, 40 * 2.0**30)
+    assert not limit.holds(0.0, 40 * 2.0**30 + 1)
+
+
 @pytest.mark.parametrize("written", ["deadline = 10 day, ", "tokens = 262.144 G, "])
 def test_a_deadline_without_tokens_is_none(written: str) -> None:
     (scenario,) = parcost.load_text(TEXT.replace(written, ""))

@@ -576,9 +576,9 @@ def evaluated_again(layout: Any, capsys: pytest.CaptureFixture[str]) -> Any:
             ["bucket 3.3333333333333335 MB", "bucket 50 MB", "global_batch 128 sequences"],
         ),
         (
-            "kernels { launch = [2.1 us, 3.7 us], memory_efficiency = [0.81, 0.77] }",
+            "kernels { alignment = [4 B, 16 B], memory_efficiency = [0.81, 0.77] }",
             ["--set=training.global_batch=1 Mi tokens", "--over=tp=8"],
-            ["launch 2.1 us", "memory_efficiency 81 %"],
+            ["alignment 4 B", "memory_efficiency 81 %"],
         ),
         (
             "",

@@ -139,6 +139,8 @@ class Binder:
             help: str | None = None
             if several:
                 help = "there is " + ", ".join(f"`{one}`" for one in several)
+            former = definition.type.former if definition is not None else {}
+            help = former.get(name, help)
             help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}

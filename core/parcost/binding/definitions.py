@@ -333,7 +333,8 @@ def _unknown_attribute(
         "unknown-attribute",
         f"`{kind}` has no attribute `{name}`",
         item.name.span,
-        help=_by_registry(name, fields)
+        help=types[kind].former.get(name)
+        or _by_registry(name, fields)
         or _elsewhere(name, types)
         or did_you_mean(name, known)
         or _all(known),

@@ -8,6 +8,7 @@ the serial work that names the window, on another resource:
   the one that sticks out longest counts;
 - work that slows its hosts more hides first, then the order is by name. So more work
   of any kind never shortens a pass, whatever it displaces;
+- work on another resource than that which slows its hosts hides under what they take longer;
 - work that keeps further resources busy for a share of its seconds finds no more room on
   those either, and leaves so much less of them to others;
 - an empty window is all serial work of the forward pass, or of the backward pass with
@@ -241,6 +242,8 @@ def _covered(
     """
     works, took = load.works, load.took
     covered: dict[int, Real] = {}
+    slowing = {works[i].resource for i in guests if _is_slow(works[i].slowdown)}
+    longer: Real = 0.0  # by which those slow their hosts, for the others to hide under
 
     known: dict[str, Real] = {}
 
@@ -250,10 +253,13 @@ def _covered(
             for other, time in under.items():
                 if other != resource:
                     cover = cover + time
+            if resource not in slowing:
+                cover = cover + longer
             known[resource] = maximum(cover - less[resource], 0.0) if resource in less else cover
         return known[resource]
 
-    for resource in dict.fromkeys(works[i].resource for i in guests):
+    resources = dict.fromkeys(works[i].resource for i in guests)
+    for resource in sorted(resources, key=lambda name: name not in slowing):
         cover = idle(resource)
         own = [i for i in guests if works[i].resource == resource]
         slowdowns = [works[i].slowdown for i in own]
@@ -266,8 +272,16 @@ def _covered(
                 own.sort(key=lambda i: -works[i].slowdown)
             found = _fill([took[i] for i in own], [works[i].share * cover for i in own])
         covered.update(zip(own, found, strict=True))
+        if resource in slowing:
+            for i, cover in zip(own, found, strict=True):
+                longer = longer + works[i].slowdown * cover
     crowded = any(works[i].also for i in guests)
     return covered, _crowd(load, guests, covered, idle) if crowded else {}
+
+
+def _is_slow(slowdown: Real) -> bool:
+    """Return whether what hides ever slows its hosts."""
+    return is_array(slowdown) or slowdown > 0
 
 
 def _crowd(

@@ -61,17 +61,25 @@ def windows(asked: Iterable[Asked]) -> Windows:
     """Return the windows of all terms that were *asked* for.
 
     The order of guests does not matter where they differ in seconds and slow-down alone: those
-    that slow their hosts most hide first, and only the sum of the others counts.
+    that slow their hosts most hide first, and only the sum of the others counts. Nor does that
+    of guests on different resources, as long as none keeps further ones busy.
     """
-    prices: dict[str, set[Any]] = {}
+    prices: dict[str, dict[Any, set[Any]]] = {}
+    shared: set[str] = set()
     for _, by_part in asked:
         for answer in {id(a): a for a in by_part.values()}.values():
             for _, term in answer.contributed:
                 if isinstance(term, Work) and term.window is not None:
-                    price = (term.resource, _price(term.share), *term.also)
-                    rates = map(_price, term.also_busy)
-                    prices.setdefault(term.window, set()).add((*price, *rates))
-    ordered = (window for window, found in prices.items() if len(found) > 1)
+                    rates = (_price(term.share), *term.also, *map(_price, term.also_busy))
+                    by_resource = prices.setdefault(term.window, {})
+                    by_resource.setdefault(str(term.resource), set()).add(rates)
+                    if term.also:
+                        shared.add(term.window)
+    ordered = (
+        window
+        for window, found in prices.items()
+        if any(len(rates) > 1 for rates in found.values()) or (window in shared and len(found) > 1)
+    )
     return Windows(frozenset(prices), frozenset(ordered))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from parcost import Curve, Section, Study, called
 from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
+from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
 
 _LEAD = 3  # rows on the report of one screen
 _LEAST = 0.001  # of the step; what changes it less is not listed
@@ -65,7 +66,11 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
     if device.host_bandwidth is not None:
         host = device.host_bandwidth
         yield "bandwidth to the host x 2", Change(device, "host_bandwidth", 2.0 * host)
-    yield "kernel launch / 2", Change(kernels, "launch", kernels.launch / 2.0)
+    framework = study[Training].framework
+    yield "time of the host for a kernel / 2", Change(framework, "issue", framework.issue / 2.0)
+    captured = kernels.cuda_graphs or framework.cuda_graphs
+    for graphs in CUDA_GRAPHS[CUDA_GRAPHS.index(captured) + 1 :]:
+        yield f"CUDA graphs: kernels.cuda_graphs = {graphs}", Change(kernels, "cuda_graphs", graphs)
     for level in study[Cluster].fabric.levels:
         rate = level.bandwidth
         faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0

@@ -62,7 +62,10 @@ def table(replica: Replica, first: Phase, next_: Phase) -> Section:
             "bound by",
         ),
         rows=rows,
-        notes=["compute and memory run side by side: the longer counts, and then the rest"],
+        notes=[
+            "compute and memory run side by side: the longer counts, and then communication; "
+            "the host's launches count where they outlast all of it"
+        ],
     )
 
 
@@ -90,7 +93,7 @@ def _speed(replica: Replica, first: Phase, next_: Phase) -> Iterator[_Row]:
         "time of one more token",
         next_.seconds,
         "s",
-        "max((W + n s KV) / (t B), 2 G n / (t peak)) + communication + launches",
+        "max(max((W + n s KV) / (t B), 2 G n / (t peak)) + communication, launches)",
         {
             "n": (serving.batch, ""),
             "s": (serving.context, ""),

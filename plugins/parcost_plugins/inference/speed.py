@@ -1,7 +1,8 @@
 """How long a prompt and a token take: compute, memory, and what ranks tell one another.
 
 Compute and memory traffic run side by side, so the longer counts; communication waits for
-both. A token passes the stages one after another, and as many batches as there are stages
+both. A host that issues kernels one by one does so meanwhile, and whoever takes longer counts.
+A token passes the stages one after another, and as many batches as there are stages
 keep all of them busy.
 """
 
@@ -13,7 +14,6 @@ from parcost import Real
 from parcost.numeric import maximum, where
 from parcost_plugins.inference.memory import cache_read
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.vocabulary import KernelChoice
 
 
 @frozen(kw_only=True, eq=False)
@@ -36,7 +36,7 @@ class Phase:
     @property
     def seconds(self) -> Real:
         """The whole pass."""
-        return maximum(self.compute, self.memory) + self.communication + self.launches
+        return maximum(maximum(self.compute, self.memory) + self.communication, self.launches)
 
     @property
     def bound(self) -> str:
@@ -44,10 +44,12 @@ class Phase:
         parts = {
             "compute": self.compute,
             "memory bandwidth": self.memory,
-            "communication": self.communication + self.launches,
+            "communication": self.communication,
         }
-        if not all(isinstance(value, (float, int)) for value in parts.values()):
+        if not all(isinstance(value, (float, int)) for value in (*parts.values(), self.launches)):
             return ""
+        if self.launches > max(self.compute, self.memory) + self.communication:
+            return "the host"
         if parts["communication"] <= max(parts["compute"], parts["memory bandwidth"]):
             parts.pop("communication")
         return max(parts, key=lambda name: parts[name])
@@ -74,7 +76,7 @@ def decode(replica: Replica) -> Phase:
         cache=phase.cache,
         all_reduce=phase.all_reduce,
         communication=phase.communication,
-        launches=launched * replica.study[KernelChoice].launch,
+        launches=launched * serving.issue,
     )
 
 

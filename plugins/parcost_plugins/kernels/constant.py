@@ -1,6 +1,6 @@
 """Kernel time at a constant rate: FLOPs over peak times efficiency, and nothing else.
 
-Neither shapes nor launches count. It is the model to compare published formulas with,
+Shapes do not count. It is the model to compare published formulas with,
 and to work an example by hand.
 """
 

@@ -11,11 +11,10 @@ ROOFLINE = "Williams et al. 2009, roofline"
 
 def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
     """Price the attention core."""
-    launch = study[KernelChoice].launch
     rate = attention(operator, study)
     padded = padding(operator, study)
     formula = Formula(
-        text="p (1 + f / k) FLOPs / (peak eta) + launch, p for heads that are padded to the size "
+        text="p (1 + f / k) FLOPs / (peak eta), p for heads that are padded to the size "
         "of a kernel, k keys that a query attends to and f that a block of them costs beside",
         inputs={
             "p": (padded, ""),
@@ -24,12 +23,11 @@ def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
             "f": (rate.fill, ""),
             "peak": (rate.peak, "FLOP/s"),
             "eta": (rate.efficiency, ""),
-            "launch": (launch, "s"),
         },
         source=operator.source,
     )
     done = padded * rate.work * operator.flops
-    return done / (rate.peak * rate.efficiency) + launch, formula
+    return done / (rate.peak * rate.efficiency), formula
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:

@@ -39,15 +39,14 @@ def kernels() -> list[Roofline]:
 
 def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
     machine = Machine.of(study)
-    launch = machine.choice.launch
     operand, result, _ = sizes(gemm, machine.precision)
     m, n, k = gemm.m, gemm.n, gemm.k
     peak, efficiency = matmul(gemm, machine)
     bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, machine)
-    seconds = maximum(gemm.flops / (peak * efficiency), bytes_ / (bandwidth * share)) + launch
+    seconds = maximum(gemm.flops / (peak * efficiency), bytes_ / (bandwidth * share))
     formula = Formula(
-        text="max(2 g M N K / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)) + launch",
+        text="max(2 g M N K / (peak eta), g (e (M K + K N) + r M N) / (B eta_m))",
         inputs={
             "M": (m, ""),
             "N": (n, ""),
@@ -59,7 +58,6 @@ def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
             "eta": (efficiency, ""),
             "B": (bandwidth, "B/s"),
             "eta_m": (share, ""),
-            "launch": (launch, "s"),
         },
         source=fixed.ROOFLINE,
     )

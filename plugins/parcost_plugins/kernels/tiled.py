@@ -112,9 +112,9 @@ def _product(
     )
     bytes_ = batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, machine)
-    seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share)) + choice.launch
+    seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share))
     formula = Formula(
-        text="max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)) + launch, Q FLOPs in "
+        text="max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)), Q FLOPs in "
         "whole tiles and waves over S multiprocessors, 2 g M N K in the product",
         inputs={
             "M": (m, ""),
@@ -129,7 +129,6 @@ def _product(
             "eta": (efficiency, ""),
             "B": (bandwidth, "B/s"),
             "eta_m": (share, ""),
-            "launch": (choice.launch, "s"),
         },
         source=SOURCE,
     )

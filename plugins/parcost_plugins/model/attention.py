@@ -123,12 +123,12 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         host=ATTENTION_COLUMNS,
         again=sum(made, 0.0),
     )
-    software, turned = rank.framework, (rank.heads + rank.kv_heads) * d * tokens
+    fusion, turned = rank.fusion, (rank.heads + rank.kv_heads) * d * tokens
     if model.qk_norm:
-        norm = NORMS[software.norm]
+        norm = NORMS[fusion.norm]
         yield from elementwise("query and key norms", norm, turned, rank.element, span, times=2)
     if not model.positions:
-        rotary = ROTARY[software.rotary]
+        rotary = ROTARY[fusion.rotary]
         yield from elementwise("rotary embedding", rotary, turned, rank.element, span)
     yield from core.operators(rank)
     yield from linear(
@@ -139,7 +139,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         span.spared(rank.keeps("output")),
         host=ATTENTION_ROWS,
     )
-    if software.separate_projections:
+    if fusion.separate_projections:
         # Those of queries and keys, and then those of values.
         added = ADDED._replace(kernels=2, tensors=2 * ADDED.tensors)
         yield moved(

@@ -111,7 +111,7 @@ def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
     yield from _products(rank, "F", span.count)
     if any(span.again):
         yield from _products(rank, "R", span.again)
-    yield from elementwise("softmax", SOFTMAX[rank.framework.softmax], scores, e, span)
+    yield from elementwise("softmax", SOFTMAX[rank.fusion.softmax], scores, e, span)
     if rank.training.dropout:
         yield from elementwise("attention dropout", DROPOUT["eager"], scores, e, span)
     yield from _gradient_products(rank, span)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from parcost import Pass, Real
 from parcost_plugins.model.passes import COUNTED, Span
-from parcost_plugins.vocabulary import Stream
+from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.operators import StreamKind
 from parcost_plugins.vocabulary.partition import Counts
 
@@ -121,6 +121,41 @@ ROUTER: Mapping[str, Passes] = {
     "fused": Passes(Traffic(1, 0, 2), Traffic(1, 0, 3)),
     "eager": Passes(Traffic(12, 0, 6), Traffic(10, 0, 7)),
 }
+
+
+class Fusion(NamedTuple):
+    """Which kernels the element-wise operators of a run are, as keys of the tables above."""
+
+    norm: str
+    activation: str
+    rotary: str
+    dropout: str
+    softmax: str
+    router: str
+    permutation: str
+    loss: str
+    separate_projections: bool
+
+    @classmethod
+    def of(cls, training: Training, mode: str) -> Fusion:
+        """Return that of the framework of *training*, whose layers run eagerly or compiled."""
+        framework = training.framework
+        found = cls(*(getattr(framework, name) for name in cls._fields))
+        if mode == "compiled":
+            # Within a layer a compiler leaves one kernel of each; and of the loss, its logits.
+            loss = "logits" if found.loss == "eager" else found.loss
+            found = cls(
+                norm="compiled",
+                activation="compiled",
+                rotary="compiled",
+                dropout="fused",
+                softmax="fused",
+                router="fused",
+                permutation=found.permutation,
+                loss=loss,
+                separate_projections=found.separate_projections,
+            )
+        return found if training.loss is None else found._replace(loss=training.loss)
 
 
 def copies(implementation: str, top_k: Real) -> tuple[Passes, Passes]:

@@ -81,7 +81,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     )
     yield from elementwise(
         "cross entropy",
-        LOSS[rank.loss],
+        LOSS[rank.fusion.loss],
         rank.tokens * rank.vocabulary,
         rank.element,
         span,
@@ -103,7 +103,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.model.nominal:
         return
     e, logits, chunks = rank.element, rank.tokens * rank.vocabulary, rank.training.loss_chunks
-    loss = rank.loss
+    loss = rank.fusion.loss
     runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e", "s b h t e")
     yield rank.kept("head input", e * rank.residual, residual, runs, tag=ENDS)

@@ -79,7 +79,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         "MLA KV down projection", own, model.kv_lora + model.rope_dim, h, span, source=WAIST
     )
     normed, apart = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
-    norm = NORMS[rank.framework.norm]
+    norm = NORMS[rank.fusion.norm]
     yield from elementwise("MLA norms", norm, normed, e, span, times=apart)
     yield from linear(
         "MLA query up projection",
@@ -92,7 +92,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     )
     yield from _keys_and_values(rank, up, latent_blocks(study))
     turned = (rank.heads + 1) * model.rope_dim * tokens
-    yield from elementwise("rotary embedding", ROTARY[rank.framework.rotary], turned, e, up)
+    yield from elementwise("rotary embedding", ROTARY[rank.fusion.rotary], turned, e, up)
     yield from core.operators(rank)
     yield from linear(
         "attention output projection",

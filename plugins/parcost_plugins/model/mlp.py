@@ -85,7 +85,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         host=columns,
         again=len(made) * rank.ffn,
     )
-    activation = GATED[rank.framework.activation] if rank.model.gated else PLAIN
+    activation = GATED[rank.fusion.activation] if rank.model.gated else PLAIN
     yield from elementwise(
         "MLP activation",
         activation,
@@ -96,7 +96,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     yield from linear(
         "MLP down projection", tokens, h, rank.ffn, span.spared(rank.keeps("down")), host=rows
     )
-    if rank.framework.separate_projections and rank.model.gated:
+    if rank.fusion.separate_projections and rank.model.gated:
         yield moved(
             "sum of the gradients of gate and up",
             ADDED,
@@ -146,7 +146,7 @@ def memory(study: Study) -> Iterator[Memory]:
             span.spared(),
             source=KEPT,
         )
-    if rank.model.gated and rank.framework.activation in APART:
+    if rank.model.gated and rank.fusion.activation in APART:
         yield from rank.saved(
             "activated gate",
             rank.element * wide,

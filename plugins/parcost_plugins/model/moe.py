@@ -146,8 +146,8 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         "router", found.sent, float(model.experts), h, span, role="router", source=MIXTURE
     )
     e, scores = rank.element, model.experts * found.sent
-    yield from elementwise("router probabilities", ROUTER[rank.framework.router], scores, e, span)
-    there, back = copies(rank.framework.permutation, model.top_k)
+    yield from elementwise("router probabilities", ROUTER[rank.fusion.router], scores, e, span)
+    there, back = copies(rank.fusion.permutation, model.top_k)
     sent = h * model.top_k * found.sent
     yield from elementwise("token permutation", there, sent, e, span)
     yield from _sorted(found, span, study[Routing].deduplicate)
@@ -290,7 +290,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _activation(rank: Rank) -> Passes:
-    return GATED[rank.framework.activation] if rank.model.gated else PLAIN
+    return GATED[rank.fusion.activation] if rank.model.gated else PLAIN
 
 
 def _matrices(rank: Rank) -> int:

@@ -55,7 +55,7 @@ def operators(study: Study) -> Iterator[Stream]:
     if model.nominal:
         return
     twice, size = span.times(2), (rank.residual, rank.element)
-    norm = NORMS[rank.framework.norm]
+    norm = NORMS[rank.fusion.norm]
     if model.norms:
         norms = span.times(model.norms).forced(rank.recompute.norms)
         yield from elementwise("layer norms", norm, *size, norms)
@@ -64,7 +64,7 @@ def operators(study: Study) -> Iterator[Stream]:
     yield from elementwise("final norm", norm, *size, at(on_last(study)))
     yield from elementwise("residual additions", RESIDUAL, *size, twice)
     if rank.training.dropout:
-        dropout = DROPOUT[rank.framework.dropout]
+        dropout = DROPOUT[rank.fusion.dropout]
         yield from elementwise("residual dropout", dropout, *size, twice)
 
 
@@ -97,7 +97,7 @@ def memory(study: Study) -> Iterator[Memory]:
             span,
             source=KEPT,
         )
-    if rank.framework.norm == "composite" and model.norms:
+    if rank.fusion.norm == "composite" and model.norms:
         # The square and the product read the input in fp32, the gain what it multiplies.
         yield from rank.saved(
             "what norms keep in fp32 and behind it",

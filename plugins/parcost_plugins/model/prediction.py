@@ -79,7 +79,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     whole = (rank.tokens * h, rank.element)
     yield moved("embedding, for prediction", LOOKUP, *whole, "F", span.count)
     yield moved("embedding, for prediction", SCATTER, *whole, "W", span.count)
-    norm = NORMS[rank.framework.norm]
+    norm = NORMS[rank.fusion.norm]
     behind = span.times(NORMS_EACH)
     yield from elementwise("prediction norms", norm, rank.residual, rank.element, behind)
     yield from linear(

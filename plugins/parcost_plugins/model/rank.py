@@ -9,8 +9,9 @@ from attrs import evolve, frozen
 
 from parcost import Formula, Memory, Moment, Real, Study
 from parcost.numeric import is_array, maximum
+from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import Span
-from parcost_plugins.vocabulary import Framework, Layout, Model, Offload, Recompute, Training
+from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
@@ -38,15 +39,11 @@ class Rank:
         chosen = self.study.get(Recompute)
         return _NOTHING if chosen is None else chosen
 
-    @property
-    def framework(self) -> Framework:
-        """What says which kernels element-wise operators run as."""
-        return self.training.framework
-
-    @property
-    def loss(self) -> str:
-        """What the cross entropy keeps of its logits, which says what it runs as."""
-        return self.training.loss or self.framework.loss
+    @cached_property
+    def fusion(self) -> Fusion:
+        """Which kernels element-wise operators run as."""
+        mode = self.study[KernelChoice].mode or self.training.framework.mode
+        return Fusion.of(self.training, mode)
 
     @cached_property
     def _offload(self) -> Offload:

@@ -98,6 +98,12 @@ _IDLE = (
         lambda study: study[Training].model.experts > 0,
         "a model that has experts",
     ),
+    _Idle(
+        KernelChoice,
+        ("grouped_experts",),
+        lambda study: study[Training].model.experts > 0,
+        "a model that has experts",
+    ),
     _Idle(Routing, (), lambda study: study[Training].model.experts > 0, "a model that has experts"),
     _Idle(
         CollectiveChoice,

@@ -99,3 +99,6 @@ class Serving:
     kernels_per_layer: Real = integer(
         default=0, minimum=0, doc="launched one by one while decoding; 0 inside of a graph"
     )
+    issue: Real = quantity(
+        SECONDS, default="framework.issue", doc="of the host for one of these kernels"
+    )

@@ -21,7 +21,7 @@ from parcost import (
     word,
 )
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
-from parcost_plugins.vocabulary.framework import LOSSES, Framework
+from parcost_plugins.vocabulary.framework import CUDA_GRAPHS, LOSSES, MODES, Framework
 from parcost_plugins.vocabulary.hardware import Device
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
@@ -235,7 +235,15 @@ class Tile:
     rate: Real = fraction(positive=True, doc="of the rate of the best tile")
 
 
-@block("kernels", label="none")
+@block(
+    "kernels",
+    label="none",
+    former={
+        "launch": "kernels no longer take a launch each: the host issues them beside the device, "
+        "and what outlasts it is waited for; write `framework NAME { issue = ... }`, or "
+        "`cuda_graphs = iteration` where it was about 0"
+    },
+)
 class KernelChoice:
     """How long operators take on the device."""
 
@@ -335,7 +343,24 @@ class KernelChoice:
         doc="inner elements that a tile could multiply while its operands first arrive and its "
         "result is written",
     )
-    launch: Real = quantity(SECONDS, doc="exposed per kernel")
+    mode: str | None = word(
+        *MODES,
+        default=None,
+        doc="whether operators of a layer run one by one, or as a program that a compiler made of "
+        "it; what the framework says where it is left out",
+    )
+    cuda_graphs: str | None = word(
+        *CUDA_GRAPHS,
+        default=None,
+        doc="what the device replays in place of kernels issued one by one: none, those of a layer "
+        "and pass, or those of all forward and backward passes; what the framework says where it "
+        "is left out",
+    )
+    grouped_experts: bool | None = switch(
+        default=None,
+        doc="the experts of a rank run as one product, not in a loop; what the framework says "
+        "where it is left out",
+    )
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
     )
@@ -361,9 +386,7 @@ class Overlap:
         "too, or under the other half of the micro-batch",
     )
     chunks: Real = integer(default="layout.tp", doc="that a pipelined product is cut into")
-    chunk_overhead: Real = quantity(
-        SECONDS, default=0.0, doc="of one chunk, besides launching its kernel"
-    )
+    chunk_overhead: Real = quantity(SECONDS, default=0.0, doc="of one chunk")
     bucket: Real = quantity(BYTES, minimum=1.0, doc="gradients of one bucket")
     first_bucket: Real = quantity(
         BYTES,

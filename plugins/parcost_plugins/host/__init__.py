@@ -1,0 +1,231 @@
+"""The host: a pass on a stage lasts as long as its kernels run, or as the host issues them.
+
+The host runs ahead of the device within a pass, so whatever takes longer counts. It does not
+run ahead over passes: the queue of a device holds about a thousand kernels, 1F1B waits for each
+message of a stage, and frameworks look at the loss. Issuing a kernel takes as long as the
+framework's ``issue``; what it issues for a layer is counted from its code.
+
+A collective is one kernel, whichever its algorithm. A graph of a layer takes one start for
+each pass, and one of all passes of a step next to nothing. Experts of a layer are part of its
+graph only where their shapes are fixed by a capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from parcost import Check, Formula, Once, Pass, Real, Study, Work, called, hookimpl
+from parcost.numeric import is_array, where
+from parcost_plugins.vocabulary import (
+    Framework,
+    KernelChoice,
+    Layout,
+    Overlap,
+    Routing,
+    Training,
+    layers,
+    on_first,
+    on_last,
+)
+from parcost_plugins.vocabulary.causes import HOST
+from parcost_plugins.vocabulary.partition import having, kinds
+
+NAME = "waiting for the host"
+PROCESSOR = "processor"  # the resource: it issues kernels one after another
+SOURCE = "kernels as the framework's code issues them; the longer of host and device counts"
+_PAIRS = 2  # of products in a layer, with an all-reduce behind each in either pass
+_BACKWARD = 2  # gradients of each operator outside of a dense layer: of its input and weights
+
+
+@frozen
+class _Issued:
+    """What the host issues for one occurrence: kernels and collectives."""
+
+    kernels: Real
+    calls: Real = 0.0
+
+    def times(self, parts: float) -> _Issued:
+        """Return what is issued for a micro-batch that runs in *parts*."""
+        return _Issued(parts * self.kernels, parts * self.calls)
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work | Once]:
+    """Price what the host issues; what outlasts the device is waited for."""
+    framework = study[Training].framework
+    if graphs(study) != "iteration":
+        yield from _layers(study, framework)
+        yield from _experts(study, framework)
+        yield from _ends(study, framework)
+    yield from _update(study, framework)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require that a framework that is to compile layers does so."""
+    framework = study[Training].framework
+    yield Check(
+        id="compiles-no-layers",
+        holds=mode(study) == "eager" or framework.compiled_issue is not None,
+        subject="kernels.mode" if study[KernelChoice].mode else f"{called(framework)}.mode",
+        message="`{framework}` compiles no layers",
+        inputs={"framework": called(framework)},
+        help="write `mode = eager`, or `compiled_issue` of the framework",
+    )
+
+
+def graphs(study: Study) -> str:
+    """Return what is replayed as a CUDA graph."""
+    return study[KernelChoice].cuda_graphs or study[Training].framework.cuda_graphs
+
+
+def mode(study: Study) -> str:
+    """Return how layers run."""
+    return study[KernelChoice].mode or study[Training].framework.mode
+
+
+def _layers(study: Study, framework: Framework) -> Iterator[Work]:
+    gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
+    forward, backward, weights = _calls(study)
+    every, again = layers(study), having(study.once(kinds), recomputed=True)
+    core = 0.0
+    training = study[Training]
+    if training.recompute == "selective" and not training.flash_attention:
+        again, core = every, framework.core_kernels
+    rest = framework.backward_kernels - framework.weight_kernels
+    passes: list[tuple[Pass, _Issued, Sequence[float]]] = [
+        ("F", _Issued(framework.forward_kernels, gathered + forward), every),
+        (
+            "R",
+            _Issued(core) if core else _Issued(framework.forward_kernels, forward),
+            again,
+        ),
+        ("B", _Issued(rest, 2 * gathered + backward), every),
+        ("W", _Issued(framework.weight_kernels, weights), every),
+    ]
+    captured = graphs(study) == "layer"
+    parts = 2.0 if study[Overlap].tensor == "split_batch" else 1.0
+    for pass_, issued, count in passes:
+        if captured and pass_ == "W":  # a part of the graph of the backward pass
+            continue
+        if captured and not core:
+            seconds, formula = _of_graph(framework, parts)
+        elif mode(study) == "compiled":
+            seconds, formula = _compiled(issued, framework, parts, apart=pass_ == "W")
+        else:
+            seconds, formula = _eager(issued.times(parts), framework)
+        yield from _work(NAME, pass_, seconds, count, formula)
+
+
+def _calls(study: Study) -> tuple[Real, Real, Real]:
+    """Return the collectives of a layer's tensor parallelism: forward, backward, for weights."""
+    layout, overlap = study[Layout], study[Overlap]
+    forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
+    weights: Real = 1.0 * _PAIRS if layout.sequence_parallel else 0.0
+    if overlap.tensor == "pipelined":  # so many products and transfers in place of a product
+        forward = forward * (2.0 * overlap.chunks - 1.0)
+    shared = where(layout.tp > 1, 1.0, 0.0)
+    return shared * forward, shared * forward, shared * weights
+
+
+def _experts(study: Study, framework: Framework) -> Iterator[Work]:
+    """Yield what layers with experts add to dense ones."""
+    model, layout = study[Training].model, study[Layout]
+    if not model.experts or (graphs(study) == "layer" and study[Routing].capacity_factor):
+        return
+    chosen = study[KernelChoice].grouped_experts
+    grouped = framework.grouped_experts if chosen is None else chosen
+    found = study.once(kinds)
+    each = 0.0 if grouped else framework.expert_kernels * (model.experts / layout.ep)
+    forward = framework.routing_kernels + each
+    passes: list[tuple[Pass, Real, Sequence[float]]] = [
+        ("F", forward, having(found, moe=True)),
+        ("R", forward, having(found, moe=True, recomputed=True)),
+        ("B", _BACKWARD * forward, having(found, moe=True)),
+    ]
+    for pass_, kernels, count in passes:
+        seconds, formula = _eager(_Issued(kernels), framework)
+        yield from _work(f"{NAME}, experts", pass_, seconds, count, formula)
+
+
+def _ends(study: Study, framework: Framework) -> Iterator[Work]:
+    count = [first + last for first, last in zip(on_first(study), on_last(study), strict=True)]
+    passes: tuple[tuple[Pass, Real], ...] = (
+        ("F", framework.outer_kernels),
+        ("B", _BACKWARD * framework.outer_kernels),
+    )
+    for pass_, kernels in passes:
+        seconds, formula = _eager(_Issued(kernels), framework)
+        yield from _work(f"{NAME}, embedding and head", pass_, seconds, count, formula)
+
+
+def _update(study: Study, framework: Framework) -> Iterator[Once]:
+    seconds, formula = _eager(_Issued(framework.update_kernels), framework)
+    if is_array(seconds) or seconds:
+        yield Once(
+            name=f"{NAME}, update",
+            cause=HOST,
+            seconds=seconds,
+            formula=formula,
+            when="end",
+            count=layers(study),
+            resource=PROCESSOR,
+        )
+
+
+def _eager(issued: _Issued, framework: Framework) -> tuple[Real, Formula]:
+    return (issued.kernels + issued.calls) * framework.issue, Formula(
+        text="(k + c) tau, k kernels and c collectives",
+        inputs={
+            "k": (issued.kernels, ""),
+            "c": (issued.calls, ""),
+            "tau": (framework.issue, "s"),
+        },
+        source=SOURCE,
+    )
+
+
+def _compiled(
+    issued: _Issued, framework: Framework, parts: float, *, apart: bool
+) -> tuple[Real, Formula]:
+    """Return what a compiled layer takes; gradients of weights *apart* are of the same call."""
+    each = 0.0 if framework.compiled_issue is None else framework.compiled_issue
+    call, share = 0.0 if apart else framework.compiled_call, framework.compiled_kernels
+    seconds = parts * (call + share * issued.kernels * each + issued.calls * framework.issue)
+    return seconds, Formula(
+        text="q (a + x k u + c tau), x of k kernels are left, and c collectives",
+        inputs={
+            "q": (parts, ""),
+            "a": (call, "s"),
+            "x": (share, ""),
+            "k": (issued.kernels, ""),
+            "u": (each, "s"),
+            "c": (issued.calls, ""),
+            "tau": (framework.issue, "s"),
+        },
+        source=SOURCE,
+    )
+
+
+def _of_graph(framework: Framework, parts: float) -> tuple[Real, Formula]:
+    inputs = {"q": (parts, ""), "g": (framework.graph_issue, "s")}
+    return parts * framework.graph_issue, Formula(text="q g", inputs=inputs, source=SOURCE)
+
+
+def _work(
+    name: str, pass_: Pass, seconds: Real, count: Sequence[float], formula: Formula
+) -> Iterator[Work]:
+    """Yield the term, unless it is nothing: it may hide under all that the device does."""
+    if any(count) and (is_array(seconds) or seconds):
+        yield Work(
+            name=name,
+            cause=HOST,
+            seconds=seconds,
+            pass_=pass_,
+            count=count,
+            formula=formula,
+            resource=PROCESSOR,
+            window="",
+        )

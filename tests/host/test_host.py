@@ -1,0 +1,294 @@
+"""A pass lasts as long as its kernels run, or as the host issues them, worked out by hand.
+
+The machine is made of round numbers: products run at 50 TFLOP/s, links carry 1 GB/s, and
+nothing else of the device takes time. One layer of 1024 has 2 x 1024 x 16 x 1024^2 FLOP in a
+forward pass of 1024 tokens, and its attention 4 x 1024^2 x 1024 / 2.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Formula, Scenario, SpecError, Study, Work, hookimpl
+from parcost.outcome import Outcome
+from parcost.plugins import load
+from parcost_plugins.vocabulary import layers
+
+SPEC = """
+device plain {{
+  memory = 800 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
+  matmul_efficiency = 1, memory_efficiency = 1
+}}
+fabric wire {{ level net {{ bandwidth = 1 GB/s per_direction, latency = 0 s }} }}
+precision mixed {{
+  compute = bf16, weights = 2 B, gradients = 4 B, optimizer = 12 B, activation = 2 B
+  update_traffic = 0 B, norm_traffic = 0 B
+}}
+model small {{
+  layers = {layers}, hidden = 1024, heads = 8, ffn = 4096, vocabulary = 1000, gated = on
+  {model}
+}}
+framework ours {{
+  issue = {issue}, forward_kernels = 10, backward_kernels = 20, weight_kernels = 4
+  outer_kernels = 5, sharded_kernels = 3, graph_issue = 20 us
+  core_kernels = 4, routing_kernels = 7, expert_kernels = 3, {framework}
+}}
+kernels {{
+  model = constant, memory_bound = off
+  gemm_efficiency = 0.5, attention_forward_efficiency = 0.5, attention_backward_efficiency = 0.5
+   {kernels}
+}}
+overlap {{ gradients = off, parameters = off, tensor = off, bucket = 1 TB, multiprocessors = 0 }}
+memory {{ usable = 1, context = 0 B, communicator = 0 B, fragmentation = 0 }}
+cluster {{ devices = {devices} }}
+layout {{ {layout} }}
+training {{ sequence = 1024, global_batch = {batch} sequences, {training} }}
+"""
+
+RATE = 50e12
+PRODUCTS = 2 * 1024 * 16 * 1024**2 / RATE  # of a layer, forward
+CORE = 4 * 1024**2 * 1024 / 2 / RATE
+FORWARD, BACKWARD = PRODUCTS + CORE, 2 * PRODUCTS + 2.5 * CORE
+HEAD = 2 * 1024 * 1024 * 1000 / RATE  # forward, and twice that backward
+
+
+def scenario(*, plugins: Any = None, **more: Any) -> Scenario:
+    values: dict[str, Any] = {
+        "layers": 4,
+        "model": "",
+        "issue": "0 s",
+        "framework": "",
+        "kernels": "",
+        "devices": 1,
+        "layout": "",
+        "batch": 1,
+        "training": "",
+    }
+    (found,) = parcost.load_text(SPEC.format(**{**values, **more}), plugins=plugins)
+    return found
+
+
+def outcome(**more: Any) -> Outcome:
+    (result,) = scenario(**more).evaluate().results
+    assert not result.faults, result.faults
+    assert result.outcome is not None
+    return result.outcome
+
+
+def waiting(found: Outcome, pass_: str = "") -> float:
+    lines = [line for line in found.ledger if line.cause == "host" and pass_ in ("", line.pass_)]
+    return float(sum(line.exposed for line in lines))
+
+
+def test_a_host_that_is_faster_than_the_device_hides() -> None:
+    """A layer takes 0.73 ms forward, the host 10 kernels of 10 us."""
+    device, both = outcome(), outcome(issue="10 us")
+    assert device.step_seconds == pytest.approx(4 * (FORWARD + BACKWARD) + 3 * HEAD)
+    assert both.step_seconds == device.step_seconds
+    assert waiting(both) == 0
+    hidden = sum(line.hidden for line in both.ledger if line.cause == "host")
+    assert hidden == pytest.approx((4 * (10 + 20) + 2 * 5 + 2 * 10) * 10e-6)
+
+
+def test_a_host_that_is_slower_than_the_device_is_the_step() -> None:
+    """Four layers of 30 kernels, five at either end, and ten there on the way back."""
+    found = outcome(issue="1 ms", batch=3)
+    assert found.step_seconds == pytest.approx(3 * (4 * (10 + 20) + 2 * 5 + 2 * 10) * 1e-3)
+    device = 3 * (4 * (FORWARD + BACKWARD) + 3 * HEAD)
+    assert waiting(found) == pytest.approx(found.step_seconds - device)
+
+
+def test_a_pass_may_wait_and_another_not() -> None:
+    """Of 2 layers the forward pass has 20 kernels and ends of 5, of 73 us each."""
+    issue = 1.1 * (2 * FORWARD + HEAD) / 30
+    found = outcome(layers=2, issue=f"{issue * 1e6:.9f} us")
+    forward, backward = 30 * issue, (40 + 20) * issue
+    least = 2 * BACKWARD + 2 * HEAD
+    assert forward > 2 * FORWARD + HEAD
+    assert found.step_seconds == pytest.approx(forward + max(backward, least), rel=1e-9)
+    assert waiting(found, "F") == pytest.approx(0.1 * (2 * FORWARD + HEAD), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layout", "forward", "backward"),
+    [
+        ("tp = 2", 10 + 2, 20 + 2),  # an all-reduce behind attention and MLP
+        ("tp = 2, sequence_parallel = on", 10 + 4, 20 + 4 + 2),  # and saved inputs gathered
+        ("dp = 2", 10, 20),
+        ("dp = 2, zero = 3", 10 + 3, 20 + 6),  # gathered twice and reduced, of 3 kernels each
+    ],
+)
+def test_collectives_are_issued_too(layout: str, forward: int, backward: int) -> None:
+    found = outcome(issue="50 ms", devices=2, layout=layout, batch=2)
+    m = 2 if "tp" in layout else 1
+    work = sum(
+        line.exposed + (line.hidden if line.cause == "host" else 0)
+        for line in found.ledger
+        if line.kind == "work" and line.cause in ("host",)
+    )
+    assert work == pytest.approx(m * (4 * (forward + backward) + 30) * 50e-3)
+
+
+def test_what_is_communicated_in_the_open_covers_the_host() -> None:
+    """Two all-reduces of 2 MiB over 1 GB/s are 4.2 ms a layer and pass, and 22 kernels 3.3 ms."""
+    message = 1024 * 1024 * 2
+    reduction = 2 * message / 2 / 1e9
+    layout = {"devices": 2, "layout": "tp = 2"}
+    without, hidden = outcome(**layout), outcome(issue="150 us", **layout)
+    assert 2 * reduction + FORWARD / 2 > 12 * 150e-6 > FORWARD
+    assert hidden.step_seconds == without.step_seconds
+    bound = outcome(issue="1 ms", **layout)
+    assert bound.step_seconds > without.step_seconds
+
+
+def test_what_hides_elsewhere_takes_no_room_from_the_host() -> None:
+    """Gathers of FSDP hide under the passes that the host issues: the longest of three counts."""
+    slow = {"devices": 2, "layout": "dp = 2, zero = 3", "batch": 2}
+    hide = {"training": "micro_batch = 1"}
+    plain = outcome(**slow, **hide)
+    bound = outcome(issue="50 ms", **slow, **hide)
+    passes = (4 * (13 + 26) + 30) * 50e-3
+    assert bound.step_seconds == pytest.approx(
+        passes + sum(x.exposed for x in bound.ledger if x.kind in ("once", "hop"))
+    )
+    assert bound.step_seconds > plain.step_seconds
+
+
+def test_a_stage_of_a_pipeline_waits_for_its_own_host() -> None:
+    """1F1B of two even stages and 3 micro-batches: 3 + 1 times a pass of each kind.
+
+    A stage has 2 layers and one end: 25 kernels forward, and 50 backward.
+    """
+    found = outcome(issue="50 ms", devices=2, layout="pp = 2", batch=3)
+    hops = sum(line.exposed for line in found.ledger if line.kind == "hop")
+    assert found.step_seconds - hops == pytest.approx((3 + 1) * (25 + 50) * 50e-3)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "kernels"),
+    [("none", 0), ("full", 4 * 10), ("selective, flash_attention = off", 4 * 4)],
+)
+def test_what_is_made_again_is_issued_again(recompute: str, kernels: int) -> None:
+    found = outcome(issue="1 ms", training=f"recompute = {recompute}")
+    assert found.step_seconds == pytest.approx((4 * 30 + 30 + kernels) * 1e-3)
+
+
+def test_a_graph_of_a_layer_is_started_once_in_each_pass() -> None:
+    found = outcome(issue="1 ms", kernels="cuda_graphs = layer")
+    forward, backward = 4 * 20e-6 + 10e-3, 4 * 20e-6 + 20e-3
+    assert forward > 4 * FORWARD + HEAD
+    assert backward > 4 * BACKWARD + 2 * HEAD
+    assert found.step_seconds == pytest.approx(forward + backward)
+
+
+def test_a_graph_of_the_iteration_leaves_nothing_to_wait_for() -> None:
+    found = outcome(issue="1 ms", kernels="cuda_graphs = iteration")
+    assert found.step_seconds == outcome().step_seconds
+    by_framework = outcome(issue="1 ms", framework="cuda_graphs = iteration")
+    assert by_framework.step_seconds == found.step_seconds
+    run = outcome(issue="1 ms", framework="cuda_graphs = iteration", kernels="cuda_graphs = none")
+    assert run.step_seconds == outcome(issue="1 ms").step_seconds
+
+
+def test_a_compiled_layer_issues_fewer_kernels_behind_its_guards() -> None:
+    compiled = "compiled_issue = 100 us, compiled_call = 300 us, compiled_kernels = 50 %"
+    found = outcome(issue="1 ms", framework=compiled, kernels="mode = compiled")
+    forward = 4 * (300e-6 + 5 * 100e-6) + 10e-3
+    backward = 4 * (300e-6 + 10 * 100e-6) + 20e-3
+    assert found.step_seconds == pytest.approx(forward + backward)
+
+
+def test_a_framework_that_compiles_no_layers_is_told_so() -> None:
+    (result,) = scenario(kernels="mode = compiled").evaluate().results
+    assert "compiles-no-layers" in [d.id for d in result.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("framework", "kernels", "each"),
+    [
+        ("grouped_experts = on", "", 0),
+        ("grouped_experts = off", "", 3 * 4),  # of 8 experts on 2 ranks
+        ("grouped_experts = on", "grouped_experts = off", 3 * 4),
+    ],
+)
+def test_experts_in_a_loop_issue_kernels_each(framework: str, kernels: str, each: int) -> None:
+    experts = "experts = 8, top_k = 2, expert_ffn = 1024"
+    found = outcome(
+        issue="50 ms",
+        model=experts,
+        framework=framework,
+        kernels=kernels,
+        devices=2,
+        layout="ep = 2",
+        batch=2,
+    )
+    issued = sum(x.exposed + x.hidden for x in found.ledger if x.cause == "host")
+    assert issued == pytest.approx((4 * (30 + 3 * (7 + each)) + 30) * 50e-3)
+
+
+def test_updates_of_single_tensors_are_issued_once_in_a_step() -> None:
+    found = outcome(framework="update_kernels = 6", issue="10 us", batch=3)
+    assert waiting(found) == pytest.approx(4 * 6 * 10e-6)
+
+
+def test_each_point_of_a_sweep_is_what_it_is_alone() -> None:
+    values = "[1, 2, 4, 8]"
+    rows = scenario(issue="400 us", devices=8, batch=8, layout=f"tp = {values}").evaluate().rows()
+    steps = {row["layout.tp"]: row["step_time"] for row in rows}
+    for tp in (1, 2, 4, 8):
+        alone = outcome(issue="400 us", devices=8, batch=8, layout=f"tp = {tp}")
+        assert steps[tp] == alone.step_seconds
+        assert waiting(alone) > 0
+
+
+def test_another_plugin_may_stand_in_for_the_host() -> None:
+    """A host that takes a millisecond for each layer, whatever is in it."""
+
+    def terms(study: Study) -> list[Work]:
+        formula = Formula(text="s", inputs={"s": (0.01, "s")}, source="a profile")
+        return [
+            Work(
+                name="our host",
+                seconds=0.01,
+                pass_=pass_,
+                count=layers(study),
+                resource="processor",
+                window="",
+                formula=formula,
+                cause="host",
+            )
+            for pass_ in ("F", "B")
+        ]
+
+    plugins = load(("ours", SimpleNamespace(terms=hookimpl(terms))), without=["host"])
+    (result,) = scenario(plugins=plugins, issue="1 s", batch=2).evaluate().results
+    assert result.figure("step_time") == pytest.approx(2 * 2 * 4 * 0.01)
+
+
+def test_graphs_are_a_lever_where_the_host_is_waited_for() -> None:
+    def changes(issue: str) -> dict[str, float]:
+        (result,) = scenario(issue=issue).evaluate().results
+        (section,) = [s for _, s in result.sections if s.title == "What would help"]
+        return {str(row[0]): float(row[2][0]) for row in section.rows}
+
+    slow = changes("1 ms")
+    device = outcome().step_seconds
+    assert slow["CUDA graphs: kernels.cuda_graphs = iteration"] == pytest.approx(
+        device / 150e-3 - 1.0
+    )
+    layers_ = slow["CUDA graphs: kernels.cuda_graphs = layer"]
+    assert layers_ == pytest.approx(30.16 / 150 - 1.0)
+    assert not any("CUDA graphs" in name for name in changes("10 us"))
+
+
+def test_the_former_attribute_is_explained() -> None:
+    text = "kernels { launch = 3 us }\ncluster { devices = 8 }\n"
+    with pytest.raises(SpecError) as error:
+        parcost.load_text(text)[0].evaluate()
+    (found,) = [d for d in error.value.diagnostics if d.id == "unknown-attribute"]
+    assert found.help is not None
+    assert "framework NAME { issue = ... }" in found.help
