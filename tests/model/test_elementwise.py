@@ -269,12 +269,14 @@ def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_o
         found: dict[tuple[str, str], float] = {}
         for op in study.operators:
             if isinstance(op, Stream) and op.name.startswith("copies of"):
-                key = (op.name, op.pass_)
+                key = (op.name.partition(":")[0], op.pass_)
                 found[key] = found.get(key, 0.0) + op.bytes_ * sum(op.count)  # type: ignore[operator]
         assert found == {
             **{("copies of gathered parameters", pass_): 4 * elements for pass_ in passes},
             ("copies of gradients to be reduced", "B"): 6 * elements,
         }
+        named = [(op.name, op.pass_) for op in study.operators if op.name.startswith("copies of")]
+        assert len(set(named)) == len(named) == 2 * (len(passes) + 1)  # embedding and layers
     plain = study_of("llama3_8b", training="framework = torchtitan", layout="zero = 1", extra=extra)
     assert not [op for op in plain.operators if op.name.startswith("copies of")]
 

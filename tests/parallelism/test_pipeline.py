@@ -9,6 +9,7 @@ import pytest
 import parcost
 from parcost import Diagnostic, Edge, Op, Study, load_text
 from parcost.evaluation.judge import diagnose, rules
+from parcost_plugins.vocabulary import layers
 
 Bind = Callable[..., Study]
 
@@ -103,6 +104,7 @@ def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(
     assert found.help == (
         "pp = 3 or 6 divides; or count both ends as layers: "
         "`count_embedding = on, count_head = on`; "
+        "or let the first stages have one more: `assignment = front`; "
         "or deal them unevenly: `stages = [...]` with 2 times 5 and 2 times 4"
     )
 
@@ -117,6 +119,50 @@ def test_layers_that_divide_with_their_ends_pass(bind: Bind) -> None:
     ends = {"schedule.count_embedding": "on", "schedule.count_head": "on"}
     study = bind({"layout.pp": 4, "small.layers": 14, **ends})
     assert not complaints(study, "layers-divide")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "count", "expected"),
+    [
+        ("front", 10, (3, 3, 2, 2)),
+        ("fill", 10, (3, 3, 3, 1)),  # 3 is the least that four stages hold 10 in
+        ("fill", 5, (2, 2, 1, 0)),
+        ("ends", 10, (2, 3, 3, 2)),  # 12 with embedding and head
+        ("ends", 12, (3, 4, 3, 2)),  # 14: 4, 4, 3, 3 less an end each
+        ("front", 8, (2, 2, 2, 2)),
+    ],
+)
+def test_layers_that_do_not_divide_are_dealt_by_the_rule_that_is_named(
+    bind: Bind, assignment: str, count: int, expected: tuple[int, ...]
+) -> None:
+    values = {"layout.pp": 4, "small.layers": count, "schedule.assignment": assignment}
+    study = bind(values)
+    assert layers(study) == expected
+    assert not complaints(study, "layers-divide", "layers-few")
+
+
+def test_the_framework_deals_where_the_schedule_does_not_say() -> None:
+    (scenario,) = parcost.load_text(
+        """
+        use catalog.devices.h100_sxm
+        use catalog.fabrics.hgx_h100
+        use catalog.models.llama31_405b
+        use catalog.precisions.bf16_fsdp
+        use catalog.frameworks.torchtitan
+        cluster { devices = 80 }
+        layout { pp = 10, tp = 8 }
+        training { sequence = 8192, global_batch = 64 sequences }
+        """
+    )
+    # 126 layers and both ends are 128: 13 on the first eight stages, 12 on the others
+    assert layers(scenario.first) == (12, *[13] * 7, 12, 11)
+
+
+def test_fewer_layers_than_stages_are_refused_however_they_are_dealt(bind: Bind) -> None:
+    values = {"layout.pp": 8, "small.layers": 6, "schedule.assignment": "front"}
+    (found,) = complaints(bind(values), "layers-few")
+    assert found.message == "6 layers are too few for pp 8"
+    assert found.help == "at most 6 stages have something to do"
 
 
 def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> None:

@@ -43,6 +43,7 @@ def test_the_errors_of_groups(runs: Path, validate: Validate) -> None:
     assert whole["p90"] == pytest.approx(28.0)  # 0.8 of the way from 20 to 30
     one = document["groups"]["source"]["one"]
     assert (one["n"], one["mape"], one["mean"]) == (2, pytest.approx(15.0), pytest.approx(-5.0))
+    assert one["worst"] == ["a", "b"]
     assert document["mean_over_sources"]["mape"] == pytest.approx((15 + 30) / 2)
     assert document["groups"]["core"]["core"]["n"] == 1
     assert set(document["groups"]["framework"]) == {"megatron_lm_2021"}
@@ -177,7 +178,7 @@ def test_the_table_and_its_picture(runs: Path, validate: Validate) -> None:
     text = found.stdout
     assert "Predicted against measured: 3 runs of 2 sources" in text
     assert "+30 to +40 %" in text
-    assert "#####" in text
+    assert "=====" in text
     worst = text.partition("Worst rows")[2].partition("Left out")[0]
     assert "c " in worst
     assert "+30.0 %" in worst

@@ -12,7 +12,16 @@ from parcost import Study
 from parcost_plugins.validation.rows import Row, UnmodelledError
 from parcost_plugins.validation.stages import deal
 from parcost_plugins.validation.study import Written, write
-from parcost_plugins.vocabulary import Cluster, Layout, Overlap, ScheduleChoice, Sharding, Training
+from parcost_plugins.vocabulary import (
+    Cluster,
+    KernelChoice,
+    Layout,
+    Overlap,
+    Routing,
+    ScheduleChoice,
+    Sharding,
+    Training,
+)
 
 Make = Callable[..., Row]
 
@@ -127,6 +136,43 @@ def test_a_row_with_experts(row: Make) -> None:
     assert made[Cluster].device.label == "gb200"
 
 
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({"compile": True}, "mode               = compiled"),
+        ({"compile": False}, "mode               = eager"),
+        ({"cuda_graph_impl": "full_iteration"}, "cuda_graphs        = iteration"),
+        (
+            {"cuda_graph_impl": "local", "cuda_graph_scope": "full_iteration"},
+            "cuda_graphs        = iteration",
+        ),
+        (
+            {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "['attn', 'moe_router']"},
+            "cuda_graphs        = layer",
+        ),
+        (
+            {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "['moe_router']"},
+            "cuda_graphs        = none",
+        ),
+    ],
+)
+def test_what_was_compiled_and_captured(extra: dict[str, Any], expected: str, row: Make) -> None:
+    assert expected in write(row(**{**FSDP, "extra": extra})).text
+
+
+def test_how_tokens_reach_experts(row: Make) -> None:
+    extra = {"moe_a2a_overlap": True, "moe_flex_dispatcher_backend": "hybridep"}
+    made = study(write(row(**{**EXPERTS, "extra": extra})))
+    routing = made[Routing]
+    assert (routing.distribution, routing.deduplicate, routing.hide) == ("balanced", True, "pair")
+
+
+def test_keys_reach_ranks_that_share_a_sequence(row: Make) -> None:
+    split = {**FSDP, "parallel__dp": 8, "parallel__cp": 2, "batch__grad_accum": 4}
+    assert "algorithm = all_gather" in write(row(**split)).text
+    assert "algorithm" not in write(row(parallel__tp=4, parallel__cp=2)).text
+
+
 def test_what_is_assumed_is_a_comment_and_a_list(row: Make) -> None:
     written = write(row(**EXPERTS))
     assert "a network as that of nvl72: the row does not say" in written.assumptions
@@ -198,6 +244,31 @@ def test_words_for_devices(gpu: str, device: str, fabric: str, row: Make) -> Non
     text = write(row(hardware__gpu=gpu)).text
     assert f"use catalog.devices.{device}\n" in text
     assert f"use catalog.fabrics.{fabric}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "kernel"),
+    [
+        ("flash (flash-attn 2 / Triton)", "flash_2"),
+        ("FlashAttention-3", "flash_3"),
+        ("flash attention v2", "flash_2"),
+        ("cuDNN fused attention", "cudnn"),
+        ("Triton", "triton"),
+        # Transformer Engine chooses, and so does a framework of which no kernel is named.
+        ("flash (TE/cuDNN fused)", None),
+        ("flash (cuDNN via TE)", None),
+        ("flash (PyTorch SDPA)", None),
+        ("no flash (fused softmax)", None),
+    ],
+)
+def test_words_for_attention(said: str, kernel: str | None, row: Make) -> None:
+    made = study(write(row(**{**FSDP, "attention": said})))
+    assert made[KernelChoice].attention == kernel
+    assert made[Training].flash_attention is not said.startswith("no")
+
+
+def test_fused_attention_in_a_framework_that_had_none(row: Make) -> None:
+    assert study(write(row(attention="flash")))[KernelChoice].attention == "auto"
 
 
 def test_every_entry_of_hardware_is_in_the_catalogue() -> None:

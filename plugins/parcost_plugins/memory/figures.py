@@ -8,6 +8,7 @@ from typing import Any
 from parcost import Figure, Formula, Outcome, Real, Section, Study, hookimpl
 from parcost.numeric import ceil, minimum, ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Sharding, Training, layers
+from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -20,6 +21,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if study.parameters:
         yield from _recipe(study)
     yield from _by_class(study, outcome)
+    yield from _by_meter(outcome)
     yield from _by_stage(outcome)
     yield from _activations(study)
     yield from _estimate(study)
@@ -160,6 +162,35 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
         found["rest"],
         "GiB",
         "all that is neither state nor activations",
+    )
+
+
+def _by_meter(outcome: Outcome) -> Iterator[Figure]:
+    """Yield the memory as a framework's own counters have it: less than the driver's."""
+    found: dict[str, Real] = {OUTSIDE: 0.0, FRAGMENTATION: 0.0}
+    for line in outcome.memory_lines:
+        if line.term.tag in found:
+            found[line.term.tag] = found[line.term.tag] + line.bytes_
+    held = outcome.memory_bytes - found[OUTSIDE]
+    inputs = {"M": (outcome.memory_bytes, "B"), "o": (found[OUTSIDE], "B")}
+    yield _figure(
+        "reserved_memory",
+        "memory that the allocator has reserved",
+        held,
+        "GiB",
+        "M - o, o outside of the allocator",
+        note="torch.cuda.max_memory_reserved: without driver context and communicators",
+        **inputs,
+    )
+    yield _figure(
+        "allocated_memory",
+        "memory in tensors",
+        held - found[FRAGMENTATION],
+        "GiB",
+        "M - o - f, f lost between tensors",
+        note="torch.cuda.max_memory_allocated",
+        **inputs,
+        f=(found[FRAGMENTATION], "B"),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from parcost import Formula, Memory, Real, Study, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
-from parcost_plugins.vocabulary.causes import OVERHEADS
+from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE, OVERHEADS
 from parcost_plugins.vocabulary.held import alike, spread
 from parcost_plugins.vocabulary.partition import ends_together
 
@@ -31,6 +31,7 @@ def memory(study: Study) -> list[Memory]:
             bytes_=budget.context,
             formula=Formula(text="context", inputs={"context": (budget.context, "B")}),
             once_per_device=True,
+            tag=OUTSIDE,
         ),
         Memory(
             name="communicators",
@@ -41,6 +42,7 @@ def memory(study: Study) -> list[Memory]:
                 inputs={"k": (communicators, ""), "e": (budget.communicator, "B")},
             ),
             once_per_device=True,
+            tag=OUTSIDE,
         ),
         Memory(
             name="fragmentation",
@@ -48,6 +50,7 @@ def memory(study: Study) -> list[Memory]:
             bytes_=0.0,
             of_activations=share,
             formula=Formula(text="share x activations alive", inputs={"share": (share, "")}),
+            tag=FRAGMENTATION,
         ),
     ]
 

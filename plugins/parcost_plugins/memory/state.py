@@ -144,7 +144,11 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     ends_text = "max(a, b - k psi) e, b before the layers and a behind them"
     if not sharding.reshard or (study[Training].model.tied and study.fact(ends_together)):
         ends, ends_text = after + before, "(a + b) e, b before the layers and a behind them"
-    largest = maximum(maximum(before, after), one * layer)
+    each: Real = one * layer
+    made, copied = "max(b, psi, a) (g + r), as backward makes them, and copied for the wire", gather
+    if study[Training].framework.reduces_by_matrix:
+        each, made, copied = one * kind.matrix, "max(b, m, a) r, m the largest matrix", 0.0
+    largest = maximum(maximum(before, after), each)
     sizes = {"psi": (layer, ""), "b": (before, ""), "a": (after, "")}
     shares = sharding.accumulate == "shard"
     for name, elements, text, inputs, bytes_, moments in (
@@ -153,9 +157,9 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
         (
             "unsharded gradients",
             largest if shares else 0.0,
-            "max(b, psi, a) (g + r), as backward makes them, and copied for the wire",
-            {"g": (gather, "B"), "r": (precision.reduction, "B")},
-            gather + precision.reduction,
+            made,
+            {"g": (gather, "B"), "r": (precision.reduction, "B"), "m": (kind.matrix, "")},
+            copied + precision.reduction,
             passes[1:2],
         ),
     ):

@@ -235,7 +235,7 @@ def _dealt(study: Study) -> Check:
             id="layers-few",
             holds=min(layers_of_stages(study)) >= 0 and layers + ends >= pp * choice.chunks,
             subject="layout.pp",
-            message="{counted} are fewer than {stages} stages",
+            message="{counted} are too few for {stages}",
             inputs={"counted": counted, "stages": _stages(study), "most": layers + ends},
             help="at most {most} stages have something to do",
         )

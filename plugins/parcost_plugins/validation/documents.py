@@ -33,6 +33,7 @@ def to_json(summary: Summary) -> str:
                     "baseline": _score(group.baseline),
                     "memory": _score(group.memory),
                     "refused": group.refused,
+                    "worst": list(group.worst),
                 }
                 for group in summary.of(dimension)
             }

@@ -25,7 +25,9 @@ class Profile:
     not divide are dealt to stages: `fill` fills stages from the first, `ends` counts embedding
     and head as layers, `spread` does so too and gives the rest to the first. *reduces* says
     whether gradients leave under the backward pass, *gathers* whether parameters come under the
-    forward pass. With a *sharded_master* the shard of a parameter is its fp32 master.
+    forward pass. With a *sharded_master* the shard of a parameter is its fp32 master. One that
+    *writes_scores* has attention that is not fused; *context* is how ranks that share a sequence
+    get to all keys.
     """
 
     framework: str
@@ -43,6 +45,8 @@ class Profile:
     sharded_master: bool = False
     fused_accumulation: bool = True
     growing_buckets: bool = False
+    writes_scores: bool = False
+    context: str = "ring"
 
 
 _MEGATRON = Profile(
@@ -63,6 +67,7 @@ _LOCAL = evolve(
     sharding=r"^none \(Megatron",
     latest=2023,
     growing_buckets=False,
+    writes_scores=True,
 )
 _DEEPSPEED = Profile(
     framework="deepspeed", title="DeepSpeed", pattern=r"DeepSpeed", sharding=r"DeepSpeed"
@@ -76,7 +81,9 @@ _SHARDED = Profile(
     gathers=True,
     sharded_master=True,
     fused_accumulation=False,
+    context="all_gather",
 )
+_TITAN = evolve(_SHARDED, title="torchtitan", pattern=r"torchtitan")
 
 #: The first that a row names counts.
 PROFILES = (
@@ -97,7 +104,8 @@ PROFILES = (
         transfers="overlapped",
         dropout=False,
     ),
-    evolve(_SHARDED, title="torchtitan", pattern=r"torchtitan"),
+    evolve(_TITAN, framework="torchtitan_0_1", latest=2025),
+    _TITAN,
     evolve(
         _SHARDED,
         framework="fsdp_composer",
@@ -114,11 +122,13 @@ PROFILES = (
         vocabulary_multiple=128,
         dropout=True,
         fused_accumulation=False,
+        writes_scores=True,
     ),
     _DEEPSPEED,
     evolve(_LOCAL, latest=2021, tensor="off"),
     _LOCAL,
     _MEGATRON,
+    evolve(_SHARDED, framework="torchtitan_0_1", latest=2025),
     _SHARDED,
 )
 

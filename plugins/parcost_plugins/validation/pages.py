@@ -110,7 +110,7 @@ def _histogram(summary: Summary) -> Iterator[Item]:
     if bars:
         yield Heading("Predicted over measured", 3)
         columns = [Column("error", "right"), Column("rows", "right"), Column("")]
-        yield Table(columns, [Row([bar.title, f"{bar.rows:,}", "#" * bar.length]) for bar in bars])
+        yield Table(columns, [Row([bar.title, f"{bar.rows:,}", "=" * bar.length]) for bar in bars])
 
 
 def _ranking(summary: Summary) -> Iterator[Item]:
@@ -158,10 +158,10 @@ _SCORES = ("MAPE", "median", "signed", "p90")
 
 
 def _worst(summary: Summary, worst: int) -> Iterator[Item]:
-    if not (worst and summary.rows):
+    found = summary.worst(worst)
+    if not found:
         return
     yield Heading("Worst rows")
-    found = sorted(summary.rows, key=lambda one: (-abs(one.error), one.row.id))[:worst]
     columns = [
         Column("row", flexible=True),
         *(Column(title, "right") for title in ("measured", "predicted", "error")),

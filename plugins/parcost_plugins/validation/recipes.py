@@ -20,6 +20,16 @@ class Recipe:
     assumed: str = ""
 
 
+#: What NeMo's and Megatron-Bridge's tuned recipes make of a recipe of the catalogue.
+_NEMO = {
+    "bf16": ("bf16_nemo", ""),
+    "fp8_delayed": ("fp8_delayed_nemo", ""),
+    "fp8_current": ("fp8_current_nemo", ""),
+    "fp8_blockwise": ("fp8_blockwise", "bf16_nemo"),
+    "mxfp8": ("mxfp8_nemo", ""),
+    "nvfp4": ("nvfp4", "bf16_nemo"),
+}
+
 #: By precision class and a pattern in the row's precision; the first counts.
 _RECIPES = (
     ("bf16", r"", "bf16"),
@@ -56,9 +66,13 @@ def recipe_of(row: Row, profile: Profile) -> Recipe:
     if profile.sharded_master and numbers not in ("fp32", "tf32"):
         if name == "bf16":
             return Recipe("bf16_fsdp")
+        if "torchao" in text or profile.framework.startswith("torchtitan"):
+            return Recipe("fp8_torchao", assumed=assumed)
         return Recipe(name, "bf16_fsdp", assumed)
-    if str(row.extra.get("grad_accumulation", "")).startswith("bf16"):
-        return Recipe("bf16", assumed=assumed)
+    if name == "bf16" and profile.framework.endswith("deepspeed"):
+        return Recipe("bf16_deepspeed", assumed=assumed)
+    if profile.framework == "nemo" and name in _NEMO:
+        return Recipe(*_NEMO[name], assumed or "gradients in bf16, as in NeMo's tuned recipes")
     return Recipe(name, assumed=assumed)
 
 
@@ -79,34 +93,20 @@ _MODULES = {
     "mlp": "mlp",
     "moe": "moe",
 }
-_MLP = {"norms": "on", "mlp": "on"}
 _POINTS = {"norms": "on", "activation": "on"}
+_QKV = {"keep_qkv": "on"}
+_OUTPUT = {**_QKV, "keep_output": "on"}
 #: What sources print beyond a word; a pattern, and what it means here.
 _DETAILS = (
-    (
-        r"every 2nd layer|by layer",
-        Recomputation("full", {"every": "2"}, "every second layer is recomputed"),
-    ),
-    (
-        r"per-op|by op",
-        Recomputation(
-            "none", _POINTS, "recomputation by operator: norms and activations, and no products"
-        ),
-    ),
+    (r"every 2nd layer|by layer", Recomputation("full", {"every": "2"})),
+    (r"per-op|by op", Recomputation("full", {"alternate": "on"})),
     (
         r"save_dot_only",
-        Recomputation("selective", _POINTS, "all but products is recomputed"),
+        Recomputation("full", {**_OUTPUT, "keep_up": "on", "keep_down": "on"}),
     ),
-    (
-        r"save_qkv_out_proj|save q,k,v,qkv,out",
-        Recomputation("selective", _MLP, "attention's core, norms and MLP are recomputed"),
-    ),
-    (
-        r"save_qkv_proj",
-        Recomputation(
-            "selective", _MLP, "attention's core, norms and MLP are recomputed, the output not"
-        ),
-    ),
+    (r"save_qkv_out_proj", Recomputation("full", _OUTPUT)),
+    (r"save q,k,v,qkv,out", Recomputation("full", {**_OUTPUT, "keep_down": "on"})),
+    (r"save_qkv_proj", Recomputation("full", _QKV)),
 )
 
 
@@ -128,6 +128,10 @@ def recomputation_of(row: Row) -> Recomputation:
             return Recomputation("full")
         case "selective" if switches:
             return Recomputation("selective" if core else "none", switches)
+        case "selective" if "torchtitan" in row.source:
+            return Recomputation(
+                "full", {"every": "2"}, "torchtitan's policy by default, up to 0.2.2"
+            )
         case "selective":
             return Recomputation("selective")
         case "none":

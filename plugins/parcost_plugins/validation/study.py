@@ -269,6 +269,64 @@ def _flash(facts: Facts) -> Value:
     return "off" if re.search(r"no flash|not flash|unfused|eager", said) else "on"
 
 
+#: Attention kernels by what sources call them. cuDNN's behind Transformer Engine is its choice.
+_KERNELS = (
+    (r"flash[- ]?att(?:n|ention)[- ]?v?1\b|\bfa-?1\b", "flash_1"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?2\b|\bfa-?2\b", "flash_2"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?3\b|\bfa-?3\b", "flash_3"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?4\b|\bfa-?4\b", "flash_4"),
+    (r"xformers", "xformers"),
+    (r"aiter|composable kernel|\bck\b", "aiter"),
+    (r"triton", "triton"),
+    (r"^(?!.*(?:\bte\b|transformer engine)).*cudnn", "cudnn"),
+)
+
+
+def _kernel(facts: Facts) -> Value:
+    """Return the attention kernel that the row names; without a name it is the framework's."""
+    said = (facts.row.attention or "").lower()
+    if _flash(facts) == "off":
+        return None
+    for pattern, name in _KERNELS:
+        if re.search(pattern, said):
+            return name
+    if facts.profile.writes_scores:
+        return Assumed("auto", "the usual kernel of fused attention on the device")
+    return None
+
+
+def _mode(facts: Facts) -> Value:
+    """Return whether layers were compiled, where the row says so."""
+    said = facts.row.extra.get("compile")
+    if isinstance(said, bool):
+        return "compiled" if said else "eager"
+    return "compiled" if "torch.compile" in facts.row.notes else None
+
+
+def _cuda_graphs(facts: Facts) -> Value:
+    """Return what was captured, where the row says so.
+
+    A scope without attention is of the router alone, and leaves a layer to the host.
+    """
+    kind, scope = (
+        str(facts.row.extra.get(f"cuda_graph_{part}") or "") for part in ("impl", "scope")
+    )
+    match kind:
+        case "none":
+            return "none"
+        case "full_iteration":
+            return "iteration"
+        case "local" | "transformer_engine" if "full_iteration" in scope:
+            return "iteration"
+        case "local" | "transformer_engine" if "attn" in scope or scope in ("", "[]", "None"):
+            return Assumed("layer", f"graphs of a layer, of the scope {scope or 'not stated'}")
+        case "local" | "transformer_engine":
+            return Assumed("none", f"graphs of the scope {scope} leave a layer to the host")
+    if re.search(r"CUDA graphs on", facts.row.notes):
+        return Assumed("layer", "graphs of a layer: the row says that there were some")
+    return None
+
+
 def _dropout(facts: Facts) -> Value:
     if not facts.profile.dropout or facts.is_gated:
         return None
@@ -327,6 +385,37 @@ def _balance(facts: Facts) -> Value:
     if re.search(r"force-balanced|forced to balance", facts.row.notes):
         return "balanced"
     return None
+
+
+def _loss(facts: Facts) -> Value:
+    row = facts.row
+    if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
+        return Assumed("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
+    if (
+        facts.profile.framework.startswith("torchtitan")
+        and row.extra.get("compile")
+        and (row.year or 0) >= 2025
+    ):
+        return Assumed("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
+    return None
+
+
+def _context(facts: Facts) -> Value:
+    if facts.row.parallel.cp == 1 or facts.profile.context == "ring":
+        return None
+    why = f"keys and values reach all ranks by {facts.profile.context}, as in {facts.profile.title}"
+    return Assumed(facts.profile.context, why)
+
+
+def _deduplicate(facts: Facts) -> Value:
+    """Return whether a token crosses once to each domain, as DeepEP and HybridEP send it."""
+    said = str(facts.row.extra.get("moe_flex_dispatcher_backend") or "").lower()
+    return "on" if facts.row.is_sparse and said in ("deepep", "hybridep") else None
+
+
+def _hidden_exchange(facts: Facts) -> Value:
+    overlapped = facts.row.extra.get("moe_a2a_overlap") is True
+    return "pair" if facts.row.is_sparse and overlapped else None
 
 
 def _offloaded(facts: Facts) -> Value:
@@ -412,6 +501,7 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
     Attribute("training", "recompute", _recompute),
     Attribute("training", "flash_attention", _flash),
+    Attribute("training", "loss", _loss),
     Attribute("training", "dropout", _dropout),
     Attribute("recompute", "norms", _recompute_switch("norms")),
     Attribute("recompute", "activation", _recompute_switch("activation")),
@@ -420,12 +510,23 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("recompute", "moe", _recompute_switch("moe")),
     Attribute("recompute", "every", _recompute_switch("every")),
     Attribute("recompute", "layers", _recompute_switch("layers")),
+    Attribute("recompute", "keep_qkv", _recompute_switch("keep_qkv")),
+    Attribute("recompute", "keep_output", _recompute_switch("keep_output")),
+    Attribute("recompute", "keep_up", _recompute_switch("keep_up")),
+    Attribute("recompute", "keep_down", _recompute_switch("keep_down")),
+    Attribute("recompute", "alternate", _recompute_switch("alternate")),
+    Attribute("kernels", "attention", _kernel),
+    Attribute("kernels", "mode", _mode),
+    Attribute("kernels", "cuda_graphs", _cuda_graphs),
     Attribute("kernels", "fused_accumulation", _fused_accumulation),
     Attribute("overlap", "gradients", _gradients),
     Attribute("overlap", "parameters", _parameters),
     Attribute("overlap", "tensor", _tensor),
     Attribute("overlap", "bucket", _bucket),
+    Attribute("context", "algorithm", _context),
     Attribute("routing", "distribution", _balance),
+    Attribute("routing", "deduplicate", _deduplicate),
+    Attribute("routing", "hide", _hidden_exchange),
     Attribute("offload", "activations", _offloaded),
 )
 
@@ -460,7 +561,8 @@ def write(row: Row) -> Written:
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
         raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
     facts = Facts(row, entry)
-    assumptions = [*map(str, row.extra.get("assumed") or ())]
+    said = row.extra.get("assumed") or []
+    assumptions = [_comment(str(one)) for one in (said if isinstance(said, list) else [said])]
     blocks: dict[str, list[tuple[str, str]]] = {}
     for attribute in ATTRIBUTES:
         value = attribute.value(facts)

@@ -22,6 +22,7 @@ from parcost_plugins.validation.study import Written
 
 #: Layouts of one model, batch and number of devices from which a ranking says something.
 FEWEST_LAYOUTS = 8
+_WORST = 3  # rows that a group names
 #: By what a type of that width may compute faster than one of 16 bits.
 _WIDER = {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 4.0, "mxfp4": 4.0}
 
@@ -62,6 +63,7 @@ class Group:
     baseline: Score
     memory: Score | None
     refused: int
+    worst: Sequence[str]  # ids of the rows with the largest errors
 
 
 @frozen(kw_only=True)
@@ -126,6 +128,13 @@ class Summary:
         found = group.step if quantity == "step" else group.memory
         return None if found is None else float(getattr(found, metric))
 
+    def worst(self, most: int) -> list[Scored]:
+        """Return at most so many rows with the largest errors, as many of each source."""
+        sources = by(self.rows, lambda one: one.row.source_key).values()
+        each = -(-most // max(1, len(sources)))
+        found = [one for members in sources for one in largest(members, each)]
+        return largest(found, most)
+
     def mean_over(self, dimension: str) -> tuple[float, float] | None:
         """Return the mean of the groups' MAPE, and that of the baseline's."""
         found = self.of(dimension)
@@ -133,6 +142,11 @@ class Summary:
             return None
         own = sum(group.step.mape for group in found) / len(found)
         return own, sum(group.baseline.mape for group in found) / len(found)
+
+
+def largest(rows: Sequence[Scored], most: int) -> list[Scored]:
+    """Return the *most* rows with the largest errors of the step time, the largest first."""
+    return sorted(rows, key=lambda one: (-abs(one.error), one.row.id))[:most]
 
 
 def _nodes(row: Row) -> str:
@@ -263,6 +277,7 @@ def _group(dimension: str, name: str, rows: Sequence[Scored]) -> Group:
         baseline=baseline,
         memory=score([e for one in rows if (e := one.memory_error) is not None]),
         refused=sum(not one.prediction.fits for one in rows),
+        worst=[one.row.id for one in largest(rows, _WORST)],
     )
 
 
@@ -315,7 +330,7 @@ def memory_basis(row: Row) -> str:
     if isinstance(said, str):
         return said
     text = row.notes.lower()
-    if "nvidia-smi" in text or "device" in text:
+    if "nvidia-smi" in text:
         return "device"
     if row.extra.get("peak_memory_gib") is not None or "reserved" in text:
         return "reserved"

@@ -20,6 +20,9 @@ OFFLOAD = "offload"
 LOADING = "data loading"
 STRAGGLERS = "stragglers"
 
+#: Tags of memory that the allocator of the framework does not hold, and that it loses.
+OUTSIDE, FRAGMENTATION = "outside of the allocator", "fragmentation"
+
 # Of memory.
 WEIGHTS = "weights"
 GRADIENTS = "gradients"

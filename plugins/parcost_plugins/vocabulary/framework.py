@@ -38,7 +38,11 @@ class Framework:
         default=0.0,
         doc="of the host for one kernel, with what Python, autograd and the framework do around it",
     )
-    graph_issue: Real = quantity(SECONDS, default=0.0, doc="of the host for one replayed graph")
+    graph_issue: Real | None = quantity(
+        SECONDS,
+        default=None,
+        doc="of the host for one replayed graph; it captures none where this is left out",
+    )
     compiled_issue: Real | None = quantity(
         SECONDS,
         default=None,
@@ -187,6 +191,11 @@ class Framework:
         default=False,
         doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
         "and not gathered again in backward",
+    )
+    reduces_by_matrix: bool = switch(
+        default=False,
+        doc="under ZeRO 3: gradients are reduced as each product makes them, so that those of one "
+        "matrix are whole at a time; otherwise those of a layer, and their copy for the wire",
     )
     gradient_staging: Real = integer(
         default=0,

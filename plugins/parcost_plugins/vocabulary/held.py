@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from parcost import record
+from parcost.numeric import maximum
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
 from parcost_plugins.vocabulary.partition import layers, virtual_stages
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 class Alike:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 
-    A stage has *layers* of *layer* parameters each (their mean, where they differ),
-    *before* them what the model has ahead of its first layer and *after* them what it
-    has behind its last; *elements* in all. Counted on one rank.
+    A stage has *layers* of *layer* parameters each (their mean, where they differ), of which
+    *matrix* are the most that one product has; *before* them what the model has ahead of its
+    first layer and *after* them what it has behind its last; *elements* in all. Counted on one
+    rank.
 
     The ranks of *group*, *replicas* of them, hold the same. *shard* of these share out
     what ZeRO shards; where they are not all, the rest hold copies of the shares.
@@ -40,6 +42,7 @@ class Alike:
     of: int
     layers: int
     layer: Real
+    matrix: Real
     before: Real
     after: Real
     elements: Real
@@ -113,12 +116,15 @@ def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Real
     """Return the parameters of a layer and of the ends of a stage."""
     depth, *counts = key
     sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
+    matrix: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):
         if count:
+            if parameters.place == "layer":
+                matrix = maximum(matrix, parameters.elements)
             sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
     elements = sizes["before"] + sizes["layer"] + sizes["after"]
     layer = sizes["layer"] / depth if depth else 0.0
-    return {**sizes, "layer": layer, "elements": elements}
+    return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
 
 
 def _stages(stages: tuple[int, ...]) -> str:

@@ -30,9 +30,9 @@ def copies(study: Study) -> Iterator[Stream]:
         if isinstance(each, float) and each == 0.0:
             continue
         for pass_ in passes:
-            for count, elements in _held(study):
+            for held, count, elements in _held(study):
                 yield Stream(
-                    name=name,
+                    name=f"{name}: {held}",
                     bytes_=each * elements,
                     pass_=pass_,
                     count=count,
@@ -40,10 +40,15 @@ def copies(study: Study) -> Iterator[Stream]:
                 )
 
 
-def _held(study: Study) -> Iterator[tuple[tuple[float, ...], Real]]:
-    """Yield the parameters that occur as often on each stage, and their elements on a rank."""
-    held: dict[tuple[float, ...], Real] = {}
+def _held(study: Study) -> Iterator[tuple[str, tuple[float, ...], Real]]:
+    """Yield the parameters that occur as often on each stage, and their elements on a rank.
+
+    The name of the first stands for all of them.
+    """
+    held: dict[tuple[float, ...], tuple[str, Real]] = {}
     for parameters in study.parameters:
         count = tuple(float(n) for n in parameters.count)
-        held[count] = held.get(count, 0.0) + parameters.elements
-    yield from held.items()
+        name, elements = held.get(count, (parameters.name, 0.0))
+        held[count] = name, elements + parameters.elements
+    for count, (name, elements) in held.items():
+        yield name, count, elements

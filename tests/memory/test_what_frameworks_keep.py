@@ -1,0 +1,273 @@
+"""What a framework keeps for backward and beside its state, tensor by tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Study
+from parcost.evaluation.judge import diagnose
+from parcost.evaluation.reduce import evaluate
+
+SPEC = """
+use catalog.devices.{device}
+use catalog.models.llama3_8b
+use catalog.precisions.{precision}
+fabric f {{ level net {{ bandwidth = 100 GB/s per_direction, latency = 1 us }} }}
+cluster {{ devices = {devices} }}
+layout {{ {layout} }}
+training {{ sequence = 8192, micro_batch = 1, global_batch = 64 sequences, {training} }}
+{extra}
+"""
+TOKENS, HIDDEN, LAYERS, FFN, KV, VOCABULARY = 8192, 4096, 32, 14_336, 1024, 128_256
+LOGITS = TOKENS * VOCABULARY
+#: Parameters of the matrices of a layer.
+MATRICES = HIDDEN * (2 * HIDDEN + 2 * KV) + 3 * HIDDEN * FFN
+
+
+def study_of(
+    training: str = "",
+    extra: str = "",
+    *,
+    precision: str = "bf16",
+    layout: str = "zero = 1",
+    device: str = "h100_sxm",
+    devices: int = 8,
+) -> Study:
+    text = SPEC.format(
+        device=device,
+        precision=precision,
+        layout=layout,
+        training=training,
+        extra=extra,
+        devices=devices,
+    )
+    (study,) = parcost.load_text(text)[0].studies()
+    return study
+
+
+def terms(study: Study) -> dict[str, float]:
+    """Bytes of each term of memory, times how often it occurs on all virtual stages."""
+    found = {}
+    for _, term in study.contributions("memory"):
+        counts = [term.count] if isinstance(term.count, (float, int)) else term.count
+        found[term.name] = term.bytes_ * sum(counts)
+    return found
+
+
+def lines(study: Study) -> dict[str, Any]:
+    return {line.name: line.bytes_ for line in evaluate(study).memory_lines}
+
+
+# --- The loss ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "forward", "backward"),
+    [
+        # logits, their fp32 copy and log-softmax; log-softmax and two gradients of its size
+        ("eager", 2 + 4 + 4, 3 * 4),
+        ("softmax", 2 + 4, 4 + 2),
+        ("logits", 2, 2 + 2),
+        ("gradient", 2, 2),
+    ],
+)
+def test_a_loss_holds_so_many_bytes_of_a_logit(loss: str, forward: int, backward: int) -> None:
+    study = study_of(f"loss = {loss}")
+    held = {"forward": 0.0, "backward": 0.0}
+    for _, term in study.contributions("memory"):
+        if "loss" in term.name or "logits" in term.name:
+            for moment in term.moments:
+                held[moment] += term.bytes_
+    assert held == {"forward": forward * LOGITS, "backward": backward * LOGITS}
+
+
+def test_the_framework_decides_of_the_loss_where_a_run_does_not() -> None:
+    eager = terms(study_of(extra="framework own { loss = eager }"))
+    assert eager["gradients of the loss in fp32"] == (3 * 4 - 4 - 2) * LOGITS
+    other = terms(study_of("loss = softmax", "framework own { loss = eager }"))
+    assert "gradients of the loss in fp32" not in other
+
+
+# --- Narrow types --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "copies"),
+    [
+        ("h100_sxm", "fp8_delayed", 2),  # the weight, and its transpose
+        ("b200", "fp8_delayed", 1),  # products take any layout
+        ("h100_sxm", "fp8_param_gather", 1),  # the parameter itself is narrow
+        ("b200", "fp8_param_gather", 0),
+        ("b200", "mxfp8", 2.0625),
+        ("b200", "mxfp8_nemo", 0),
+    ],
+)
+def test_narrow_copies_of_the_weights(device: str, precision: str, copies: float) -> None:
+    found = terms(study_of(precision=precision, device=device))
+    assert found.get("narrow weights", 0.0) == copies * LAYERS * MATRICES
+
+
+@pytest.mark.parametrize(("precision", "bytes_"), [("bf16", 2), ("fp8_delayed", 2 + 1)])
+def test_the_core_keeps_its_own_output_beside_a_narrow_one(precision: str, bytes_: int) -> None:
+    found = terms(study_of(precision=precision))
+    kept = sum(size for name, size in found.items() if name.startswith("attention output"))
+    assert kept == bytes_ * TOKENS * HIDDEN * LAYERS
+
+
+def test_deepspeeds_bf16_keeps_gradients_of_a_micro_batch() -> None:
+    plain, kept = study_of(), study_of(precision="bf16_deepspeed")
+    assert terms(kept)["gradients of a micro-batch"] == pytest.approx(terms(plain)["gradients"] / 2)
+
+
+# --- Gradients on their way ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("elements", "expected"), [(0, 0.0), (500_000_000, 2e9)])
+def test_gradients_are_staged_in_a_buffer_of_a_size(elements: int, expected: float) -> None:
+    found = terms(study_of(extra=f"framework own {{ gradient_staging = {elements} }}"))
+    assert found.get("gradient staging", 0.0) == expected
+
+
+def test_a_compiler_reduces_matrix_by_matrix() -> None:
+    layout = "zero = 3"
+    layer = lines(study_of(precision="bf16_fsdp", layout=layout))
+    matrix = lines(
+        study_of(
+            precision="bf16_fsdp",
+            layout=layout,
+            extra="framework own { reduces_by_matrix = on }",
+        )
+    )
+    # The embedding is larger than a layer: 525e6 against 218e6 parameters, and than any matrix.
+    embedding = HIDDEN * VOCABULARY
+    assert layer["unsharded gradients"] == (2 + 4) * (embedding + HIDDEN)
+    assert matrix["unsharded gradients"] == 4 * (embedding + HIDDEN)
+
+
+def test_gathered_inputs_are_kept_whole_where_they_are_not_gathered_again() -> None:
+    layout = "tp = 4, sequence_parallel = on"
+    share = terms(study_of(layout=layout))
+    whole = terms(study_of(layout=layout, extra="framework own { keeps_gathers = on }"))
+    for name in ("attention input", "MLP input"):
+        assert share[name] == 2 * TOKENS * HIDDEN * LAYERS / 4
+        assert whole[name] == 2 * TOKENS * HIDDEN * LAYERS
+    assert whole["MLP norm input"] == share["MLP norm input"]
+
+
+# --- Recomputation of named operators ------------------------------------------------------------
+
+INPUT = 2 * TOKENS * HIDDEN * LAYERS
+
+
+def kept(study: Study) -> float:
+    """Bytes of the layers that wait for backward."""
+    return sum(
+        term.bytes_ * sum(term.count)
+        for _, term in study.contributions("memory")
+        if term.per_micro_batch and term.tag != "ends" and not isinstance(term.count, float)
+    )
+
+
+@pytest.mark.parametrize(
+    ("keep", "width"),
+    [
+        ("", 0),
+        ("keep_qkv = on", HIDDEN + 2 * KV),
+        ("keep_core = on", HIDDEN),
+        ("keep_output = on", HIDDEN),
+        ("keep_up = on", 2 * FFN),
+        ("keep_down = on", HIDDEN),
+        ("keep_qkv = on, keep_output = on", 2 * HIDDEN + 2 * KV),
+        # queries, values, the core's output, gate and down; not keys, output and up
+        ("alternate = on", HIDDEN + KV + HIDDEN + FFN + HIDDEN),
+    ],
+)
+def test_whole_layers_keep_what_is_named_besides_their_input(keep: str, width: int) -> None:
+    study = study_of("recompute = full", f"recompute {{ {keep} }}")
+    statistics = 4 * 32 * TOKENS * LAYERS if "core" in keep or "alternate" in keep else 0
+    assert kept(study) == INPUT + 2 * width * TOKENS * LAYERS + statistics
+
+
+def test_what_is_kept_is_not_run_again() -> None:
+    def again(keep: str) -> dict[str, float]:
+        study = study_of("recompute = full", f"recompute {{ {keep} }}")
+        return {op.name: op.flops for op in study.operators if op.pass_ == "R"}
+
+    every, some = again(""), again("alternate = on")
+    assert "attention core" not in some
+    assert "MLP down projection" not in some
+    assert some["attention output projection"] == every["attention output projection"]
+    # of q, k, v the keys are made again, and of gate and up the latter
+    columns = (HIDDEN + 2 * KV) / KV
+    assert some["QKV projection"] == pytest.approx(every["QKV projection"] / columns)
+    up = "MLP gate and up projection"
+    assert some[up] == pytest.approx(every[up] / 2)
+    assert "QKV projection" not in again("keep_qkv = on")
+
+
+def test_naming_operators_has_no_effect_unless_layers_are_recomputed() -> None:
+    text = SPEC.format(
+        device="h100_sxm",
+        precision="bf16",
+        layout="zero = 1",
+        training="",
+        extra="recompute { alternate = on }",
+        devices=8,
+    )
+    (scenario,) = parcost.load_text(text)
+    (warned,) = [d for d in scenario.evaluate().diagnostics if d.id == "no-effect"]
+    assert warned.help == "read with `training.recompute = full`"
+
+
+# --- Offloading layers ---------------------------------------------------------------------------
+
+
+def test_layers_that_are_offloaded_leave_their_share_on_the_device() -> None:
+    by_layers = evaluate(study_of(extra="offload { layers = 8 }")).memory_bytes
+    by_share = evaluate(study_of(extra="offload { activations = 25 % }")).memory_bytes
+    assert by_layers == by_share
+    assert by_layers < evaluate(study_of()).memory_bytes
+
+
+# --- Counters ------------------------------------------------------------------------------------
+
+
+def test_the_allocator_has_reserved_less_than_the_device_has_lost() -> None:
+    study = study_of("recompute = full")
+    outcome = evaluate(study)
+    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    held = lines(study)
+    outside = held["driver context and libraries"] + held["communicators"]
+    assert found["reserved_memory"] == pytest.approx(outcome.memory_bytes - outside)
+    assert found["allocated_memory"] == pytest.approx(
+        outcome.memory_bytes - outside - held["fragmentation"]
+    )
+
+
+# --- How full is too full ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(1.10, []), (1.03, ["memory-tight"]), (0.99, ["does-not-fit"])],
+)
+def test_a_device_that_is_nearly_full_is_a_warning(share: float, expected: list[str]) -> None:
+    needs = evaluate(study_of("recompute = full")).memory_bytes
+    device = f"device h100_sxm {{ memory = {share * needs:.0f} B }}"
+    study = study_of("recompute = full", device)
+    asked = study.plugins.ask("verdicts", study=study, outcome=evaluate(study))
+    failed = [check for _, check in asked if not check.holds]
+    assert [check.id for check in failed] == expected
+    if expected == ["memory-tight"]:
+        assert failed[0].severity == "warning"
+        said = diagnose(failed[0], study).message
+        assert f"{100 / share:.3g} % of the" in said
+
+
+def test_a_search_may_choose_what_is_tight() -> None:
+    study = study_of()
+    (room,) = [room for _, room in study.contributions("rooms")]
+    assert room == 80 * 2**30
