@@ -129,7 +129,7 @@ class Framework:
         "complex",
         default="fused",
         doc="rotary embeddings: a kernel for queries and one for keys, an operator for each step, "
-        " a product of complex numbers in fp32 between casts",
+        "or a product of complex numbers in fp32 between casts",
     )
     dropout: str = word(
         "fused",
