@@ -40,7 +40,7 @@ framework ours {{
 kernels {{
   model = constant, memory_bound = off
   gemm_efficiency = 0.5, attention_forward_efficiency = 0.5, attention_backward_efficiency = 0.5
-   {kernels}
+  {kernels}
 }}
 overlap {{ gradients = off, parameters = off, tensor = off, bucket = 1 TB, multiprocessors = 0 }}
 memory {{ usable = 1, context = 0 B, communicator = 0 B, fragmentation = 0 }}
@@ -128,7 +128,7 @@ def test_collectives_are_issued_too(layout: str, forward: int, backward: int) ->
     work = sum(
         line.exposed + (line.hidden if line.cause == "host" else 0)
         for line in found.ledger
-        if line.kind == "work" and line.cause in ("host",)
+        if line.kind == "work" and line.cause == "host"
     )
     assert work == pytest.approx(m * (4 * (forward + backward) + 30) * 50e-3)
 
@@ -202,9 +202,16 @@ def test_a_compiled_layer_issues_fewer_kernels_behind_its_guards() -> None:
     assert found.step_seconds == pytest.approx(forward + backward)
 
 
-def test_a_framework_that_compiles_no_layers_is_told_so() -> None:
+def test_what_a_framework_does_not_do_is_refused() -> None:
     (result,) = scenario(kernels="mode = compiled").evaluate().results
     assert "compiles-no-layers" in [d.id for d in result.diagnostics]
+    text = SPEC.replace("graph_issue = 20 us", "")
+    values = dict.fromkeys(("model", "framework", "layout", "training"), "")
+    text = text.format(
+        layers=4, issue="1 ms", devices=1, batch=1, kernels="cuda_graphs = layer", **values
+    )
+    (result,) = parcost.load_text(text)[0].evaluate().results
+    assert "captures-no-graphs" in [d.id for d in result.diagnostics]
 
 
 @pytest.mark.parametrize(

@@ -327,6 +327,24 @@ SKETCHES: Mapping[str, tuple[str, str, str]] = {
             "weights = 2 B, activation = 2 B, tp = 2 }",
         }.items()
     },
+    "serving.issue": (
+        (
+            "use catalog.devices.h100_sxm\nuse catalog.models.llama3_8b\nserving s { "
+            "compute = bf16, weights = 2 B, activation = 2 B, kernels_per_layer = 10, @ }"
+        ),
+        "issue = 100 us",
+        "issue = 200 us",
+    ),
+    "training.framework": (
+        (
+            "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+            "use catalog.models.gpt2_small\nuse catalog.precisions.bf16\n"
+            "use catalog.frameworks.megatron_deepspeed\ncluster { devices = 1 }\n"
+            "training { sequence = 256, global_batch = 1 sequences, @ }"
+        ),
+        "framework = generic",
+        "framework = megatron_deepspeed",
+    ),
     "serving.model": (
         (
             "use catalog.devices.h100_sxm\nuse catalog.models.llama3_8b\nuse catalog.models.llama32_1b\n"

@@ -281,7 +281,7 @@ def _covered(
 
 def _is_slow(slowdown: Real) -> bool:
     """Return whether what hides ever slows its hosts."""
-    return is_array(slowdown) or slowdown > 0
+    return is_array(slowdown) or bool(slowdown > 0)
 
 
 def _crowd(

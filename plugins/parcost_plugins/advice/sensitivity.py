@@ -69,7 +69,8 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
     framework = study[Training].framework
     yield "time of the host for a kernel / 2", Change(framework, "issue", framework.issue / 2.0)
     captured = kernels.cuda_graphs or framework.cuda_graphs
-    for graphs in CUDA_GRAPHS[CUDA_GRAPHS.index(captured) + 1 :]:
+    more = CUDA_GRAPHS[CUDA_GRAPHS.index(captured) + 1 :]
+    for graphs in more if framework.graph_issue is not None else ():
         yield f"CUDA graphs: kernels.cuda_graphs = {graphs}", Change(kernels, "cuda_graphs", graphs)
     for level in study[Cluster].fabric.levels:
         rate = level.bandwidth

@@ -29,6 +29,7 @@ from parcost_plugins.vocabulary import (
     on_first,
     on_last,
 )
+from parcost_plugins.vocabulary.attended import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import having, kinds
 
@@ -64,7 +65,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that a framework that is to compile layers does so."""
+    """Require that a framework compiles layers, or captures graphs, where it is to."""
     framework = study[Training].framework
     yield Check(
         id="compiles-no-layers",
@@ -73,6 +74,16 @@ def checks(study: Study) -> Iterator[Check]:
         message="`{framework}` compiles no layers",
         inputs={"framework": called(framework)},
         help="write `mode = eager`, or `compiled_issue` of the framework",
+    )
+    yield Check(
+        id="captures-no-graphs",
+        holds=graphs(study) == "none" or framework.graph_issue is not None,
+        subject="kernels.cuda_graphs"
+        if study[KernelChoice].cuda_graphs
+        else f"{called(framework)}.cuda_graphs",
+        message="`{framework}` captures no CUDA graphs",
+        inputs={"framework": called(framework)},
+        help="write `cuda_graphs = none`, or `graph_issue` of the framework",
     )
 
 
@@ -90,9 +101,8 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
     forward, backward, weights = _calls(study)
     every, again = layers(study), having(study.once(kinds), recomputed=True)
-    core = 0.0
-    training = study[Training]
-    if training.recompute == "selective" and not training.flash_attention:
+    core: Real = 0.0
+    if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
     rest = framework.backward_kernels - framework.weight_kernels
     passes: list[tuple[Pass, _Issued, Sequence[float]]] = [
@@ -123,7 +133,8 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
     """Return the collectives of a layer's tensor parallelism: forward, backward, for weights."""
     layout, overlap = study[Layout], study[Overlap]
     forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
-    weights: Real = 1.0 * _PAIRS if layout.sequence_parallel else 0.0
+    again = layout.sequence_parallel and not study[Training].framework.keeps_gathers
+    weights: Real = 1.0 * _PAIRS if again else 0.0
     if overlap.tensor == "pipelined":  # so many products and transfers in place of a product
         forward = forward * (2.0 * overlap.chunks - 1.0)
     shared = where(layout.tp > 1, 1.0, 0.0)
@@ -210,8 +221,9 @@ def _compiled(
 
 
 def _of_graph(framework: Framework, parts: float) -> tuple[Real, Formula]:
-    inputs = {"q": (parts, ""), "g": (framework.graph_issue, "s")}
-    return parts * framework.graph_issue, Formula(text="q g", inputs=inputs, source=SOURCE)
+    each = 0.0 if framework.graph_issue is None else framework.graph_issue
+    inputs = {"q": (parts, ""), "g": (each, "s")}
+    return parts * each, Formula(text="q g", inputs=inputs, source=SOURCE)
 
 
 def _work(

@@ -34,6 +34,12 @@ def figures_of(replica: Replica, memory: Memory, first: Phase, next_: Phase) -> 
         )
 
 
+_SIDE_BY_SIDE = (
+    "compute and memory run side by side: the longer counts, and then communication; the host's "
+    "launches count where they outlast all of it"
+)
+
+
 def table(replica: Replica, first: Phase, next_: Phase) -> Section:
     """Return where the time of both phases goes, and what bounds them."""
     rows = [
@@ -62,10 +68,7 @@ def table(replica: Replica, first: Phase, next_: Phase) -> Section:
             "bound by",
         ),
         rows=rows,
-        notes=[
-            "compute and memory run side by side: the longer counts, and then communication; "
-            "the host's launches count where they outlast all of it"
-        ],
+        notes=[_SIDE_BY_SIDE],
     )
 
 

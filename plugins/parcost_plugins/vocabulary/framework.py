@@ -38,7 +38,11 @@ class Framework:
         default=0.0,
         doc="of the host for one kernel, with what Python, autograd and the framework do around it",
     )
-    graph_issue: Real = quantity(SECONDS, default=0.0, doc="of the host for one replayed graph")
+    graph_issue: Real | None = quantity(
+        SECONDS,
+        default=None,
+        doc="of the host for one replayed graph; it captures none where this is left out",
+    )
     compiled_issue: Real | None = quantity(
         SECONDS,
         default=None,
