@@ -1,14 +1,18 @@
 """Rates of kernels in the catalogue against measured kernels, by device and kernel.
 
-    python benchmarks/kernels.py [TABLE.jsonl] [--folds N] [--fit]
+    python benchmarks/kernels.py [TABLE.jsonl ...] [--folds N] [--fit]
 
 Prints the mean error of the time of each kernel, over configurations that count once. With
 --folds the rates are fitted anew without a Nth of the shapes, and scored on those; with --fit
 what all rows say is printed, to be written into the catalogue by hand.
 
-A row has device, kernel, kernel_version, dtype, batch, heads, head_dim, head_dim_v, seq_q,
-seq_k, causal, window, direction, and time_us or tflops. FLOPs are those of the scores that no
-mask leaves out: forward 2 b h k s (d + v), backward 2 b h k s (3 d + 2 v).
+A row of attention has device, kernel, kernel_version, dtype, batch, heads, head_dim,
+head_dim_v, seq_q, seq_k, causal, window, direction, and time_us or tflops. FLOPs are those of
+the scores that no mask leaves out: forward 2 b h k s (d + v), backward 2 b h k s (3 d + 2 v).
+
+A row of products has device, dtype, time_us, and products: [m, n, k, how many in one kernel]
+of each that the time is of. Their shapes are priced by the model of the catalogue; what is
+fitted is one factor on its rate for each device and type.
 """
 
 from __future__ import annotations
@@ -29,9 +33,12 @@ from numpy.typing import NDArray
 
 import parcost
 import parcost_specs
-from parcost_plugins.vocabulary import AttentionKernel, Device
+from parcost import Study
+from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.vocabulary import AttentionKernel, Device, Gemm
 
-TABLE = Path(parcost_specs.__file__).parent / "measured" / "attention.jsonl"
+MEASURED = Path(parcost_specs.__file__).parent / "measured"
+TABLES = [MEASURED / "attention.jsonl", MEASURED / "products.jsonl"]
 DEVICES = {
     "A100-SXM4-80GB": "a100_sxm_80g",
     "H100-SXM5-80GB": "h100_sxm",
@@ -44,7 +51,32 @@ DEVICES = {
     "GB300": "gb300",
     "MI300X": "mi300x",
     "MI355X": "mi355x",
+    "A100-SXM": "a100_sxm_80g",
+    "A100-80GB-SXM": "a100_sxm_80g",
+    "MI210": "mi210",
+    "MI300X/MI325X": "mi300x",
+    "MI350X/MI355X": "mi355x",
+    "B300 SXM6 AC": "b300",
+    "H200 NVL": "h200_nvl",
+    "H800-SXM": "h800_sxm",
+    "H800-SXM, driver 560.35.05": "h800_sxm",
 }
+# The recipe whose products run in a type, by the first words of a table's name for it.
+RECIPES = {
+    "fp16": "bf16",
+    "bfloat16": "bf16",
+    "float16": "bf16",
+    "bf16": "bf16",
+    "fp8 blockscale": "fp8_blockwise",
+    "fp8 rowwise": "fp8_current",
+    "fp8 current": "fp8_current",
+    "fp8 e4m3": "fp8_current",
+    "mxfp8": "mxfp8",
+    "nvfp4": "nvfp4",
+    "mxfp4": "nvfp4",
+}
+# Products below are those of a launch more than of multiplying; no step is made of them.
+SHORTEST = 100e-6
 # PyTorch's own kernels are those of the libraries, called through one function.
 KERNELS = {
     "flash1": "flash_1",
@@ -239,6 +271,82 @@ def left_out(measured: Sequence[Row], peaks: dict[str, float], folds: int) -> It
             yield from (found.seconds(row, peaks[row.device]) / row.seconds - 1 for row in out)
 
 
+@frozen
+class Products:
+    """Products that were measured together, and what the catalogue's rates say of them."""
+
+    device: str
+    recipe: str
+    shape: tuple[tuple[int, ...], ...]
+    seconds: float
+    predicted: float
+
+
+def products(path: Path) -> list[Products]:
+    """Return the products of a table, the fastest kernel of each shape."""
+    fastest: dict[tuple[Any, ...], float] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        raw = json.loads(line)
+        name = DEVICES.get(raw["device"].partition(" (")[0])
+        recipe = next((r for word, r in RECIPES.items() if raw["dtype"].startswith(word)), None)
+        seconds = raw["time_us"] * 1e-6
+        if name is None or recipe is None or seconds < SHORTEST * len(raw["products"]):
+            continue
+        key = (name, recipe, tuple(map(tuple, raw["products"])))
+        fastest[key] = min(seconds, fastest.get(key, seconds))
+    studies = {(name, recipe): study_of(name, recipe) for name, recipe, _ in fastest}
+    return [
+        Products(
+            device=name,
+            recipe=recipe,
+            shape=shape,
+            seconds=seconds,
+            predicted=sum(product_seconds(studies[name, recipe], *each) for each in shape),
+        )
+        for (name, recipe, shape), seconds in fastest.items()
+    ]
+
+
+def study_of(device: str, recipe: str) -> Study:
+    """Return a study of linear layers in the type of a recipe, on a device with power to spare."""
+    (scenario,) = parcost.load_text(
+        f"""
+        use catalog.devices.{device}
+        use catalog.fabrics.hgx_h100
+        use catalog.precisions.{recipe}
+        use catalog.models.llama3_8b
+        device alone extends {device} {{ sustained = 1, narrow_sustained = 1 }}
+        cluster {{ device = alone, devices = 1 }}
+        training {{ sequence = 4096, global_batch = 8 sequences }}
+        """
+    )
+    return scenario.studies()[0]
+
+
+def product_seconds(study: Study, m: int, n: int, k: int, batch: int) -> float:
+    """Return what one kernel of products takes."""
+    product = Gemm(
+        name="p", m=float(m), n=float(n), k=float(k), batch=float(batch), pass_="F", count=(1.0,)
+    )
+    priced = Tiled().price(product, study)
+    if priced is None:
+        raise TypeError("the model of kernel time knows no products")
+    return float(priced[0])
+
+
+def product_errors(rows: Sequence[Products], folds: int) -> Iterator[float]:
+    """Yield the error of each row; with *folds*, at a rate fitted without its shape."""
+    ratios = np.array([row.predicted / row.seconds for row in rows])
+    if not folds:
+        yield from ratios - 1
+        return
+    parts = np.array([fold((row.shape,), folds) for row in rows])
+    for part in range(folds):
+        out, rest = ratios[parts == part], ratios[parts != part]
+        if len(out) and len(rest):
+            yield from out / np.median(rest) - 1
+
+
 def report(title: str, errors: Iterable[float]) -> None:
     """Print one line: rows, mean error, signed mean, greatest error, in percent."""
     found = 100 * np.array(list(errors))
@@ -250,16 +358,42 @@ def report(title: str, errors: Iterable[float]) -> None:
 def main() -> None:
     """Score, or fit, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", nargs="?", type=Path, default=TABLE)
+    parser.add_argument("tables", nargs="*", type=Path, default=TABLES)
     parser.add_argument("--folds", type=int, default=0)
     parser.add_argument("--fit", action="store_true")
     options = parser.parse_args()
-    known = {name: device(name) for name in DEVICES.values()}
+    print(f"{'':36} {'rows':>5} {'MAPE':>7} {'mean':>7} {'worst':>7}   %")
+    for table in options.tables:
+        first = json.loads(table.read_text(encoding="utf-8").partition("\n")[0])
+        if "products" in first:
+            _products(table, options)
+        else:
+            _attention(table, options)
+
+
+def _products(table: Path, options: argparse.Namespace) -> None:
+    groups: dict[tuple[str, str], list[Products]] = defaultdict(list)
+    for row in products(table):
+        groups[row.device, row.recipe].append(row)
+    errors: list[float] = []
+    for (name, recipe), measured in sorted(groups.items()):
+        if options.fit:
+            factor = np.median([row.predicted / row.seconds for row in measured])
+            print(f"{name} {recipe}: {factor:.3f} times the rate of the catalogue")
+        these = list(product_errors(measured, options.folds))
+        report(f"{name} {recipe}", these)
+        errors += these
+    report("all products", errors)
+
+
+def _attention(table: Path, options: argparse.Namespace) -> None:
+    known: dict[str, Device] = {}
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in rows(options.table):
+    for row in rows(table):
+        if row.device not in known:
+            known[row.device] = device(row.device)
         rates = known[row.device].attention
         groups[rates.label if rates else row.device, row.kernel, row.type].append(row)
-    print(f"{'':36} {'rows':>5} {'MAPE':>7} {'mean':>7} {'worst':>7}   %")
     errors: list[float] = []
     for (label, name, type_), measured in sorted(groups.items()):
         peaks = {row.device: peak(known[row.device], type_) for row in measured}
@@ -279,7 +413,7 @@ def main() -> None:
             these = [said.seconds(row, peaks[row.device]) / row.seconds - 1 for row in measured]
         report(f"{label} {name} {type_}", these)
         errors += these
-    report("all", errors)
+    report("all attention", errors)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import parcost
 from parcost import Study
 from parcost.evaluation.judge import diagnose
 from parcost_plugins.kernels.constant import Constant
@@ -15,6 +16,8 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 StudyWith = Callable[..., Study]
 
+# of the fp8 peak: the best product of an H100, and the share of it that is sustained
+NARROW = 0.779 * 0.91
 FP8 = "narrow = fp8"
 # cuDNN on H100 with heads of 128 and 2048 keys of 4096 tokens before a query, on average
 CORE = 1e12 / (989e12 * 0.666) * (1 + 235 / 2048)
@@ -42,7 +45,7 @@ def test_linear_layers_and_experts_run_in_the_narrow_type_and_nothing_else(
     study_with: StudyWith,
 ) -> None:
     study = study_with("model = constant, shape_efficiency = 1", recipe=FP8)
-    wide, narrow = 989e12 * 0.803, 1979e12 * 0.709
+    wide, narrow = 989e12 * 0.803, 1979e12 * NARROW
     for role, rate in (
         ("linear", narrow),
         ("expert", narrow),
@@ -77,7 +80,7 @@ def test_weight_gradients_and_attention_may_be_said_otherwise(study_with: StudyW
     said = study_with(
         f"{WHOLE}, attention_forward_efficiency = 60 %", recipe=f"{FP8}, narrow_attention = on"
     )
-    expected = 1e12 / (1979e12 * 0.6 * 0.709 / 0.803)
+    expected = 1e12 / (1979e12 * 0.6 * NARROW / 0.803)
     assert seconds(core(), said) == pytest.approx(expected, rel=1e-12)
 
 
@@ -91,7 +94,7 @@ def test_an_efficiency_that_a_study_gives_carries_over_to_the_narrow_type(
     )
     flops = 2 * 4096**3
     assert seconds(product, given, Constant()) == pytest.approx(
-        flops / (1979e12 * 0.6 * 0.709 / 0.803), rel=1e-12
+        flops / (1979e12 * 0.6 * NARROW / 0.803), rel=1e-12
     )
     assert seconds(product, both, Constant()) == pytest.approx(flops / (1979e12 * 0.5), rel=1e-12)
 
@@ -117,7 +120,7 @@ def test_the_outer_layers_may_stay_wide(study_with: StudyWith) -> None:
     assert found["QKV projection", "F"].count[0] == pytest.approx(29)
     assert found["QKV projection in bf16", "F"].count[0] == pytest.approx(3)
     ratio = found["QKV projection in bf16", "F"].seconds / found["QKV projection", "F"].seconds
-    assert ratio == pytest.approx(1979 * 0.709 / (989 * 0.803), rel=1e-9)
+    assert ratio == pytest.approx(1979 * NARROW / (989 * 0.803), rel=1e-9)
 
 
 def test_a_device_without_the_narrow_type_is_refused(study_with: StudyWith) -> None:
@@ -128,6 +131,52 @@ def test_a_device_without_the_narrow_type_is_refused(study_with: StudyWith) -> N
         if c.id == "no-peak" and not c.holds
     ]
     assert found.message == "a100_sxm_80g has no fp8 peak"
+
+
+def study_on(device: str, recipe: str = "") -> Study:
+    """Return Llama 3 8B on a card of round numbers, in fp8 where a recipe says so."""
+    (scenario,) = parcost.load_text(
+        f"""
+        use catalog.fabrics.hgx_h100
+        use catalog.precisions.bf16
+        use catalog.models.llama3_8b
+        device card {{
+          memory = 80 GiB, memory_bandwidth = 1 TB/s, multiprocessors = 100
+          bf16 = 100 TFLOPS dense, fp8 = 200 TFLOPS dense, fp4 = 400 TFLOPS dense
+          matmul_efficiency = 80 %, fp8_matmul_efficiency = 70 %, memory_efficiency = 1
+          {device}
+        }}
+        precision recipe extends bf16 {{ {recipe} }}
+        cluster {{ devices = 1 }}
+        training {{ precision = recipe, sequence = 4096, global_batch = 8 sequences }}
+        kernels {{
+          model = constant, shape_efficiency = 50 %, attention = unfused
+        }}
+        """
+    )
+    return scenario.studies()[0]
+
+
+@pytest.mark.parametrize(
+    ("device", "recipe", "share"),
+    [
+        ("", "", 100 * 0.8),
+        ("sustained = 90 %", "", 100 * 0.8 * 0.9),
+        ("sustained = 90 %", FP8, 200 * 0.7 * 0.9),  # of narrow products as well
+        ("sustained = 90 %, narrow_sustained = 75 %", FP8, 200 * 0.7 * 0.75),
+        ("narrow_sustained = 75 %", "", 100 * 0.8),
+        ("narrow_sustained = 75 %", "narrow = fp4", 400 * 0.7 * 0.75),
+        # a factor for each row or tensor, and for each block of 32
+        ("block_matmul_efficiency = 60 %", FP8, 200 * 0.7),
+        ("block_matmul_efficiency = 60 %", f"{FP8}, scale = 1 B, scale_block = 32", 200 * 0.6),
+        ("", f"{FP8}, scale = 1 B, scale_block = 32", 200 * 0.7),
+    ],
+)
+def test_products_reach_what_the_device_sustains_in_their_type(
+    device: str, recipe: str, share: float
+) -> None:
+    found = seconds(gemm(4096, 4096, 4096), study_on(device, recipe), Constant())
+    assert found == pytest.approx(2 * 4096**3 / (share * 1e12 * 0.5), rel=1e-12)
 
 
 # --- Shapes -------------------------------------------------------------------------------------

@@ -98,15 +98,14 @@ def sizes(gemm: Gemm, precision: Precision) -> Sizes:
 def matmul(gemm: Gemm, machine: Machine) -> Rate:
     """Return the rate of a matrix product in the type that it runs in."""
     device, choice, precision = machine
-    own, chosen = device.matmul_efficiency, choice.gemm_efficiency
+    chosen = choice.gemm_efficiency
+    held = device.matmul_efficiency * device.sustained * choice.shape_efficiency
+    wide = held if chosen is None else chosen
     if not narrow(gemm, precision):
-        share = own * choice.shape_efficiency if chosen is None else chosen
-        return Rate(getattr(device, precision.compute), share)
-    peak, best = getattr(device, precision.narrow), _narrow_efficiency(device, precision)
-    if choice.narrow_gemm_efficiency is not None:
-        return Rate(peak, choice.narrow_gemm_efficiency)
-    share = choice.shape_efficiency if chosen is None else chosen / own
-    return Rate(peak, best * share)
+        return Rate(getattr(device, precision.compute), wide)
+    own = choice.narrow_gemm_efficiency
+    share = wide * _narrow_over_wide(device, precision) if own is None else own
+    return Rate(getattr(device, precision.narrow), share)
 
 
 def attention(operator: FusedAttention, study: Study) -> CoreRate:
@@ -123,7 +122,7 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
     if chosen is not None:
         if not low:
             return CoreRate(getattr(device, precision.compute), chosen)
-        less = _narrow_efficiency(device, precision) / device.matmul_efficiency
+        less = _narrow_over_wide(device, precision)
         return CoreRate(getattr(device, precision.narrow), chosen * less)
     kernel = attention_kernel(study, "fp8" if low else "wide")
     if kernel is None:
@@ -195,9 +194,14 @@ def streaming(operator: Stream, machine: Machine) -> Rate:
     return Rate(peak, share * getattr(machine.choice, f"{operator.kind}_efficiency"))
 
 
-def _narrow_efficiency(device: Device, precision: Precision) -> Real:
-    best = {"fp8": device.fp8_matmul_efficiency, "fp4": device.fp4_matmul_efficiency}
-    return best[precision.narrow] * precision.narrow_rate
+def _narrow_over_wide(device: Device, precision: Precision) -> Real:
+    """Return the share of the peak that narrow products reach, over that of wide ones."""
+    by_block = precision.scale_block > 1
+    best = where(by_block, device.block_matmul_efficiency, device.fp8_matmul_efficiency)
+    if precision.narrow == "fp4":
+        best = device.fp4_matmul_efficiency
+    held = best * precision.narrow_rate * device.narrow_sustained
+    return held / (device.matmul_efficiency * device.sustained)
 
 
 def _by_size(points: Sequence[Streaming], bytes_: Real) -> Real:

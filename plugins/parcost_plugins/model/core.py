@@ -40,7 +40,7 @@ def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
 def memory(rank: Rank) -> Iterator[Memory]:
     """Yield what backward needs besides queries, keys and values: the output, and the scores."""
     tokens, value, e, span = rank.tokens, rank.model.value_dim, rank.element, rank.every
-    fused = rank.training.flash_attention  # scores that nobody keeps have to be made again
+    fused = not rank.writes_scores  # scores that nobody keeps have to be made again
     span = span.spared(fused and rank.keeps("core"))
     yield from rank.saved(
         "attention output",

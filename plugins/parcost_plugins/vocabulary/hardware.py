@@ -100,6 +100,20 @@ class Device:
         default="fp8_matmul_efficiency",
         doc="best matrix product measured, of the fp4 peak",
     )
+    block_matmul_efficiency: Real = fraction(
+        positive=True,
+        default="fp8_matmul_efficiency",
+        doc="best matrix product in fp8 whose operands have a scaling factor for each block, of "
+        "the fp8 peak",
+    )
+    sustained: Real = fraction(
+        positive=True,
+        default=1.0,
+        doc="of the rate of products that a step holds, whose power may lower the clock",
+    )
+    narrow_sustained: Real = fraction(
+        positive=True, default="sustained", doc="the same of products in fp8 and fp4"
+    )
     attention: AttentionTable | None = reference(
         "attention_table",
         default=None,
