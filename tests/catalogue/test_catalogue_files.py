@@ -198,6 +198,13 @@ RECIPES = {
     "fp8_param_gather": (1, 4, 12),
     "mxfp8": (2, 4, 12),
     "nvfp4": (2, 4, 12),
+    # NeMo and Megatron-Bridge reduce gradients in bf16; two MXFP8 copies have a scale for 32 elements.
+    "bf16_nemo": (2, 2, 12),
+    "fp8_delayed_nemo": (1, 2, 12),
+    "fp8_current_nemo": (1, 2, 12),
+    "mxfp8_nemo": (2 * (1 + 1 / 32), 2, 12),
+    "bf16_deepspeed": (2, 4, 12),  # and 2 of gradients in bf16 beside them
+    "fp8_torchao": (4, 4, 8),
 }
 
 

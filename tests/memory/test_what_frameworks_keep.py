@@ -157,6 +157,24 @@ def test_gathered_inputs_are_kept_whole_where_they_are_not_gathered_again() -> N
     assert whole["MLP norm input"] == share["MLP norm input"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "framework", "kept"),
+    [
+        ("eager", "remakes_elementwise = on", True),
+        ("compiled", "remakes_elementwise = on", False),
+        ("compiled", "", True),
+    ],
+)
+def test_a_compiled_layer_keeps_no_outputs_of_norms_and_activations(
+    mode: str, framework: str, kept: bool
+) -> None:
+    found = terms(study_of(extra=f"kernels {{ mode = {mode} }}\nframework own {{ {framework} }}"))
+    for name in ("attention input", "MLP input", "MLP activation"):
+        assert (name in found) == kept
+        assert (f"{name}, recomputed" in found) != kept
+    assert found["MLP gate and up"] == 2 * 2 * TOKENS * FFN * LAYERS
+
+
 # --- Recomputation of named operators ------------------------------------------------------------
 
 INPUT = 2 * TOKENS * HIDDEN * LAYERS

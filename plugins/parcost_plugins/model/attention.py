@@ -187,7 +187,7 @@ def memory(study: Study) -> Iterator[Memory]:
         rank.kept_element * rank.gathered,
         f"{rank.gathered_text} q",
         "s b h t q",
-        span.forced(rank.recompute.norms),
+        span.forced(rank.recompute.norms or rank.remakes),
     )
     for part, size in _projected(rank):
         letter = "a" if part == "queries" else "k"

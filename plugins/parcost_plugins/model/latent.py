@@ -140,7 +140,7 @@ def memory(study: Study) -> Iterator[Memory]:
         rank.kept_element * rank.residual,
         f"{rank.residual_text} q",
         "s b h t q",
-        span.forced(rank.recompute.norms),
+        span.forced(rank.recompute.norms or rank.remakes),
     )
     shards, divided = rank.residual_shards, " / t" if rank.layout.sequence_parallel else ""
     for name, width, letter in (

@@ -122,7 +122,7 @@ def memory(study: Study) -> Iterator[Memory]:
         rank.kept_element * rank.gathered,
         f"{rank.gathered_text} q",
         "s b h t q",
-        span.forced(rank.recompute.norms),
+        span.forced(rank.recompute.norms or rank.remakes),
     )
     span, wide = span.forced(rank.recompute.mlp), rank.tokens * rank.ffn
     kept = [part for part in _parts(rank) if rank.keeps(part)]
@@ -152,7 +152,7 @@ def memory(study: Study) -> Iterator[Memory]:
             rank.element * wide,
             "s b f e / t",
             "s b f t e",
-            span.forced(rank.recompute.activation),
+            span.forced(rank.recompute.activation or rank.remakes),
             source=KEPT,
         )
     yield from rank.saved(
@@ -160,7 +160,7 @@ def memory(study: Study) -> Iterator[Memory]:
         rank.kept_element * wide,
         "s b f q / t",
         "s b f t q",
-        span.forced(rank.recompute.activation),
+        span.forced(rank.recompute.activation or rank.remakes),
     )
 
 

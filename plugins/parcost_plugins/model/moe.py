@@ -236,11 +236,11 @@ def memory(study: Study) -> Iterator[Memory]:
         kept * rank.residual,
         f"{rank.residual_text} q",
         "s b h t q",
-        span.forced(rank.recompute.norms),
+        span.forced(rank.recompute.norms or rank.remakes),
         source=KEPT,
     )
     span = span.forced(rank.recompute.moe)
-    made = span.forced(rank.recompute.activation)
+    made = span.forced(rank.recompute.activation or rank.remakes)
     counts = {"R": (found.received, ""), "T": (found.sent, "")}
     yield from rank.saved(
         "router logits and probabilities",

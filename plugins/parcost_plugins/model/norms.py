@@ -104,7 +104,7 @@ def memory(study: Study) -> Iterator[Memory]:
             model.norms * (FP32 + rank.element) * rank.residual,
             f"{model.norms} {text} (4 + e)",
             letters,
-            span.forced(rank.recompute.norms),
+            span.forced(rank.recompute.norms or rank.remakes),
             source=KEPT,
         )
     if rank.training.dropout:

@@ -153,6 +153,12 @@ class Rank:
         return writes_scores(self.study)
 
     @property
+    def remakes(self) -> bool:
+        """Whether backward's own kernels make outputs of norms and activations again."""
+        framework, chosen = self.training.framework, self.study[KernelChoice].mode
+        return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
+
+    @property
     def gathered(self) -> Real:
         """Elements of the input of a layer split by columns, as it is kept for backward."""
         whole = self.training.framework.keeps_gathers

@@ -391,11 +391,9 @@ def _loss(facts: Facts) -> Value:
     row = facts.row
     if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
         return Assumed("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
-    if (
-        facts.profile.framework.startswith("torchtitan")
-        and row.extra.get("compile")
-        and (row.year or 0) >= 2025
-    ):
+    if facts.profile.framework.startswith("torchtitan") and row.extra.get("compile"):
+        if (row.year or 0) < 2025:
+            return Assumed("eager", "torchtitan compiled layers alone until 2025, not the loss")
         return Assumed("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
     return None
 

@@ -187,6 +187,11 @@ class Framework:
         doc="which tensor of an expert a token's routing weight is multiplied with; that tensor "
         "is kept for backward, but for the activation, which is made again from what is kept",
     )
+    remakes_elementwise: bool = switch(
+        default=False,
+        doc="of a compiled layer: outputs of norms and activations are not kept, as backward's "
+        "own kernels make them again",
+    )
     keeps_gathers: bool = switch(
         default=False,
         doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
