@@ -379,8 +379,12 @@ def test_what_depends_on_something_broken_is_not_reported_again(plugins: Plugins
 SHARED = "use catalog.devices.h100_sxm\nuse catalog.models.llama3_8b\n"
 
 
+def _block(study: Study, kind: str) -> Any:
+    return next(b for (b, *_) in study.blocks.values() if type(b).__block__.kind == kind)
+
+
 def _device(study: Study) -> Any:
-    return next(b for (b, *_) in study.blocks.values() if type(b).__block__.kind == "device")
+    return _block(study, "device")
 
 
 def test_studies_of_a_session_share_what_they_import_and_nothing_that_they_change() -> None:
@@ -395,7 +399,7 @@ def test_studies_of_a_session_share_what_they_import_and_nothing_that_they_chang
     set_ = studied(SHARED, **{"device.memory_efficiency": 0.25})
     again = studied(SHARED)
 
-    assert _device(one) is _device(other) is _device(again)
+    assert _block(one, "model") is _block(other, "model") is _block(again, "model")
     assert _device(changed).memory_efficiency == 0.5
     assert _device(set_).memory_efficiency == 0.25
     assert _device(again).memory_efficiency not in (0.25, 0.5)

@@ -150,7 +150,7 @@ def test_a_name_that_goes_on_is_closer_than_one_that_differs() -> None:
     found = only(SPEC.replace("h100_sxm", "h100"))
     assert found.help == (
         "did you mean `catalog.devices.h100_nvl` or `catalog.devices.h100_pcie` or "
-        "`catalog.devices.h100_sxm`?"
+        "`catalog.devices.h100_sxm` or `catalog.devices.h100_sxm_96g`?"
     )
 
 

@@ -165,5 +165,5 @@ def test_the_laws_see_a_step_that_breaks_them(monkeypatch: pytest.MonkeyPatch) -
         return report
 
     monkeypatch.setattr(Scenario, "evaluate", upside_down)
-    assert list(slower_with_more_bandwidth(20, range(6)))
+    assert list(slower_with_more_bandwidth(20, range(12)))
     assert list(faster_with_more_work(21, range(20)))

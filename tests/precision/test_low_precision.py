@@ -249,9 +249,10 @@ def test_a_step_speeds_up_by_amdahl_s_law() -> None:
     # products alone are faster, by the ratio of what the device reaches; nothing else changes
     extra = "kernels { model = constant }\noverlap { gradients = off, parameters = off }"
     wide, narrow = result("", extra=extra), result("narrow = fp8", extra=extra)
-    # the best fp8 product of an H100, 77.9 % of the peak, and the 91 % of it that are sustained
-    factor = (1979 * 0.779 * 0.91) / (989 * 0.803)
-    products = 3 * 2 * LAYERS * LINEAR * S * 8 / (989e12 * 0.803 * 0.92)
+    # the best fp8 product of an H100, 77.9 % of the peak, and the 81 % of it that are sustained;
+    # in bf16 80.3 % and 89 %
+    factor = (1979 * 0.779 * 0.81) / (989 * 0.803 * 0.89)
+    products = 3 * 2 * LAYERS * LINEAR * S * 8 / (989e12 * 0.803 * 0.89 * 0.92)
     step = float(wide.figure("step_time"))
     share = products / step
     assert 0.4 < share < 0.9

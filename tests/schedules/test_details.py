@@ -15,7 +15,7 @@ SPEC = """
 use catalog.devices.h100_sxm
 use catalog.precisions.bf16
 fabric quick {{ level node {{ size = 8 devices, bandwidth = 1e9 GB/s per_direction, latency = 0 s }} }}
-kernels {{ model = constant, memory_bound = off }}
+kernels {{ model = constant, memory_bound = off, cuda_graphs = iteration }}
 model equal {{ layers = 16, hidden = 1, parameters = 1.6 G }}
 cluster  {{ devices = 8 }}
 layout   {{ pp = 8 }}

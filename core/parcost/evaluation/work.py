@@ -253,14 +253,12 @@ def _covered(
             for other, time in under.items():
                 if other != resource:
                     cover = cover + time
-            if resource not in slowing:
-                cover = cover + longer
             known[resource] = maximum(cover - less[resource], 0.0) if resource in less else cover
         return known[resource]
 
     resources = dict.fromkeys(works[i].resource for i in guests)
     for resource in sorted(resources, key=lambda name: name not in slowing):
-        cover = idle(resource)
+        cover = idle(resource) if resource in slowing else idle(resource) + longer
         own = [i for i in guests if works[i].resource == resource]
         slowdowns = [works[i].slowdown for i in own]
         if is_array(*slowdowns) and any(s is not slowdowns[0] for s in slowdowns):
@@ -273,8 +271,8 @@ def _covered(
             found = _fill([took[i] for i in own], [works[i].share * cover for i in own])
         covered.update(zip(own, found, strict=True))
         if resource in slowing:
-            for i, cover in zip(own, found, strict=True):
-                longer = longer + works[i].slowdown * cover
+            for i, part in zip(own, found, strict=True):
+                longer = longer + works[i].slowdown * part
     crowded = any(works[i].also for i in guests)
     return covered, _crowd(load, guests, covered, idle) if crowded else {}
 

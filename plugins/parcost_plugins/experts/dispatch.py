@@ -41,7 +41,7 @@ class Dispatch:
     ranks: Real = integer(doc="ranks that send, and that hold the experts")
     experts: Real = integer(doc="experts over all ranks")
     tokens: Real = integer(doc="tokens of each rank")
-    top_k: Real = integer(default=1, maximum=1e5, doc="experts that a token visits")
+    top_k: Real = integer(default=1, maximum=1e4, doc="experts that a token visits")
     token: Real = quantity(BYTES, positive=True, doc="one copy of a token")
     units: Real = integer(default=1, doc="nodes, or other units, that the ranks are spread over")
     unit_limit: Real | None = integer(default=None, doc="most units that one token is sent to")

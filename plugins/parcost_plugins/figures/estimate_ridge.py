@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure
-from parcost.numeric import minimum
+from parcost.numeric import minimum, ratio
 from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.vocabulary import Estimate
 
@@ -19,7 +19,7 @@ def ridges(e: Estimate) -> Iterator[Figure]:
     say = figures_of(e)
     flops = 6.0 * e.sequence * e.batch / e.dp / (e.tp * e.pp)
     sent = _TRAFFIC * e.weight / e.shards
-    intensity = flops / sent
+    intensity = ratio(flops, sent)
     yield say(
         "intensity",
         "FLOPs for a byte of gradients",
@@ -46,12 +46,12 @@ def ridges(e: Estimate) -> Iterator[Figure]:
     yield say(
         "fed",
         "share of the peak that the link can feed",
-        minimum(1.0, intensity / ridge),
+        minimum(1.0, ratio(intensity, ridge)),
         "%",
         "min(1, C / R)",
         **inputs,
     )
-    at_ridge = e.batch * ridge / intensity
+    at_ridge = ratio(e.batch * ridge, intensity)
     yield say("batch_at_ridge", "batch at the ridge", at_ridge, "", "batch R / C", **inputs)
     yield say(
         "batch_for_target",

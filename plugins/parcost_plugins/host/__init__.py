@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from parcost import Check, Formula, Once, Pass, Real, Study, Work, called, hookimpl
-from parcost.numeric import is_array, where
+from parcost.numeric import is_array, maximum, where
 from parcost_plugins.vocabulary import (
     Framework,
     KernelChoice,
@@ -85,6 +85,15 @@ def checks(study: Study) -> Iterator[Check]:
         inputs={"framework": called(framework)},
         help="write `cuda_graphs = none`, or `graph_issue` of the framework",
     )
+    yield Check(
+        id="kernels-of-weights",
+        holds=framework.weight_kernels <= framework.backward_kernels,
+        subject=f"{called(framework)}.weight_kernels",
+        message="{weights} kernels for gradients of weights are more than the {all} of a backward "
+        "pass, which they are part of",
+        inputs={"weights": framework.weight_kernels, "all": framework.backward_kernels},
+        help="at most {all}",
+    )
 
 
 def graphs(study: Study) -> str:
@@ -104,7 +113,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     core: Real = 0.0
     if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
-    rest = framework.backward_kernels - framework.weight_kernels
+    rest = maximum(framework.backward_kernels - framework.weight_kernels, 0.0)
     passes: list[tuple[Pass, _Issued, Sequence[float]]] = [
         ("F", _Issued(framework.forward_kernels, gathered + forward), every),
         (
