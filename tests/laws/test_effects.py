@@ -34,6 +34,22 @@ WITHOUT: Mapping[str, str] = {
     "training.micro_batches": "follows from the batch; another value is refused",
 }
 
+#: A framework of its own for a study.
+_FRAMEWORK = "framework own {{ {} }}\ntraining {{ framework = own }}\n"
+
+#: Two tables of one kernel, which `device.attention` may name.
+_TABLE = "".join(
+    f"""attention_table {name} {{
+  auto = flash_2
+  attention_kernel only {{
+    kernel = flash_2
+    head_rate d128 {{ size = 128, forward = {rate} %, backward = {rate} % }}
+  }}
+}}
+"""
+    for name, rate in (("slow", 20), ("fast", 60))
+)
+
 #: Attributes that matter beside others: a base, and what is laid over it before and after.
 BESIDE: Mapping[str, tuple[str, str, str]] = {
     "cluster.device": (
@@ -134,6 +150,45 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "precision recipe { narrow = fp4 }"
         ),
     ),
+    "device.block_matmul_efficiency": (
+        "dense",
+        "precision recipe { narrow = fp8, scale_block = 32 }",
+        (
+            "precision recipe { narrow = fp8, scale_block = 32 }\n"
+            "device card { block_matmul_efficiency = 40 % }"
+        ),
+    ),
+    "device.narrow_sustained": (
+        "dense",
+        "precision recipe { narrow = fp8 }",
+        "precision recipe { narrow = fp8 }\ndevice card { narrow_sustained = 60 % }",
+    ),
+    "device.in_one_layout": (
+        "dense",
+        "precision recipe { narrow = fp8, weight_transpose = 1 B }\ndevice card { in_one_layout = off }",
+        "precision recipe { narrow = fp8, weight_transpose = 1 B }\ndevice card { in_one_layout = on }",
+    ),
+    "device.attention": (
+        "dense",
+        f"{_TABLE}device card {{ attention = slow }}",
+        f"{_TABLE}device card {{ attention = fast }}",
+    ),
+    # What kernels of a framework reach, where the framework has them.
+    **{
+        f"kernels.{name}_efficiency": (
+            "dense",
+            _FRAMEWORK.format(operators),
+            f"{_FRAMEWORK.format(operators)}kernels {{ {name}_efficiency = 1 % }}",
+        )
+        for name, operators in {
+            "eager_norm": "norm = eager",
+            "eager_norm_gradient": "norm = eager",
+            "compiled_norm_gradient": "norm = compiled",
+            "composite": "norm = composite",
+            "complex": "rotary = complex",
+            "halves": "activation = halves",
+        }.items()
+    },
     "device.host_bandwidth": (
         "dense",
         "offload { activations = 50 % }",
