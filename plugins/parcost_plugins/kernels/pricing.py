@@ -130,7 +130,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
         help="leave one of the two out",
     )
     given = (choice.attention_forward_efficiency, choice.attention_backward_efficiency)
-    if writes_scores(study) or None not in given:
+    if writes_scores(study) or all(share is not None for share in given):
         return
     precision, table = study[Training].precision, device.attention
     narrow_too = precision.narrow != "none" and precision.narrow_attention
