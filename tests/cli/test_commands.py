@@ -120,7 +120,7 @@ def test_a_job_that_does_not_fit_shows_its_memory_and_its_step_time_marked(run: 
     assert done.code == 1
     assert "It does not run." in done.out
     assert re.search(r"^  step time +[\d.]+ m?s  if it ran$", done.out, re.MULTILINE)
-    assert re.search(r"^  memory +[\d.]+ GiB +of 75.2 GiB usable", done.out, re.MULTILINE)
+    assert re.search(r"^  memory +[\d.]+ GiB +of 80 GiB usable", done.out, re.MULTILINE)
     full = run("eval", "a.par", "--full").out
     assert "What a step would cost, if it ran" in full
     assert "Where the memory goes" in full
@@ -966,8 +966,10 @@ def test_plugins_lists_where_each_is_from_and_what_it_has(run: Run) -> None:
 
 def test_catalog_lists_and_shows(run: Run) -> None:
     assert "h100_sxm" in run("catalog").out
-    whole = run("catalog", "h100_sxm").out
+    assert "h100_sxm_96g" in run("catalog", "h100").out
+    whole = run("catalog", "h100_sxm").out  # and not `h100_sxm_96g`, whose name begins with it
     assert re.search(r"memory_bandwidth +3.35 TB/s +vendor: ", whole)
+    assert "h100_sxm_96g" not in whole
     missing = run("catalog", "h100_smx")
     assert missing.code == 2
     assert "did you mean `h100_sxm`?" in missing.err
@@ -980,6 +982,7 @@ def test_catalog_lists_and_shows(run: Run) -> None:
     "command",
     ["--help", "--version", *(f"{c} --help" for c in (
         "eval", "check", "fmt", "show", "explain", "plugins", "catalog", "figures", "fit",
+        "validate",
     ))],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(command: str) -> None:
@@ -989,8 +992,10 @@ from parcost.cli import main
 assert main({command.split()!r}) == 0
 heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "rich", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+commands = [f"parcost_plugins.{{plugin}}" for plugin in ("fitting", "validation")]
+known = {{"parcost_plugins", *commands, *(f"{{name}}.command" for name in commands)}}
 plugins = {{name for name in sys.modules if name.startswith("parcost_plugins")}}
-assert plugins <= {{"parcost_plugins", "parcost_plugins.fitting", "parcost_plugins.fitting.command"}}
+assert plugins <= known, plugins - known
 """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 

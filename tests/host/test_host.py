@@ -214,6 +214,15 @@ def test_what_a_framework_does_not_do_is_refused() -> None:
     assert "captures-no-graphs" in [d.id for d in result.diagnostics]
 
 
+def test_gradients_of_weights_take_no_more_kernels_than_the_backward_pass() -> None:
+    study = scenario().replace({"ours.weight_kernels": 21})
+    (result,) = study.evaluate().results
+    (refused,) = [d for d in result.diagnostics if d.id == "too-many-weight-kernels"]
+    assert refused.message == "21 of 20 backward kernels make gradients of weights"
+    assert refused.help == "write at most 20"
+    assert not result.faults
+
+
 @pytest.mark.parametrize(
     ("framework", "kernels", "each"),
     [

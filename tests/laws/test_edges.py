@@ -42,6 +42,14 @@ FOUND = {
     "all multiprocessors taken": ("contexts", "overlap { multiprocessors = 8 }"),
     "gradients of no bytes": ("latent", "precision narrow { gradients = 0 B }"),
     "no memory is usable": ("stages", "memory { usable = 0 }"),
+    "rates of attention in a list": (
+        "contexts",
+        "kernels { attention_forward_efficiency = [10 %, 20 %] }",
+    ),
+    "more kernels of weights than of the backward pass": (
+        "rates",
+        "framework own { weight_kernels = 1000 }",
+    ),
     "a table of no bandwidth": (
         "library",
         "tuning table { generation hopper { tree_more_nodes = 0 B/s } }",

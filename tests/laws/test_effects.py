@@ -28,11 +28,40 @@ WITHOUT: Mapping[str, str] = {
         f"targets.{name}": "draws a line between words of a section that no base comes near"
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
+    "framework.version": "tells readers where its values were read, and changes no number",
     "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
     "term.source": "stands beside a formula, and changes no number",
     "layout.dp": "follows from the devices and the other degrees; another value is refused",
     "training.micro_batches": "follows from the batch; another value is refused",
 }
+
+#: A framework of its own for a study.
+_FRAMEWORK = 'framework own {{ version = "1"\n{} }}\ntraining {{ framework = own }}\n'
+
+#: What a framework's host issues, and what one compiles that may.
+_ISSUED = "issue = 100 us, forward_kernels = 200, backward_kernels = 400"
+_COMPILED = f"{_ISSUED}, compiled_issue = 100 us"
+
+#: Two attention kernels of a device.
+_KERNELS = """
+attention_table both {{
+  auto = {auto}
+  attention_kernel slow {{
+    kernel = {slow}, type = {slow_type}
+    head_rate d128 {{ size = 128, forward = 20 %, backward = 20 % }}
+  }}
+  attention_kernel fast {{
+    kernel = {fast}, type = {fast_type}
+    head_rate d128 {{ size = 128, forward = 60 %, backward = 60 % }}
+  }}
+}}
+device card {{ attention = both }}
+"""
+_FP8 = "precision recipe { narrow = fp8, narrow_attention = on }\n"
+_ALL_FLASH_2 = {"auto": "flash_2", "slow": "flash_2", "fast": "flash_2"}
+_WIDE = {"slow_type": "wide", "fast_type": "wide"}
+_FLASH_2 = _KERNELS.format(auto="flash_2", slow="flash_2", fast="flash_3", **_WIDE)
+_FLASH_3 = _KERNELS.format(auto="flash_3", slow="flash_2", fast="flash_3", **_WIDE)
 
 #: Attributes that matter beside others: a base, and what is laid over it before and after.
 BESIDE: Mapping[str, tuple[str, str, str]] = {
@@ -134,6 +163,127 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "precision recipe { narrow = fp4 }"
         ),
     ),
+    "device.block_matmul_efficiency": (
+        "dense",
+        "precision recipe { narrow = fp8, scale_block = 32 }",
+        (
+            "precision recipe { narrow = fp8, scale_block = 32 }\n"
+            "device card { block_matmul_efficiency = 40 % }"
+        ),
+    ),
+    "device.narrow_sustained": (
+        "dense",
+        "precision recipe { narrow = fp8 }",
+        "precision recipe { narrow = fp8 }\ndevice card { narrow_sustained = 60 % }",
+    ),
+    "device.in_one_layout": (
+        "dense",
+        "precision recipe { narrow = fp8, weight_transpose = 1 B }\ndevice card { in_one_layout = off }",
+        "precision recipe { narrow = fp8, weight_transpose = 1 B }\ndevice card { in_one_layout = on }",
+    ),
+    "device.attention": ("dense", "", _FLASH_2),
+    "attention_table.auto": ("dense", _FLASH_2, _FLASH_3),
+    "attention_kernel.kernel": (
+        "dense",
+        _FLASH_2,
+        _KERNELS.format(auto="flash_2", slow="flash_3", fast="flash_2", **_WIDE),
+    ),
+    "attention_kernel.type": (
+        "dense",
+        f"{_FP8}{_KERNELS.format(**_ALL_FLASH_2, slow_type='fp8', fast_type='wide')}",
+        f"{_FP8}{_KERNELS.format(**_ALL_FLASH_2, slow_type='wide', fast_type='fp8')}",
+    ),
+    # A framework beside what its attributes are about.
+    **{
+        f"framework.{name}": (
+            base,
+            f"{_FRAMEWORK.format(before)}{beside}",
+            f"{_FRAMEWORK.format(after)}{beside}",
+        )
+        for name, (base, before, after, beside) in {
+            "mode": ("dense", _COMPILED, f"{_COMPILED}, mode = compiled", ""),
+            "cuda_graphs": (
+                "dense",
+                f"{_ISSUED}, graph_issue = 1 us",
+                f"{_ISSUED}, graph_issue = 1 us, cuda_graphs = layer",
+                "",
+            ),
+            "compiled_issue": (
+                "dense",
+                f"{_COMPILED}, mode = compiled",
+                f"{_COMPILED}, mode = compiled, compiled_issue = 900 us",
+                "",
+            ),
+            "compiled_call": (
+                "dense",
+                f"{_COMPILED}, mode = compiled",
+                f"{_COMPILED}, mode = compiled, compiled_call = 90 ms",
+                "",
+            ),
+            "compiled_kernels": (
+                "dense",
+                f"{_COMPILED}, mode = compiled",
+                f"{_COMPILED}, mode = compiled, compiled_kernels = 10 %",
+                "",
+            ),
+            "core_kernels": (
+                "dense",
+                _ISSUED,
+                f"{_ISSUED}, core_kernels = 90",
+                "kernels { attention = unfused }\ntraining { recompute = selective }",
+            ),
+            "sharded_kernels": ("sharded", _ISSUED, f"{_ISSUED}, sharded_kernels = 9", ""),
+            "routing_kernels": ("experts", _ISSUED, f"{_ISSUED}, routing_kernels = 90", ""),
+            "grouped_experts": (
+                "experts",
+                f"{_ISSUED}, expert_kernels = 9",
+                f"{_ISSUED}, expert_kernels = 9, grouped_experts = off",
+                "",
+            ),
+            "expert_kernels": (
+                "experts",
+                f"{_ISSUED}, grouped_experts = off",
+                f"{_ISSUED}, grouped_experts = off, expert_kernels = 9",
+                "",
+            ),
+            "dropout": ("dense", "", "dropout = eager", "training { dropout = on }"),
+            "softmax": ("dense", "", "softmax = eager", "kernels { attention = unfused }"),
+            "router": ("experts", "", "router = fused", ""),
+            "permutation": ("experts", "", "permutation = fused", ""),
+            "gather_copy": ("sharded", "", "gather_copy = 64 B", ""),
+            "reduction_copy": ("sharded", "", "reduction_copy = 64 B", ""),
+            "router_weights": ("experts", "", "router_weights = output", ""),
+            "remakes_elementwise": (
+                "dense",
+                _COMPILED,
+                f"{_COMPILED}, remakes_elementwise = on",
+                "kernels { mode = compiled }",
+            ),
+            "reduces_by_matrix": ("sharded", "", "reduces_by_matrix = on", ""),
+            "assignment": (  # [3, 3, 2, 2] or [3, 3, 3, 1]
+                "dense",
+                "assignment = front",
+                "assignment = fill",
+                "model small { layers = 10 }\nlayout { pp = 4 }",
+            ),
+        }.items()
+    },
+    # What kernels of a framework reach, where the framework has them.
+    **{
+        f"kernels.{name}_efficiency": (
+            "dense",
+            _FRAMEWORK.format(operators),
+            f"{_FRAMEWORK.format(operators)}kernels {{ {name}_efficiency = 1 % }}",
+        )
+        for name, operators in {
+            "eager_norm": "norm = eager",
+            "eager_norm_gradient": "norm = eager",
+            "compiled_norm_gradient": "norm = compiled",
+            "composite": "norm = composite",
+            "complex": "rotary = complex",
+            "halves": "activation = halves",
+        }.items()
+    },
     "device.host_bandwidth": (
         "dense",
         "offload { activations = 50 % }",

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def command(pattern: str, picked: Picked) -> int:
     """List what the catalogues hold, each with its main facts.
 
-    PATTERN is a part of a name (`h100`), or a name with wildcards (`*.models.llama3*`).
-    A single match is shown whole, with where each value is from.
+    PATTERN is a name (`h100_sxm`), a part of one (`h100`), or one with wildcards
+    (`*.models.llama3*`). A single match is shown whole, with where each value is from.
     """
     from parcost.binding.document import entries
     from parcost.diagnostics import did_you_mean
@@ -36,7 +36,9 @@ def command(pattern: str, picked: Picked) -> int:
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
     for name, (_, catalogue) in sorted(session.plugins.named("catalogues").items()):
         known |= {".".join((name, *steps)): (catalogue, steps) for steps in entries(catalogue)}
-    found = {name: entry for name, entry in known.items() if matches(name, pattern)}
+    # A name that is a part of others still stands for itself: `h100_sxm` beside `h100_sxm_96g`.
+    whole = {name: entry for name, entry in known.items() if name.rpartition(".")[2] == pattern}
+    found = whole or {name: entry for name, entry in known.items() if matches(name, pattern)}
     if not found:
         tell(f"error: no catalogue holds `{pattern}`")
         if hint := did_you_mean(pattern, [*known, *(name.rsplit(".")[-1] for name in known)]):

@@ -68,6 +68,14 @@ def checks(study: Study) -> Iterator[Check]:
     """Require that a framework compiles layers, or captures graphs, where it is to."""
     framework = study[Training].framework
     yield Check(
+        id="too-many-weight-kernels",
+        holds=framework.weight_kernels <= framework.backward_kernels,
+        subject=f"{called(framework)}.weight_kernels",
+        message="{weights} of {backward} backward kernels make gradients of weights",
+        inputs={"weights": framework.weight_kernels, "backward": framework.backward_kernels},
+        help="write at most {backward}",
+    )
+    yield Check(
         id="compiles-no-layers",
         holds=mode(study) == "eager" or framework.compiled_issue is not None,
         subject="kernels.mode" if study[KernelChoice].mode else f"{called(framework)}.mode",
