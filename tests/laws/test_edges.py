@@ -28,11 +28,7 @@ FOUND = {
     "a rail in a list": ("networks", "network rails { per_node = [4, 8], radix = [32, 64] }"),
     "a share of a rank": ("sharded", "sharding { shard = 0.25 }"),
     "an estimate of gradients without bytes": ("sheets", "estimate by_flops { weight = 0 B }"),
-    "rates of attention in a list": (
-        "dense",
-        "kernels { attention_forward_efficiency = [100 %, 1 %] }",
-    ),
-    "more kernels for weights than in a pass": ("rates", "framework own { weight_kernels = 1000 }"),
+    "values and indices of no bytes": ("sheets", "exchange sparse { index = 0 B, value = 0 B }"),
     "next to no rank": ("planned", "layout { zero = 2 }\nsharding { shard = 1e-18 }"),
     "more ranks than can be looked at": (
         "dense",

@@ -93,15 +93,6 @@ def checks(study: Study) -> Iterator[Check]:
         inputs={"framework": called(framework)},
         help="write `cuda_graphs = none`, or `graph_issue` of the framework",
     )
-    yield Check(
-        id="kernels-of-weights",
-        holds=framework.weight_kernels <= framework.backward_kernels,
-        subject=f"{called(framework)}.weight_kernels",
-        message="{weights} kernels for gradients of weights are more than the {all} of a backward "
-        "pass, which they are part of",
-        inputs={"weights": framework.weight_kernels, "all": framework.backward_kernels},
-        help="at most {all}",
-    )
 
 
 def graphs(study: Study) -> str:

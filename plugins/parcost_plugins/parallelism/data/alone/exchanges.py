@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Real
+from parcost.numeric import ratio
 from parcost_plugins.parallelism.data.alone.say import figures_of
 from parcost_plugins.parallelism.data.compressed import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary import ExchangeSketch
@@ -35,7 +36,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
     yield say(
         "ratio",
         "how many times smaller the message is",
-        e.size / each,
+        ratio(e.size, each),
         "",
         "e / c, indices and scales included",
         **letters,
@@ -52,7 +53,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         **letters,
     )
     if isinstance(P, float) and P > 1:
-        yield say("gain", "how many times less is sent", plain / sent, "", "plain / sent")
+        yield say("gain", "how many times less is sent", ratio(plain, sent), "", "plain / sent")
     yield say("volume", "sent by a rank", n * sent, "GB", "n times that of an element", **letters)
     yield say("total", "sent by all ranks", P * n * sent, "TB", "P n times that", **letters)
     limit = n * each * (2.0 if e.method != "top_k" else P)
