@@ -85,7 +85,9 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         yield say(
             "break_even",
             "density at which nothing is gained",
-            plain / ((P - 1.0) * (e.value + e.index)) if isinstance(P, float) and P > 1 else 1.0,
+            ratio(plain, (P - 1.0) * (e.value + e.index))
+            if isinstance(P, float) and P > 1
+            else 1.0,
             "%",
             "2 e / (P (value + index)); a ring of whole gradients sends less beyond it",
             **letters,
