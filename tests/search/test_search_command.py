@@ -411,8 +411,9 @@ def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
     text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
     code, out, _ = run(text, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
     assert code == 0
-    said = "Time ran out before any part of the space had been looked at as a whole: of other"
-    assert said in " ".join(out.split())
+    # The first part may be through before the time is looked at.
+    none = "before any part of the space had been looked at as a whole: of other"
+    assert re.search(f"Time ran out ({none}|when 1 of [0-9]+ parts)", " ".join(out.split()))
 
 
 def test_a_budget_that_is_no_number_is_a_usage_error(run: Run) -> None:

@@ -3,8 +3,8 @@
 Offered as an algorithm that nothing chooses unless it is named: ``lower_bound`` prices a
 collective, or a whole step, at the limit. It is the largest of three limits.
 
-- Latency: after r rounds a rank knows of 2^r others at most; one round, where switches
-  multicast.
+- Latency: after r rounds a rank of k ports knows of (k + 1)^r ranks at most, itself among
+  them; one round, where switches multicast.
 - Bytes: the ranks of a unit have to send what others need through the ports that leave the
   unit, at every level; so an all-reduce passes 2n (P - 1)/P through the port of a rank. Where
   the switches reduce, each rank sends what it has once. A torus has two ports per dimension,
@@ -19,12 +19,13 @@ from __future__ import annotations
 from typing import TypeVar
 
 from parcost import Group, Link, Real, hookimpl
-from parcost.numeric import ceil_log2, maximum, minimum
+from parcost.numeric import ceil, ceil_log2, log, maximum, minimum
 from parcost_plugins.vocabulary import OPERATIONS
 from parcost_plugins.vocabulary.exchange import exchange_links
 
 T = TypeVar("T")
 
+_ROUNDING = 1e-9  # of a quotient of logarithms, which is whole where a power is exact
 _ADDS = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
@@ -48,17 +49,25 @@ class LowerBound:
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""
-        return "largest of ceil(log2 P) alpha, bytes that leave a unit / B, bytes to add gamma"
+        rounds = "ceil(log P / log(k + 1)) alpha, k ports of a rank"
+        return f"largest of {rounds}, bytes that leave a unit / B, bytes to add gamma"
 
 
 def _latency(group: Group) -> Real:
-    """Return the rounds that it takes to hear of everybody, at the smallest latency."""
+    """Return the rounds that it takes to hear of everybody, at the smallest latency.
+
+    In a round whoever has k ports hears from k others: ceil(log P / log(k + 1)) rounds.
+    """
     alpha = group.links[0].latency
     multicasts = False
+    ports = 1.0
     for link in group.links:
         alpha = minimum(alpha, link.latency)
+        ports = max(ports, _ports(link))
         multicasts = multicasts or _level(link, "in_network", default=False)
     rounds = ceil_log2(group.ranks)
+    if ports > 1.0:
+        rounds = ceil(log(group.ranks) / log(ports + 1.0) - _ROUNDING)
     return alpha * (minimum(rounds, 1.0) if multicasts else rounds)
 
 
@@ -97,9 +106,14 @@ def _leaving(operation: str, n: Real, members: Real, P: Real, *, reduces: bool) 
 
 def _rate(link: Link) -> Real:
     """Return what the ports of a rank carry together."""
-    ports = 2.0 * len(_level(link, "dimensions", default=()))
-    several = _level(link, "kind", default="") == "torus"
-    return link.bandwidth * (maximum(ports, 1.0) if several else 1.0)
+    return link.bandwidth * _ports(link)
+
+
+def _ports(link: Link) -> float:
+    """Return the ports of a rank: two for each dimension of a torus."""
+    if _level(link, "kind", default="") != "torus":
+        return 1.0
+    return max(2.0 * len(_level(link, "dimensions", default=())), 1.0)
 
 
 def _level(link: Link, attribute: str, *, default: T) -> T:
