@@ -79,7 +79,7 @@ def outcome(**more: Any) -> Outcome:
     return result.outcome
 
 
-def waiting(found: Outcome, pass_: str = "") -> float:
+def exposed_host_seconds(found: Outcome, pass_: str = "") -> float:
     lines = [line for line in found.ledger if line.cause == "host" and pass_ in ("", line.pass_)]
     return float(sum(line.exposed for line in lines))
 
@@ -89,7 +89,7 @@ def test_a_host_that_is_faster_than_the_device_hides() -> None:
     device, both = outcome(), outcome(issue="10 us")
     assert device.step_seconds == pytest.approx(4 * (FORWARD + BACKWARD) + 3 * HEAD)
     assert both.step_seconds == device.step_seconds
-    assert waiting(both) == 0
+    assert exposed_host_seconds(both) == 0
     hidden = sum(line.hidden for line in both.ledger if line.cause == "host")
     assert hidden == pytest.approx((4 * (10 + 20) + 2 * 5 + 2 * 10) * 10e-6)
 
@@ -99,7 +99,7 @@ def test_a_host_that_is_slower_than_the_device_is_the_step() -> None:
     found = outcome(issue="1 ms", batch=3)
     assert found.step_seconds == pytest.approx(3 * (4 * (10 + 20) + 2 * 5 + 2 * 10) * 1e-3)
     device = 3 * (4 * (FORWARD + BACKWARD) + 3 * HEAD)
-    assert waiting(found) == pytest.approx(found.step_seconds - device)
+    assert exposed_host_seconds(found) == pytest.approx(found.step_seconds - device)
 
 
 def test_a_pass_may_wait_and_another_not() -> None:
@@ -110,7 +110,7 @@ def test_a_pass_may_wait_and_another_not() -> None:
     least = 2 * BACKWARD + 2 * HEAD
     assert forward > 2 * FORWARD + HEAD
     assert found.step_seconds == pytest.approx(forward + max(backward, least), rel=1e-9)
-    assert waiting(found, "F") == pytest.approx(0.1 * (2 * FORWARD + HEAD), rel=1e-6)
+    assert exposed_host_seconds(found, "F") == pytest.approx(0.1 * (2 * FORWARD + HEAD), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_experts_in_a_loop_issue_kernels_each(framework: str, kernels: str, each
 
 def test_updates_of_single_tensors_are_issued_once_in_a_step() -> None:
     found = outcome(framework="update_kernels = 6", issue="10 us", batch=3)
-    assert waiting(found) == pytest.approx(4 * 6 * 10e-6)
+    assert exposed_host_seconds(found) == pytest.approx(4 * 6 * 10e-6)
 
 
 def test_each_point_of_a_sweep_is_what_it_is_alone() -> None:
@@ -258,7 +258,7 @@ def test_each_point_of_a_sweep_is_what_it_is_alone() -> None:
     for tp in (1, 2, 4, 8):
         alone = outcome(issue="400 us", devices=8, batch=8, layout=f"tp = {tp}")
         assert steps[tp] == alone.step_seconds
-        assert waiting(alone) > 0
+        assert exposed_host_seconds(alone) > 0
 
 
 def test_another_plugin_may_stand_in_for_the_host() -> None:

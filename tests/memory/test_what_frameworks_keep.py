@@ -180,7 +180,7 @@ def test_a_compiled_layer_keeps_no_outputs_of_norms_and_activations(
 INPUT = 2 * TOKENS * HIDDEN * LAYERS
 
 
-def kept(study: Study) -> float:
+def kept_bytes(study: Study) -> float:
     """Bytes of the layers that wait for backward."""
     return sum(
         term.bytes_ * sum(term.count)
@@ -206,15 +206,15 @@ def kept(study: Study) -> float:
 def test_whole_layers_keep_what_is_named_besides_their_input(keep: str, width: int) -> None:
     study = study_of("recompute = full", f"recompute {{ {keep} }}")
     statistics = 4 * 32 * TOKENS * LAYERS if "core" in keep or "alternate" in keep else 0
-    assert kept(study) == INPUT + 2 * width * TOKENS * LAYERS + statistics
+    assert kept_bytes(study) == INPUT + 2 * width * TOKENS * LAYERS + statistics
 
 
 def test_what_is_kept_is_not_run_again() -> None:
-    def again(keep: str) -> dict[str, float]:
+    def recomputed_terms(keep: str) -> dict[str, float]:
         study = study_of("recompute = full", f"recompute {{ {keep} }}")
         return {op.name: op.flops for op in study.operators if op.pass_ == "R"}
 
-    every, some = again(""), again("alternate = on")
+    every, some = recomputed_terms(""), recomputed_terms("alternate = on")
     assert "attention core" not in some
     assert "MLP down projection" not in some
     assert some["attention output projection"] == every["attention output projection"]
@@ -223,7 +223,7 @@ def test_what_is_kept_is_not_run_again() -> None:
     assert some["QKV projection"] == pytest.approx(every["QKV projection"] / columns)
     up = "MLP gate and up projection"
     assert some[up] == pytest.approx(every[up] / 2)
-    assert "QKV projection" not in again("keep_qkv = on")
+    assert "QKV projection" not in recomputed_terms("keep_qkv = on")
 
 
 def test_naming_operators_has_no_effect_unless_layers_are_recomputed() -> None:

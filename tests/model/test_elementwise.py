@@ -37,7 +37,7 @@ def moved(study: Study) -> dict[tuple[str, str], float]:
     return {(op.name, op.pass_): op.bytes_ / TOKENS for op in found}  # type: ignore[misc]
 
 
-def held(study: Study) -> Mapping[str, Memory]:
+def memory_terms(study: Study) -> Mapping[str, Memory]:
     return {term.name: term for _, term in study.contributions("memory")}
 
 
@@ -87,9 +87,9 @@ def test_gated_activations(
     assert found["MLP activation", "B"] == sum(backward) * F
     # Where the product is a kernel of its own, it reads the activated gate, which is kept.
     apart = activation in ("eager", "halves")
-    assert ("activated gate" in held(study)) == apart
+    assert ("activated gate" in memory_terms(study)) == apart
     if apart:
-        assert held(study)["activated gate"].bytes_ == 2 * F * TOKENS
+        assert memory_terms(study)["activated gate"].bytes_ == 2 * F * TOKENS
 
 
 def test_an_activation_without_gate_is_one_kernel_in_any_case(study_of: StudyOf) -> None:
@@ -97,7 +97,7 @@ def test_an_activation_without_gate_is_one_kernel_in_any_case(study_of: StudyOf)
         study = study_with(study_of, f"activation = {activation}", model="gpt3_6_7b")
         assert moved(study)["MLP activation", "F"] == 4 * 4 * 4096
         assert moved(study)["MLP activation", "B"] == 6 * 4 * 4096
-        assert "activated gate" not in held(study)
+        assert "activated gate" not in memory_terms(study)
 
 
 @pytest.mark.parametrize(
@@ -294,5 +294,5 @@ def test_compiled_layers_have_one_kernel_of_each(study_of: StudyOf) -> None:
     assert found["rotary embedding", "F"] == 4 * (A + K) * D
     # The loss is compiled as well, and keeps the logits as they are.
     assert found["cross entropy", "F"] == found["cross entropy", "B"] == 4 * V
-    assert "activated gate" not in held(study)
-    assert held(study)["loss logits"].bytes_ == 2 * V * TOKENS
+    assert "activated gate" not in memory_terms(study)
+    assert memory_terms(study)["loss logits"].bytes_ == 2 * V * TOKENS

@@ -58,7 +58,7 @@ def read(kind: type[T], value: Any, path: str = "") -> Reading:
         where = f"{path}.{name}" if path else name
         if name not in value:
             if attribute.default is NOTHING:
-                problems.append(f"`{where}` is missing{_meant(name, value, known)}")
+                problems.append(f"`{where}` is missing{_hint(name, value, known)}")
             continue
         found = _field(attribute, types, value[name], where)
         problems += found.problems
@@ -97,7 +97,7 @@ def _field(attribute: Attribute[Any], types: tuple[Any, ...], value: Any, where:
             return _ranged(attribute, int(value), where)
         if float in types:
             return _ranged(attribute, float(value), where)
-    wanted = " or ".join(_wanted(kind) for kind in types if kind is not NoneType)
+    wanted = " or ".join(_type_name(kind) for kind in types if kind is not NoneType)
     return Reading(None, (f"`{where}` is {_named(value)}, not {wanted}",))
 
 
@@ -128,11 +128,11 @@ def _word(attribute: Attribute[Any], value: str, where: str) -> Reading:
     return Reading(None, (f"`{where}` is {_named(value)}; {hint}",))
 
 
-def _wanted(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return _WORDS.get(kind, "an object")
 
 
-def _meant(name: str, value: Mapping[Any, Any], known: Mapping[str, Any]) -> str:
+def _hint(name: str, value: Mapping[Any, Any], known: Mapping[str, Any]) -> str:
     others = [str(other) for other in value if other not in known]
     close = get_close_matches(name, others, n=1)
     return f"; did you mean it by `{close[0]}`?" if close else ""

@@ -144,14 +144,14 @@ def _window(facts: Facts) -> Value:
     return _if_above(facts.row.model.sliding_window, 0)
 
 
-def _named(pattern: str, value: str, why: str) -> Callable[[Facts], Value]:
+def _of_model(pattern: str, text: str, why: str) -> Callable[[Facts], Value]:
     """Return a value for models whose name holds *pattern*."""
 
-    def found(facts: Facts) -> Value:
-        named = re.search(pattern, facts.row.model.name, re.IGNORECASE)
-        return Assumed(value, why) if named else None
+    def value(facts: Facts) -> Value:
+        match = re.search(pattern, facts.row.model.name, re.IGNORECASE)
+        return Assumed(text, why) if match else None
 
-    return found
+    return value
 
 
 def _sparse(value: Callable[[Row], float | None]) -> Callable[[Facts], Value]:
@@ -463,9 +463,9 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("model", "norm", _norm),
     Attribute("model", "biases", _biases),
     Attribute("model", "positions", _positions),
-    Attribute("model", "embedding_norm", _named(r"bloom", "on", "BLOOM norms its embedding")),
-    Attribute("model", "qk_norm", _named(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
-    Attribute("model", "sinks", _named(r"gpt-?oss", "on", "gpt-oss has attention sinks")),
+    Attribute("model", "embedding_norm", _of_model(r"bloom", "on", "BLOOM norms its embedding")),
+    Attribute("model", "qk_norm", _of_model(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
+    Attribute("model", "sinks", _of_model(r"gpt-?oss", "on", "gpt-oss has attention sinks")),
     Attribute("model", "window", _window),
     Attribute("model", "full_every", _full_every),
     Attribute("model", "kv_lora", lambda f: _number(f.row.model.kv_lora_rank)),
