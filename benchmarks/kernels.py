@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 import parcost
 import parcost_specs
 from parcost import Study
+from parcost_plugins.calibration.kernels import KERNELS, RECIPES, SHORTEST, TYPES
 from parcost_plugins.kernels.tiled import Tiled
 from parcost_plugins.vocabulary import AttentionKernel, Device, Gemm
 
@@ -60,37 +61,9 @@ DEVICES = {
     "H200 NVL": "h200_nvl",
     "H800-SXM": "h800_sxm",
     "H800-SXM, driver 560.35.05": "h800_sxm",
+    "h100_sxm": "h100_sxm",  # rows of `benchmarks/measure` have names of the catalogue
+    "h200_sxm": "h200_sxm",
 }
-# The recipe whose products run in a type, by the first words of a table's name for it.
-RECIPES = {
-    "fp16": "bf16",
-    "bfloat16": "bf16",
-    "float16": "bf16",
-    "bf16": "bf16",
-    "fp8 blockscale": "fp8_blockwise",
-    "fp8 rowwise": "fp8_current",
-    "fp8 current": "fp8_current",
-    "fp8 e4m3": "fp8_current",
-    "mxfp8": "mxfp8",
-    "nvfp4": "nvfp4",
-    "mxfp4": "nvfp4",
-}
-# Products below are those of a launch more than of multiplying; no step is made of them.
-SHORTEST = 100e-6
-# PyTorch's own kernels are those of the libraries, called through one function.
-KERNELS = {
-    "flash1": "flash_1",
-    "flash2": "flash_2",
-    "sdpa-flash": "flash_2",
-    "flash3": "flash_3",
-    "flash4": "flash_4",
-    "sdpa-cudnn": "cudnn",
-    "cudnn": "cudnn",
-    "triton": "triton",
-    "xformers": "xformers",
-    "aiter": "aiter",
-}
-TYPES = {"bfloat16": "wide", "float16": "wide", "fp16/bf16": "wide", "fp8": "fp8", "mxfp8": "fp8"}
 # Rows whose text says one of these leave something out that a rate depends on.
 VAGUE = ("not named", "not printed", "assumed", "low confidence", "not name the device")
 # Below as many tokens, rows with this note hold gaps between kernels.

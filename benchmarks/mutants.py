@@ -35,7 +35,7 @@ from coverage import CoverageData
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path("plugins/parcost_plugins")
 # Declarations, texts and formats have no physics in them.
-WITHOUT_PHYSICS = {"vocabulary", "exporters", "executors", "fitting"}
+WITHOUT_PHYSICS = {"vocabulary", "exporters", "executors", "calibration"}
 TEXTS = {"text", "source", "message", "help", "name", "title", "doc", "note", "notes", "subject"}
 MOST_NAMES = 300  # tests that are run by name, and not by file
 TIME_LIMIT = 1200.0  # seconds after which a mutant that never ends counts as noticed

@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from parcost.terms import Formula as Formula
     from parcost.terms import Goal as Goal
     from parcost.terms import Group as Group
+    from parcost.terms import Interval as Interval
     from parcost.terms import Kernels as Kernels
     from parcost.terms import Library as Library
     from parcost.terms import Limit as Limit
@@ -165,6 +166,7 @@ HOMES = {
         "Formula",
         "Goal",
         "Group",
+        "Interval",
         "Kernels",
         "Limit",
         "Library",

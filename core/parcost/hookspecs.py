@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Figure,
         Goal,
         Group,
+        Interval,
         Kernels,
         Library,
         Memory,
@@ -182,6 +183,11 @@ def verdicts(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore
 @hookspec
 def figures(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
     """Headline numbers: step time, tokens per second, MFU."""
+
+
+@hookspec
+def intervals(study: Study, outcome: Outcome) -> Iterable[Interval]:  # type: ignore[empty-body]
+    """Where measured values of figures lie: how far each may be off, by its name."""
 
 
 @hookspec

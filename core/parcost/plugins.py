@@ -37,7 +37,13 @@ _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
 _OWN_MODULES = ("parcost_plugins.", "parcost_specs")
 #: Hooks that one plugin answers, once, and what it does so.
 _ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication library"}
-_ONE_NAME = ("groups", "terms", "memory", "figures")  # hooks whose answers have unique names
+_ONE_NAME = (
+    "groups",
+    "terms",
+    "memory",
+    "figures",
+    "intervals",
+)  # hooks whose answers have unique names
 
 
 @frozen(eq=False)

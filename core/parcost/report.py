@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parcost.outcome import Fault, Outcome
     from parcost.plugins import Plugin
     from parcost.study import Study
-    from parcost.terms import Figure, Section
+    from parcost.terms import Figure, Interval, Section
 
 
 @record(kw_only=True, eq=False)
@@ -56,6 +56,7 @@ class Result:
     outcome: Outcome | None
     legal: bool = False
     figures: Sequence[tuple[Plugin, Figure]] = ()
+    intervals: Sequence[tuple[Plugin, Interval]] = ()
     expectations: Sequence[Expectation] = ()
     diagnostics: Sequence[Diagnostic] = ()
     at: Mapping[str, Any] = {}
@@ -94,6 +95,10 @@ class Result:
         close = " or ".join(f"`{other}`" for other in nearest(name, known, 3))
         hint = f"; did you mean {close}?" if close else ""
         raise KeyError(f"no figure is called `{name}`{hint}")
+
+    def interval(self, name: str) -> Interval | None:
+        """Return where the measured value of the figure called *name* lies, if that is known."""
+        return next((interval for _, interval in self.intervals if interval.name == name), None)
 
     def __repr__(self) -> str:
         """Return the study and its headline, in one line."""

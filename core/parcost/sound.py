@@ -17,7 +17,7 @@ from attrs import evolve, fields
 
 from parcost.diagnostics import quote
 from parcost.numeric import all_of, array_kind
-from parcost.terms import Edge, Figure, Names
+from parcost.terms import Edge, Figure, Interval, Names
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
 Counts: TypeAlias = dict[int, tuple[Any, Any]]
@@ -97,6 +97,17 @@ def unvalued(figure: Figure) -> str:
     if array_kind(value) in _KINDS:
         return ""
     return f"gave the figure `{figure.name}` value = {quote(value)}, which is no number"
+
+
+def unbounded(interval: Interval) -> str:
+    """Return what is wrong with the bounds of *interval*, if anything."""
+    for name in ("low", "high"):
+        value = getattr(interval, name)
+        if not within(value, -inf, inf):
+            return f"gave the interval of `{interval.name}` {name} = {quote(value)}, no number"
+    if not (within(interval.coverage, 0.0, 1.0) and getattr(interval.coverage, "ndim", 0) == 0):
+        return f"gave the interval of `{interval.name}` coverage = {quote(interval.coverage)}"
+    return ""
 
 
 def _bad_number(term: Any) -> str:

@@ -229,6 +229,21 @@ class Figure:
 
 
 @record(kw_only=True, eq=False)
+class Interval:
+    """Where the measured value of the figure called *name* lies, in *coverage* of all cases.
+
+    *low* and *high* are in the base unit of the figure. The report prints them beside it, and
+    the figures ``NAME_low`` and ``NAME_high`` hold them for claims and files.
+    """
+
+    name: str
+    low: Real
+    high: Real
+    coverage: float
+    formula: Formula
+
+
+@record(kw_only=True, eq=False)
 class Section:
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
@@ -251,12 +266,15 @@ class Axis:
     let through at some point of the space are left out there. A search takes *others*, values
     with a remark on each, only where somebody names them, and prints them and *why*. An axis
     that *follows* from the others is not chosen, needs no values, and is written beside them.
+    *lacking* are values that nobody has there, for the reason *lacks*: a search prints both.
     """
 
     attribute: str
     values: Sequence[Any] = ()
     others: Mapping[Any, str] = field(factory=dict)
     why: str = ""
+    lacking: Sequence[Any] = ()
+    lacks: str = ""
     follows: bool = False
 
 

@@ -20,7 +20,7 @@ from parcost.diagnostics import Diagnostic, SpecError, quote, type_name
 from parcost.numeric import array_kind, where
 from parcost.records import answers_to
 from parcost.ruling import unsaid
-from parcost.sound import Counts, sound, unvalued, within
+from parcost.sound import Counts, sound, unbounded, unvalued, within
 
 # What each hook may answer with. Other hooks take what is marked with `answers`.
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
@@ -32,6 +32,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "terms": (terms.Work, terms.Edge, terms.Once),
     "memory": (terms.Memory,),
     "figures": (terms.Figure,),
+    "intervals": (terms.Interval,),
     "sections": (terms.Section,),
     "axes": (terms.Axis,),
     "objectives": (terms.Objective,),
@@ -52,6 +53,7 @@ _TEXTS: Mapping[type, tuple[str, ...]] = {
     terms.Group: ("name",),
     terms.Pipeline: ("schedule",),
     terms.Figure: ("name", "title", "unit", "note"),
+    terms.Interval: ("name",),
     terms.Section: ("title",),
 }
 _CELLS = (str, bool, int, float)
@@ -101,6 +103,8 @@ def _complaint(hook: str, answer: Any) -> str:
             return unsaid(answer)
         case terms.Figure():
             return unvalued(answer) or _bad_formula(answer)
+        case terms.Interval():
+            return unbounded(answer) or _bad_formula(answer)
         case terms.Section():
             return _bad_section(answer)
         case terms.Group():

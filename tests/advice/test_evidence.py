@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
+from parcost_plugins.advice import evidence
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -68,3 +69,26 @@ def test_counts_are_no_values_to_take_a_tenth_off() -> None:
         result = parcost.load_text(text.replace("cluster { ", more))[0].evaluate()
         notes += [s.notes[1] for _, s in result.result.sections if s.title == "What it rests on"]
     assert notes[0] == notes[1]
+
+
+def test_a_value_fitted_to_runs_is_weaker_than_a_data_sheet_and_stronger_than_an_assumption() -> (
+    None
+):
+    """Of values that matter those of the weakest provenance are listed: assumed, then fitted."""
+    vouched = '@vendor("data sheet")'
+    spec = f"""
+use catalog.models.llama3_8b
+device card {{
+  memory = 80 GiB {vouched}, memory_bandwidth = 3 TB/s {vouched}, bf16 = 900 TFLOPS dense {vouched}
+  multiprocessors = 132 {vouched}, matmul_efficiency = 70 % @fitted("runs"), power = 700 W {vouched}
+  memory_efficiency = 90 % @fitted("runs"), library = nccl {vouched}
+}}
+"""
+    names = evidence._WEAKEST_FIRST
+    assert names.index("assumed") < names.index("fitted") < names.index("vendor")
+    text = SPEC.format(node="", more="", network="400 Gbps per_direction")
+    text = text.replace("use catalog.models.llama3_8b", spec.strip())
+    text = text.replace("use catalog.devices.h100_sxm\n", "")
+    values = {v.name: v.kind for v in evidence.vouched(parcost.load_text(text)[0].first)}
+    assert values["card.matmul_efficiency"] == "fitted"
+    assert values["card.memory_efficiency"] == "fitted"

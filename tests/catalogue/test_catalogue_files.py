@@ -12,10 +12,12 @@ import parcost_specs
 from parcost import Curve, Study
 from parcost.language.format import format_text
 from parcost_plugins.vocabulary import (
+    Accuracy,
     AttentionTable,
     Cluster,
     Device,
     Fabric,
+    Family,
     Framework,
     Model,
     Precision,
@@ -27,9 +29,11 @@ ROOT = Path(parcost_specs.__file__).parent
 FILES = sorted(p for p in ROOT.rglob("*.par") if p.name != "defaults.par")
 NAMES = [".".join(p.relative_to(ROOT).with_suffix("").parts) for p in FILES]
 KINDS: dict[str, type] = {
+    "accuracy": Accuracy,
     "attention_tables": AttentionTable,
     "devices": Device,
     "fabrics": Fabric,
+    "families": Family,
     "frameworks": Framework,
     "models": Model,
     "precisions": Precision,
@@ -51,7 +55,15 @@ def blocks_of(study: Study, name: str) -> list[Any]:
     """The block of a catalogue file and those inside it."""
     folder, label = name.split(".")
     block: Any = labelled(study, KINDS[folder], label)
-    inside = ("levels", "protocols", "generations", "hosts", "kernels", "heads")
+    inside = (
+        "levels",
+        "protocols",
+        "generations",
+        "hosts",
+        "kernels",
+        "heads",
+        "observed",
+    )
     found = [block]
     for one in found:
         for nested in (getattr(one, name, ()) for name in inside):
@@ -143,7 +155,8 @@ def test_attention_is_below_the_peak_and_the_usual_kernel_is_known(name: str) ->
     for kernel in table.kernels:
         for head in kernel.heads:
             for share in (head.forward, head.backward):
-                assert 0.1 < share * device.attention_efficiency < 0.95
+                # The least: PyTorch's memory-efficient kernel, backward with heads of 256.
+                assert 0.03 < share * device.attention_efficiency < 0.95
 
 
 # What one device can send, in GB/s one way: the vendors' bidirectional totals halved.

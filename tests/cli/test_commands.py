@@ -119,7 +119,7 @@ def test_a_job_that_does_not_fit_shows_its_memory_and_its_step_time_marked(run: 
     done = run("eval", "a.par", a=TOO_LARGE)
     assert done.code == 1
     assert "It does not run." in done.out
-    assert re.search(r"^  step time +[\d.]+ m?s  if it ran$", done.out, re.MULTILINE)
+    assert re.search(r"^  step time +[\d.]+ m?s  if it ran \(.*, 90 %\)$", done.out, re.MULTILINE)
     assert re.search(r"^  memory +[\d.]+ GiB +of 80 GiB usable", done.out, re.MULTILINE)
     full = run("eval", "a.par", "--full").out
     assert "What a step would cost, if it ran" in full
@@ -981,8 +981,8 @@ def test_catalog_lists_and_shows(run: Run) -> None:
 @pytest.mark.parametrize(
     "command",
     ["--help", "--version", *(f"{c} --help" for c in (
-        "eval", "check", "fmt", "show", "explain", "plugins", "catalog", "figures", "fit",
-        "validate",
+        "eval", "check", "fmt", "show", "explain", "plugins", "catalog", "figures",
+        "calibrate", "validate",
     ))],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(command: str) -> None:
@@ -992,7 +992,7 @@ from parcost.cli import main
 assert main({command.split()!r}) == 0
 heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "rich", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-commands = [f"parcost_plugins.{{plugin}}" for plugin in ("fitting", "validation")]
+commands = [f"parcost_plugins.{{plugin}}" for plugin in ("calibration", "validation")]
 known = {{"parcost_plugins", *commands, *(f"{{name}}.command" for name in commands)}}
 plugins = {{name for name in sys.modules if name.startswith("parcost_plugins")}}
 assert plugins <= known, plugins - known

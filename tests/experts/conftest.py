@@ -15,7 +15,7 @@ def mixture() -> Callable[..., Study]:
     """Bind a study: ``mixture("ep = 64", "node_limit = 4", devices=64)``.
 
     Links are as fast as their data sheets: 450 GB/s in a node, 50 GB/s between nodes,
-    without latency unless *latency* gives one.
+    without latency unless *latency* gives one, or those of *fabric*, which *extra* describes.
     """
 
     def make(
@@ -26,6 +26,7 @@ def mixture() -> Callable[..., Study]:
         training: str = "",
         devices: int = 64,
         latency: str = "0 us",
+        fabric: str = "plain",
         extra: str = "",
     ) -> Study:
         (scenario,) = parcost.load_text(
@@ -37,7 +38,7 @@ def mixture() -> Callable[..., Study]:
               level node {{ size = 8 devices, bandwidth = 450 GB/s per_direction, latency = {latency} }}
               level net {{ bandwidth = 50 GB/s per_direction, latency = {latency} }}
             }}
-            cluster {{ devices = {devices}, fabric = plain }}
+            cluster {{ devices = {devices}, fabric = {fabric} }}
             layout {{ {layout} }}
             training {{ sequence = 4096, global_batch = 1024 sequences, {training} }}
             routing {{ {routing} }}

@@ -243,7 +243,72 @@ def test_experts_in_a_loop_issue_kernels_each(framework: str, kernels: str, each
         batch=2,
     )
     issued = sum(x.exposed + x.hidden for x in found.ledger if x.cause == "host")
-    assert issued == pytest.approx((4 * (30 + 3 * (7 + each)) + 30) * 50e-3)
+    counts = 4  # of layers, each of which waits for the first kernel behind its counts
+    assert issued == pytest.approx((4 * (30 + 3 * (7 + each)) + 30 + counts) * 50e-3)
+
+
+def of_experts(name: str, pass_: str, **more: Any) -> float:
+    """Return kernels of one layer of 8 experts on 2 ranks, by its term."""
+    chosen = more.pop("kernels", "")
+    (study,) = scenario(
+        issue="1 ms",
+        model="experts = 8, top_k = 2, expert_ffn = 1024",
+        kernels=chosen,
+        devices=2,
+        layout="ep = 2",
+        batch=2,
+        **more,
+    ).studies()
+    return sum(
+        float(term.seconds) * 1e3
+        for plugin, term in study.contributions("terms")
+        if plugin.name == "host" and (term.name, getattr(term, "pass_", "")) == (name, pass_)
+    )
+
+
+@pytest.mark.parametrize(
+    ("framework", "forward", "backward"),
+    [
+        ("", 7, 14),
+        ("routing_backward_kernels = 9", 7, 9),
+        # Four experts of a rank: a kernel more each, and twice that backward.
+        ("grouped_kernels = 1", 7 + 4, 14 + 8),
+        # Casts only where products run in a narrow type.
+        ("grouped_kernels = 1, grouped_casts = 5", 7 + 4, 14 + 8),
+    ],
+)
+def test_grouped_experts_issue_what_their_library_calls(
+    framework: str, forward: int, backward: int
+) -> None:
+    found = {
+        pass_: of_experts("waiting for the host, experts", pass_, framework=framework)
+        for pass_ in "FB"
+    }
+    assert found == pytest.approx({"F": forward, "B": backward})
+
+
+def test_biases_of_experts_are_issued_expert_by_expert() -> None:
+    eager = "expert_biases = eager"
+    (study,) = scenario(
+        issue="1 ms",
+        model="experts = 8, top_k = 2, expert_ffn = 1024, biases = on",
+        framework=eager,
+        devices=2,
+        layout="ep = 2",
+        batch=2,
+    ).studies()
+    found = {
+        term.pass_: float(term.seconds)
+        for plugin, term in study.contributions("terms")
+        if plugin.name == "host" and term.name == "waiting for the host, experts"
+    }
+    assert found == pytest.approx({"F": (7 + 2 * 4) * 1e-3, "B": (14 + 4 * 4) * 1e-3})
+
+
+@pytest.mark.parametrize(("kernels", "waits"), [("", True), ("cuda_graphs = iteration", False)])
+def test_the_device_waits_for_the_kernel_behind_counts(kernels: str, waits: bool) -> None:
+    found = of_experts("waiting for token counts", "F", kernels=kernels)
+    assert found == pytest.approx(1.0 if waits else 0.0)
 
 
 def test_updates_of_single_tensors_are_issued_once_in_a_step() -> None:

@@ -125,3 +125,9 @@ def test_a_rule_speaks_in_the_words_of_the_spec(
     assert says in found[rule].message
     assert helps in (found[rule].help or "")
     assert report.exit_code == 1
+
+
+def test_a_cache_for_sequences_without_tokens_is_refused() -> None:
+    """No batch would be too large for it."""
+    with pytest.raises(parcost.SpecError, match="`longest` must be above 0"):
+        parcost.load_text(SERVING.format(more="tp = 8, fabric = wire, longest = 0"))[0].evaluate()

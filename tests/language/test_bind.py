@@ -379,12 +379,8 @@ def test_what_depends_on_something_broken_is_not_reported_again(plugins: Plugins
 SHARED = "use catalog.devices.h100_sxm\nuse catalog.models.llama3_8b\n"
 
 
-def _block(study: Study, kind: str) -> Any:
-    return next(b for (b, *_) in study.blocks.values() if type(b).__block__.kind == kind)
-
-
 def _device(study: Study) -> Any:
-    return _block(study, "device")
+    return next(b for (b, *_) in study.blocks.values() if type(b).__block__.kind == "device")
 
 
 def test_studies_of_a_session_share_what_they_import_and_nothing_that_they_change() -> None:
@@ -399,7 +395,7 @@ def test_studies_of_a_session_share_what_they_import_and_nothing_that_they_chang
     set_ = studied(SHARED, **{"device.memory_efficiency": 0.25})
     again = studied(SHARED)
 
-    assert _block(one, "model") is _block(other, "model") is _block(again, "model")
+    assert _device(one) is _device(other) is _device(again)
     assert _device(changed).memory_efficiency == 0.5
     assert _device(set_).memory_efficiency == 0.25
     assert _device(again).memory_efficiency not in (0.25, 0.5)
@@ -414,3 +410,14 @@ def test_what_is_shared_says_where_it_comes_from_in_every_study() -> None:
     assert [origin.how for origin in found if origin] == ["imported", "given", "imported"]
     peaks = [study.origin(_device(study), "bf16") for study in studies]
     assert all(origin and origin.how == "imported" and origin.source for origin in peaks)
+
+
+def test_a_block_that_an_import_refers_to_may_be_changed() -> None:
+    """The device is shared as long as its table of attention kernels is, and no longer."""
+    session = parcost.Session()
+    text = f"{SHARED}attention_table h100_kernels {{ auto = flash_2 }}\n"
+    studies = [session.load_text(t)[0].studies()[0] for t in (SHARED, text, SHARED)]
+    assert [_device(study).attention.auto for study in studies] == ["cudnn", "flash_2", "cudnn"]
+    assert _device(studies[0]) is _device(studies[2])
+    origins = [study.origin(_device(study).attention, "auto") for study in studies]
+    assert [origin.how for origin in origins if origin] == ["imported", "given", "imported"]

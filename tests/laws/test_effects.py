@@ -29,6 +29,11 @@ WITHOUT: Mapping[str, str] = {
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
     "framework.version": "tells readers where its values were read, and changes no number",
+    "framework.enforced": "says which specs are refused, and changes no number of the others",
+    **{
+        f"offers.{name}": "says which specs are refused, and changes no number of the others"
+        for name in ("attribute", "values", "beyond", "since")
+    },
     "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
     "term.source": "stands beside a formula, and changes no number",
     "layout.dp": "follows from the devices and the other degrees; another value is refused",
@@ -41,6 +46,18 @@ _FRAMEWORK = 'framework own {{ version = "1"\n{} }}\ntraining {{ framework = own
 #: What a framework's host issues, and what one compiles that may.
 _ISSUED = "issue = 100 us, forward_kernels = 200, backward_kernels = 400"
 _COMPILED = f"{_ISSUED}, compiled_issue = 100 us"
+
+#: ZeRO 3 over some of the replicas, in two micro-batches or more.
+_SHARDED = "layout { tp = 1, zero = 3 }\ntraining { global_batch = 32 sequences }"
+
+#: A device that is held to less than it draws.
+_CAPPED = "device card { power = 700 W, power_cap = 350 W }\n"
+
+#: Errors of measured runs, by a label and the low end.
+_ERRORS = (
+    "accuracy {} {{ coverage = 90 %, others = kin, observed steps {{ figure = step_time, "
+    "runs = 9, models = 3, low = {}, high = 1.1 }} }}\n"
+)
 
 #: Two attention kernels of a device.
 _KERNELS = """
@@ -182,6 +199,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "precision recipe { narrow = fp8, weight_transpose = 1 B }\ndevice card { in_one_layout = on }",
     ),
     "device.attention": ("dense", "", _FLASH_2),
+    "device.family": (
+        "rates",
+        "",
+        "family stranger { spread = 90 % }\ndevice card { family = stranger }",
+    ),
+    "accuracy.devices": ("rates", "", 'accuracy ours { devices = "card" }'),
     "attention_table.auto": ("dense", _FLASH_2, _FLASH_3),
     "attention_kernel.kernel": (
         "dense",
@@ -246,6 +269,43 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 f"{_ISSUED}, grouped_experts = off, expert_kernels = 9",
                 "",
             ),
+            "routing_backward_kernels": (
+                "experts",
+                _ISSUED,
+                f"{_ISSUED}, routing_backward_kernels = 900",
+                "",
+            ),
+            "grouped_kernels": (
+                "experts",
+                f"{_ISSUED}, grouped_experts = on",
+                f"{_ISSUED}, grouped_experts = on, grouped_kernels = 90",
+                "",
+            ),
+            "grouped_casts": (
+                "experts",
+                f"{_ISSUED}, grouped_experts = on",
+                f"{_ISSUED}, grouped_experts = on, grouped_casts = 90",
+                "precision bf16 { narrow = fp8, cast_kernels = 2 }",
+            ),
+            "expert_activation": (
+                "experts",
+                "",
+                "expert_activation = traced",
+                "model mixture { gated = on }",
+            ),
+            "expert_biases": (
+                "experts",
+                "",
+                "expert_biases = eager",
+                "model mixture { biases = on }",
+            ),
+            "dispatcher": (
+                "experts",
+                "",
+                "dispatcher = deepep",
+                "routing { deduplicate = off }",
+            ),
+            "reruns_core": ("dense", "", "reruns_core = on", "training { recompute = selective }"),
             "dropout": ("dense", "", "dropout = eager", "training { dropout = on }"),
             "softmax": ("dense", "", "softmax = eager", "kernels { attention = unfused }"),
             "router": ("experts", "", "router = fused", ""),
@@ -260,12 +320,84 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 "kernels { mode = compiled }",
             ),
             "reduces_by_matrix": ("sharded", "", "reduces_by_matrix = on", ""),
+            "transfers": ("dense", "", "transfers = blocking", "layout { pp = 2 }"),
+            "interleaved_transfers": (
+                "dense",
+                "",
+                "interleaved_transfers = blocking",
+                "layout { pp = 2 }\nschedule { kind = interleaved, chunks = 2 }",
+            ),
+            "accumulate": ("dense", "", "accumulate = whole", _SHARDED),
+            "pipelined_accumulate": (
+                "dense",
+                "",
+                "pipelined_accumulate = whole",
+                f"{_SHARDED}\nlayout {{ pp = 2 }}",
+            ),
+            "reshard": ("dense", "", "reshard = off", _SHARDED),
+            "pipelined_reshard": (
+                "dense",
+                "",
+                "pipelined_reshard = off",
+                f"{_SHARDED}\nlayout {{ pp = 2 }}",
+            ),
+            "reduce_scatter": ("dense", "", "reduce_scatter = off", "layout { tp = 2, zero = 1 }"),
+            "context": (
+                "dense",
+                "",
+                "context = all_gather",
+                "layout { tp = 1, cp = 2 }",
+            ),
             "assignment": (  # [3, 3, 2, 2] or [3, 3, 3, 1]
                 "dense",
                 "assignment = front",
                 "assignment = fill",
                 "model small { layers = 10 }\nlayout { pp = 4 }",
             ),
+        }.items()
+    },
+    # What kernels take of mixtures of experts, where a framework has them.
+    **{
+        f"kernels.{name}": (
+            base,
+            f"{_FRAMEWORK.format(operators)}{beside}",
+            f"{_FRAMEWORK.format(operators)}{beside}\nkernels {{ {name} = {value} }}",
+        )
+        for name, (base, operators, beside, value) in {
+            "traced_time": (
+                "experts",
+                "expert_activation = traced",
+                "model mixture { gated = on }",
+                "9 us",
+            ),
+            "traced_gradient_time": (
+                "experts",
+                "expert_activation = traced",
+                "model mixture { gated = on }",
+                "9 us",
+            ),
+            "strided_time": (
+                "experts",
+                "expert_biases = eager",
+                "model mixture { biases = on }",
+                "9 us",
+            ),
+            "permuted_efficiency": ("experts", "permutation = fused", "", "1 %"),
+            "eager_softmax_efficiency": (
+                "dense",
+                "softmax = eager",
+                "kernels { attention = unfused }",
+                "1 %",
+            ),
+        }.items()
+    },
+    # What a device keeps under a power cap.
+    **{
+        name: ("dense", f"{_CAPPED}{before}", f"{_CAPPED}{after}")
+        for name, (before, after) in {
+            "device.static_power": ("", "device card { static_power = 30 % }"),
+            "kernels.static_power": ("", "kernels { static_power = 30 % }"),
+            "kernels.lowest_voltage": ("", "kernels { lowest_voltage = 50 % }"),
         }.items()
     },
     # What kernels of a framework reach, where the framework has them.
@@ -282,6 +414,7 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "composite": "norm = composite",
             "complex": "rotary = complex",
             "halves": "activation = halves",
+            "eager_rotary": "rotary = eager",
         }.items()
     },
     "device.host_bandwidth": (
@@ -495,6 +628,34 @@ SKETCHES: Mapping[str, tuple[str, str, str]] = {
         "framework = generic",
         "framework = megatron_deepspeed",
     ),
+    "training.accuracy": (
+        (
+            f"{_ERRORS.format('narrow', '0.9')}{_ERRORS.format('wide', '0.5')}"
+            "family kin { spread = 30 % }\n"
+            "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+            "use catalog.models.gpt2_small\nuse catalog.precisions.bf16\n"
+            "cluster { devices = 1 }\n"
+            "training { sequence = 256, global_batch = 1 sequences, @ }"
+        ),
+        "accuracy = narrow",
+        "accuracy = wide",
+    ),
+    "accuracy.others": (
+        (
+            "family near { spread = 10 % }\nfamily far { spread = 60 % }\n"
+            "accuracy ours { coverage = 90 %, @, observed steps { figure = step_time, runs = 9, "
+            "models = 3, low = 0.9, high = 1.1 } }\n"
+            "use catalog.attention_tables.h100_kernels\n"
+            "device bare { memory = 80 GiB, memory_bandwidth = 3 TB/s, bf16 = 900 TFLOPS dense, "
+            "multiprocessors = 100, matmul_efficiency = 80 %, memory_efficiency = 90 %, "
+            "attention = h100_kernels }\n"
+            "use catalog.fabrics.hgx_h100\nuse catalog.models.gpt2_small\n"
+            "use catalog.precisions.bf16\ncluster { devices = 1 }\n"
+            "training { sequence = 256, global_batch = 1 sequences }"
+        ),
+        "others = near",
+        "others = far",
+    ),
     "serving.model": (
         (
             "use catalog.devices.h100_sxm\nuse catalog.models.llama3_8b\nuse catalog.models.llama32_1b\n"
@@ -542,6 +703,7 @@ def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
         return None
     found: list[Any] = [(d.id, d.message) for d in result.diagnostics]
     found += [(f.name, plain(f.value)) for _, f in (*result.figures, *result.details)]
+    found += [(i.name, plain(i.coverage), i.formula.source) for _, i in result.intervals]
     if result.outcome is not None:
         found += [(o.name, plain(o.exposed), plain(o.hidden)) for o in result.outcome.ledger]
         found += [(m.name, plain(m.bytes_)) for m in result.outcome.memory_lines]

@@ -14,7 +14,7 @@ from parcost import Memory, Study, block_type
 from parcost_plugins.model import elementwise
 from parcost_plugins.model.elementwise import Passes
 from parcost_plugins.vocabulary import Framework, Gemm, KernelChoice, Stream
-from parcost_plugins.vocabulary.operators import STREAM_KINDS
+from parcost_plugins.vocabulary.operators import STEP_KINDS, STREAM_KINDS
 
 StudyOf = Callable[..., Study]
 
@@ -232,6 +232,7 @@ def test_every_word_of_a_framework_has_its_kernels(
 def test_every_kind_of_kernel_has_an_efficiency() -> None:
     fields = block_type(KernelChoice).fields
     assert all(f"{kind}_efficiency" in fields for kind in STREAM_KINDS if kind != "plain")
+    assert all(f"{kind}_time" in fields for kind in STEP_KINDS if kind)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_only_as_many_nodes_write_as_there_are_shards() -> None:
 def test_asynchronous_writing_blocks_for_the_copy_to_the_host_only() -> None:
     more = ", storage = 10 GB/s, asynchronous = on"
     found = result(JOB.format(zero=1, more=more))
-    copy = 14 * LLAMA3_8B / 64 / 63e9  # PCIe 5.0 x16
+    copy = 14 * LLAMA3_8B / 64 / 55e9  # PCIe 5.0 x16, as measured
     assert found.figure("checkpoint.blocking") == pytest.approx(copy)
     assert found.figure("checkpoint.writing") == pytest.approx(14 * LLAMA3_8B / 10e9)
     assert found.figure("goodput") == pytest.approx(1800 / (1800 + copy))

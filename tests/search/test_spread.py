@@ -252,7 +252,7 @@ def test_parts_are_bounded_and_counted_by_what_the_first_of_them_is() -> None:
     }
     cluster { fabric = [fast, slow], devices = 64 }
     training { sequence = 2048, global_batch = 96 sequences }
-    search { least_mfu = 20 % }
+    search { least_mfu = 15 % }
     """
     (scenario,) = parcost.load_text(text)
     axes = {

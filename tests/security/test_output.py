@@ -59,6 +59,7 @@ COMMANDS = {
     "without": ("eval", "SPEC", "--without", ODD),
     "executor": ("eval", "SPEC", "--executor", f"{ODD}://x"),
     "fit": ("fit", ODD),
+    "calibrate": ("calibrate", ODD),
     "merge": ("merge", f"{ODD}.csv"),
     "out": ("eval", "SPEC", "--out", f"no/{ODD}"),
     "catalog": ("catalog", ODD),

@@ -94,7 +94,7 @@ READERS: dict[str, tuple[Callable[[Run, Path], Any], str, str]] = {
     "check": (lambda run, path: run("check", str(path)), ".par", "spec"),
     "fmt": (lambda run, path: run("fmt", str(path)), ".par", "spec"),
     "import": (lambda run, path: run("eval", importing(path)), ".par", "spec"),
-    "log": (lambda run, path: run("fit", str(path)), ".log", "log of timings"),
+    "log": (lambda run, path: run("calibrate", str(path)), ".log", "log of timings"),
     "jsonl": (lambda run, path: run("merge", str(path)), ".jsonl", ""),
     "csv": (lambda run, path: run("merge", str(path)), ".csv", ""),
     "json": (lambda run, path: run("merge", str(path)), ".json", "shard that is one document"),
@@ -247,7 +247,7 @@ def test_what_else_is_in_the_folder_of_the_cache_is_not_removed(run: Run) -> Non
 
 
 def test_stdin_has_a_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments, kind in ((("fit", "-"), "log of timings"), (("fmt", "-"), "spec")):
+    for arguments, kind in ((("calibrate", "-"), "log of timings"), (("fmt", "-"), "spec")):
         with open("/dev/zero", encoding="utf-8") as zeros:  # noqa: PTH123
             monkeypatch.setattr("sys.stdin", zeros)
             done = run(*arguments)

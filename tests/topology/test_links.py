@@ -9,10 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from parcost import Curve, Group
+import parcost
+from parcost import Curve, Group, SpecError
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.topology.links import AlphaBeta, Measured, Slowest
+from parcost_plugins.vocabulary import Cluster
 
 KIB, MIB, GIB = 2.0**10, 2.0**20, 2.0**30
 
@@ -130,3 +132,26 @@ def test_links_that_a_round_waits_for_together_count_only_where_they_are_crossed
     crossed = (np.array([True, True]), np.array([True, False]))
     link = Slowest(name="f", latency=1.0, bandwidth=1.0, links=(near, far), crossed=crossed)
     assert link.seconds(1.0, 1e4) == pytest.approx([1e4 + 1.0, 2e-5])
+
+
+def test_the_rate_of_a_whole_node_is_shared_by_its_ports() -> None:
+    """3200 Gb/s of a node on 8 ports are 400 Gb/s, 50 GB/s, of each; on 4 ports 100 GB/s."""
+    text = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+fabric mine {{
+  level node {{ size = 8 devices, bandwidth = 450 GB/s per_direction, latency = 3 us }}
+  level network {{ bandwidth = 3200 Gbps per_unit, {ports} latency = 14 us }}
+}}
+cluster {{ devices = 32 }}
+training {{ sequence = 4096, global_batch = 32 sequences }}
+"""
+    for ports, each in ((8, 50e9), (4, 100e9)):
+        study = parcost.load_text(text.format(ports=f"ports = {ports},"))[0].first
+        assert study[Cluster].fabric.levels[-1].bandwidth == each
+    with pytest.raises(SpecError) as error:
+        _ = parcost.load_text(text.format(ports=""))[0].first
+    (found,) = error.value.diagnostics
+    assert found.id == "not-given"
+    assert found.message == "`bandwidth` is `per_unit`, which needs `ports`"

@@ -60,6 +60,7 @@ def test_the_baseline_is_fitted_on_the_same_rows(runs: Path, validate: Validate)
     assert baseline["mean"] == pytest.approx(100 * sum(errors) / 3, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_configuration_that_was_measured_often_counts_once(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:
@@ -112,6 +113,7 @@ def test_rows_that_cannot_be_modelled_are_no_fault_of_the_file(
     assert "the device `Abacus` is none of" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_study_that_breaks_a_rule_is_listed_with_its_reason(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:
@@ -146,6 +148,7 @@ def test_a_file_without_rows(file: Write, validate: Validate) -> None:
     assert "has no row" in found.stderr
 
 
+@pytest.mark.slow
 def test_rows_of_which_none_is_good(small: Raw, file: Write, validate: Validate) -> None:
     for format_ in ("table", "json", "md", "csv", "html"):
         found = validate(file([small("a", 0.0)]), "--format", format_)
@@ -209,6 +212,7 @@ def test_names_in_html_are_text(
     assert "<td><b></td>" not in text
 
 
+@pytest.mark.slow
 def test_rows_are_selected(runs: Path, validate: Validate) -> None:
     def ids(*conditions: str) -> list[str]:
         options = [part for text in conditions for part in ("--select", text)]
@@ -272,6 +276,7 @@ def test_a_limit_about_nothing(limit: str, reason: str, runs: Path, validate: Va
     assert reason in found.stderr
 
 
+@pytest.mark.slow
 def test_layouts_of_one_model_are_ranked(small: Raw, file: Write, validate: Validate) -> None:
     """Eight micro-batches of one model, measured in the order that is predicted but for two."""
     base = {"batch__global": 256, "batch__grad_accum": None}
@@ -291,6 +296,7 @@ def test_layouts_of_one_model_are_ranked(small: Raw, file: Write, validate: Vali
     assert ranking["rho"] == pytest.approx(1 - 6 * 2 / (8 * 63), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_memory_is_scored_by_what_was_measured(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:

@@ -33,6 +33,13 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"measured__step_time_s": 0}, "malformed", "is 0, and has to be above 0"),
     ({"measured__step_time_s": None}, "malformed", "`measured.step_time_s` is null, not a number"),
     ({"measured__step_time_s": 10**400}, "malformed", "not a number"),
+    # They overflowed, and took the rest of the file with them.
+    ({"batch__global": 1e308}, "malformed", "which nobody measures"),
+    ({"model__seq": 1e300}, "malformed", "which nobody measures"),
+    ({"measured__step_time_s": 1e308}, "malformed", "which nobody measures"),
+    ({"measured__step_time_s": 1e-308}, "malformed", "which nobody measures"),
+    ({"measured__memory_gb": 1e300}, "malformed", "which nobody measures"),
+    ({"measured__memory_gb": 1e-308}, "malformed", "which nobody measures"),
     ({"precision_class": "bf61"}, "malformed", "did you mean `bf16`?"),
     ({"parallel__dp": 2}, "contradictory", "tp 8 x pp 2 x cp 1 x dp 2 = 32 ranks, and there are 16"),
     ({"parallel__ep": 3}, "contradictory", "ep 3 does not divide the 8 ranks of a stage"),

@@ -9,8 +9,8 @@ import pytest
 
 import parcost
 from parcost import Study
+from parcost_plugins.kernels.rates import kernel_name
 from parcost_plugins.validation.rows import Row, UnmodelledError
-from parcost_plugins.validation.stages import deal
 from parcost_plugins.validation.study import Written, write
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -22,13 +22,21 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
+from parcost_plugins.vocabulary.chosen import (
+    blocks_on_transfers,
+    hides_gradients,
+    hides_parameters,
+    tensor_overlap,
+)
+from parcost_plugins.vocabulary.context import algorithm
+from parcost_plugins.vocabulary.partition import layers as dealt
 
 Make = Callable[..., Row]
 
 #: What turns the row of Megatron-LM into one of FSDP under Composer, on two nodes of eight.
 FSDP: dict[str, Any] = {
     "source": "mosaicml/llm-foundry training benchmarks",
-    "year": 2024,
+    "year": 2025,
     "parallel__tp": 1,
     "parallel__pp": 1,
     "parallel__dp": 16,
@@ -96,8 +104,10 @@ def test_a_row_of_megatron_lm(row: Make) -> None:
     assert (model.layers, model.hidden, model.heads, model.ffn) == (24, 3072, 32, 12288)
     assert (model.norm, model.biases, model.gated, model.tied) == ("layer", True, False, True)
     assert model.positions == 2048
-    assert (overlap.gradients, overlap.parameters, overlap.tensor) == (False, False, "off")
-    assert made[ScheduleChoice].transfers == "blocking"
+    assert (overlap.gradients, overlap.parameters, overlap.tensor) == (None, None, None)
+    assert (hides_gradients(made), hides_parameters(made)) == (False, False)
+    assert tensor_overlap(made) == "off"
+    assert blocks_on_transfers(made)
     assert made[Cluster].device.label == "a100_sxm_80g"
     node, network = made[Cluster].fabric.levels
     assert node.size == 8
@@ -111,7 +121,7 @@ def test_a_row_of_fsdp(row: Make) -> None:
     assert training.micro_batches == 2
     assert training.flash_attention is True
     assert training.dropout is False
-    assert made[Overlap].gradients is True
+    assert hides_gradients(made)
     recipe = training.precision
     # Narrow products of fp8, and the state of FSDP: the shard is the fp32 master.
     assert recipe.narrow == "fp8"
@@ -160,17 +170,73 @@ def test_what_was_compiled_and_captured(extra: dict[str, Any], expected: str, ro
     assert expected in write(row(**{**FSDP, "extra": extra})).text
 
 
+@pytest.mark.parametrize(
+    ("year", "attention"), [(2024, "flash_2"), (2025, "cudnn"), (None, "cudnn")]
+)
+def test_attention_of_nemo_on_hopper_by_the_year(
+    year: int | None, attention: str, row: Make
+) -> None:
+    """The launcher of 2024 sets NVTE_FUSED_ATTN = 0, which leaves FlashAttention 2."""
+    gpu = {"hardware__gpu": "H100-80GB-SXM", "hardware__gpu_class": "H100"}
+    made = study(write(row(**{**EXPERTS, **gpu, "year": year, "source": "NVIDIA NeMo"})))
+    assert kernel_name(made) == attention
+
+
 def test_how_tokens_reach_experts(row: Make) -> None:
     extra = {"moe_a2a_overlap": True, "moe_flex_dispatcher_backend": "hybridep"}
     made = study(write(row(**{**EXPERTS, "extra": extra})))
     routing = made[Routing]
-    assert (routing.distribution, routing.deduplicate, routing.hide) == ("balanced", True, "pair")
+    assert (routing.distribution, routing.dispatcher, routing.hide) == (
+        "balanced",
+        "hybridep",
+        "pair",
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "framework"),
+    [
+        ({}, "nemo"),
+        ({"extra": {"release": "26.04"}}, "nemo"),
+        ({"extra": {"release": "26.06.01"}}, "nemo_2026_06"),
+        ({"extra": {"release": "26.08"}, "hardware__gpu": "H100-80GB-SXM"}, "nemo"),
+        ({"extra": {"release": "26.08"}, "precision_class": "bf16", "precision": "bf16"}, "nemo"),
+    ],
+)
+def test_the_release_of_a_container_is_a_version_of_its_framework(
+    more: dict[str, Any], framework: str, row: Make
+) -> None:
+    mxfp8 = {"precision_class": "mxfp8", "precision": "mxfp8"}
+    assert write(row(**{**EXPERTS, **mxfp8, **more})).framework == framework
+
+
+@pytest.mark.parametrize(
+    ("more", "dispatcher", "capacity"),
+    [
+        ({"notes": "Dropless, all-to-all dispatcher."}, "alltoall", None),
+        ({"notes": "Table qualifier: tokendrop."}, None, 1.0),
+        ({"extra": {"moe_flex_dispatcher_backend": "deepep"}}, "deepep", None),
+        ({"source": "Megatron-LM README"}, "alltoall", None),
+    ],
+)
+def test_who_sends_tokens_and_who_drops_them(
+    more: dict[str, Any], dispatcher: str | None, capacity: float | None, row: Make
+) -> None:
+    routing = study(write(row(**{**EXPERTS, **more})))[Routing]
+    assert (routing.dispatcher, routing.capacity_factor) == (dispatcher, capacity)
+
+
+def test_what_gpt_oss_has_beside_other_models(row: Make) -> None:
+    made = study(write(row(**{**EXPERTS, "model__name": "gpt-oss-120b"})))
+    model = made[Training].model
+    assert (model.sinks, model.biases, model.clamped) == (True, True, True)
 
 
 def test_keys_reach_ranks_that_share_a_sequence(row: Make) -> None:
     split = {**FSDP, "parallel__dp": 8, "parallel__cp": 2, "batch__grad_accum": 4}
-    assert "algorithm = all_gather" in write(row(**split)).text
-    assert "algorithm" not in write(row(parallel__tp=4, parallel__cp=2)).text
+    assert algorithm(study(write(row(**split)))) == "all_gather"
+    megatron = {"year": 2024, "parallel__tp": 4, "parallel__cp": 2}
+    assert algorithm(study(write(row(**megatron)))) == "ring"
 
 
 def test_what_is_assumed_is_a_comment_and_a_list(row: Make) -> None:
@@ -249,11 +315,12 @@ def test_words_for_devices(gpu: str, device: str, fabric: str, row: Make) -> Non
 @pytest.mark.parametrize(
     ("said", "kernel"),
     [
-        ("flash (flash-attn 2 / Triton)", "flash_2"),
         ("FlashAttention-3", "flash_3"),
         ("flash attention v2", "flash_2"),
         ("cuDNN fused attention", "cudnn"),
         ("Triton", "triton"),
+        # One of the two: the framework's, by its time.
+        ("flash (flash-attn 2 / Triton)", None),
         # Transformer Engine chooses, and so does a framework of which no kernel is named.
         ("flash (TE/cuDNN fused)", None),
         ("flash (cuDNN via TE)", None),
@@ -265,6 +332,14 @@ def test_words_for_attention(said: str, kernel: str | None, row: Make) -> None:
     made = study(write(row(**{**FSDP, "attention": said})))
     assert made[KernelChoice].attention == kernel
     assert made[Training].flash_attention is not said.startswith("no")
+
+
+@pytest.mark.parametrize(("year", "kernel"), [(2024, "triton"), (2025, "flash_2")])
+def test_the_kernel_of_a_framework_by_its_time(year: int, kernel: str, row: Make) -> None:
+    """Benchmarks of LLM Foundry took the kernel of Triton until March 2024."""
+    changes = {**FSDP, "year": year, "hardware__gpu": "A100-80GB-SXM", "precision": "bf16 mixed"}
+    made = study(write(row(**{**changes, "precision_class": "bf16"})))
+    assert kernel_name(made) == kernel
 
 
 def test_fused_attention_in_a_framework_that_had_none(row: Make) -> None:
@@ -301,26 +376,75 @@ def test_a_name_of_a_row_ends_no_comment(row: Make) -> None:
     assert text.startswith("# x term t { seconds = 1 s }\n")
 
 
+DEEPSPEED = {
+    "source": "BigScience (BLOOM) engineering chronicles",
+    "year": 2022,
+    "parallel__zero_stage_or_fsdp": "DeepSpeed ZeRO-1",
+}
+NEMO = {"source": "NVIDIA-NeMo/Megatron-Bridge performance summary", "year": 2026}
+BOTH = {"extra__pp_partition": "type:transformer|embedding"}
+TORCHTITAN = {"source": "pytorch/torchtitan", "year": 2025}
+
+
 @pytest.mark.parametrize(
-    ("layers", "stages", "dealing", "ends", "expected"),
+    ("changes", "layers", "pp", "vp", "expected"),
     [
-        # DeepSpeed balances what its pattern matches: seven on each, what is left on the last.
-        (78, 12, "fill", None, [7] * 11 + [1]),
+        # DeepSpeed of 2022 balanced what its pattern matches: seven on each, the rest on the last.
+        (DEEPSPEED, 78, 12, 1, [7] * 11 + [1]),
         # BLOOM counted embedding and head as a layer each: 72 over 12.
-        (70, 12, "fill", True, [5, *[6] * 10, 5]),
+        ({**DEEPSPEED, **BOTH}, 70, 12, 1, [5, *[6] * 10, 5]),
+        # Since September 2023 it minimizes the difference: 3, 3, 2, 2.
+        ({**DEEPSPEED, "year": 2024}, 10, 4, 1, [3, 3, 2, 2]),
         # Llama 3.1 405B over 8 stages of 8 chunks: 128 over 64.
-        (126, 64, "ends", None, [1, *[2] * 62, 1]),
+        (NEMO, 126, 8, 8, [1, *[2] * 62, 1]),
         # The head alone: 64 over 16.
-        (63, 16, "ends", None, [4] * 15 + [3]),
+        (NEMO, 63, 16, 1, [4] * 15 + [3]),
         # DeepSeek-V3: neither divides, so that stages are filled.
-        (61, 16, "ends", None, [4] * 15 + [1]),
+        (NEMO, 61, 16, 1, [4] * 15 + [1]),
         # torchtitan: 34 over 4 is 9, 9, 8, 8, of which embedding and head are one each.
-        (32, 4, "spread", None, [8, 9, 8, 7]),
+        (TORCHTITAN, 32 + 1, 4, 1, [8, 9, 9, 7]),
     ],
 )
 def test_layers_that_do_not_divide(
-    layers: int, stages: int, dealing: Any, ends: bool | None, expected: Sequence[int]
+    changes: dict[str, Any],
+    layers: int,
+    pp: int,
+    vp: int,
+    expected: Sequence[int],
+    row: Make,
 ) -> None:
-    found = deal(layers, stages, dealing, ends=ends)
-    assert list(found.layers) == expected
-    assert sum(found.layers) == layers
+    """No list of stages is written: the framework's rule deals them, or its options do."""
+    made = row(
+        model__layers=layers,
+        parallel__tp=1,
+        parallel__pp=pp,
+        parallel__vp=vp,
+        parallel__dp=1,
+        hardware__gpus=pp,
+        hardware__gpus_per_node=pp,
+        batch__micro=1,
+        batch__global=4 * pp,
+        batch__grad_accum=4 * pp,
+        **changes,
+    )
+    text = write(made).text
+    assert "  stages " not in text
+    (scenario,) = parcost.load_text(text)
+    assert list(dealt(scenario.first)) == expected
+    assert sum(expected) == layers
+
+
+def test_a_row_is_no_proof_against_its_framework(row: Make) -> None:
+    """It ran with ZeRO 3, which the tensor-parallel Megatron-LM of 2021 did not have."""
+    old = {"source": "Megatron-LM SC21", "year": 2021}
+    (scenario,) = parcost.load_text(write(row(**old, parallel__zero_stage_or_fsdp="ZeRO-3")).text)
+    assert "framework-lacks" not in [d.id for d in scenario.evaluate().result.diagnostics]
+
+
+@pytest.mark.parametrize(("year", "parallel"), [(2021, False), (2023, True)])
+def test_sequence_parallelism_that_a_row_does_not_state(
+    year: int, parallel: bool, row: Make
+) -> None:
+    more = {"source": "Megatron-LM", "year": year, "parallel__tp": 8, "parallel__dp": 1}
+    made = study(write(row(**more, hardware__gpus=8, parallel__sequence_parallel=None)))
+    assert made[Layout].sequence_parallel is parallel

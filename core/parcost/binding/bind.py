@@ -233,18 +233,39 @@ class Binder:
         self.origins[id(made)] = origins
         return made
 
-    def _shared(self, definition: Definition) -> tuple[Any, ...] | None:
+    def _shared(
+        self, definition: Definition, within: tuple[int, ...] = ()
+    ) -> tuple[Any, ...] | None:
         """Return what other studies may know the object of *definition* by, if they may.
 
         That is the type, the label and the layers, where all of them are of catalogues,
-        whose modules stay as long as the loader.
+        whose modules stay as long as the loader, and the same of the blocks that it refers to.
         """
+        if id(definition) in within:  # blocks that refer to one another
+            return None
         for _, module in definition.layers:
             if not module.catalogue or module is self.module:
                 return None
         if self._given and self._is_set(definition):
             return None
-        return definition.type.schema, definition.label, *(id(b) for b, _ in definition.layers)
+        key = definition.type.schema, definition.label, *(id(b) for b, _ in definition.layers)
+        for target in self._references(definition):
+            other = target and self._shared(target, (*within, id(definition)))
+            if not other:
+                return None
+            key = *key, other
+        return key
+
+    def _references(self, definition: Definition) -> Iterator[Definition | None]:
+        """Yield the blocks that attributes of *definition* name, None for one that has no name."""
+        for name, (node, module) in definition.attributes.items():
+            field = definition.type.fields.get(name)
+            if field is not None and field.kind == "reference":
+                yield (
+                    self.names.block_of_kind(node.value.text, field.target, module, node.value)
+                    if isinstance(node.value, s.Path)
+                    else None
+                )
 
     def _is_closed(self, definition: Definition) -> bool:
         """Say whether the object of *definition* refers to nothing outside of it."""
@@ -253,6 +274,8 @@ class Binder:
             if name in definition.attributes:
                 node, module = definition.attributes[name]
                 if ("imported", id(node)) in module.literals:
+                    continue
+                if field.kind == "reference":  # `_shared` has followed it
                     continue
             elif field.kind == "children" or defaults.plain(type_.schema, name):
                 continue
@@ -263,10 +286,11 @@ class Binder:
         return all(self._is_closed(child) for child in definition.children.values())
 
     def _inside(self, definition: Definition) -> Iterator[Any]:
-        """Yield the objects of the blocks inside of *definition*."""
-        for child in definition.children.values():
-            yield self.objects[id(child)]
-            yield from self._inside(child)
+        """Yield the objects of the blocks inside of *definition*, and of those it refers to."""
+        for child in (*definition.children.values(), *self._references(definition)):
+            if child is not None:
+                yield self.object(child)
+                yield from self._inside(child)
 
     def _missing(self, definition: Definition, names: list[str]) -> Diagnostic:
         listed = ", ".join(f"`{name}`" for name in names)

@@ -61,7 +61,7 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
 
 def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
     """Say whether *node* gives *bound* in every study: it refers to nothing."""
-    if _qualifiers_refer(field):
+    if _qualifiers_refer(node, field):
         return False
     value, meant = node.value, bound.value
     if type(value) is s.Path:  # a let would mean another word
@@ -72,7 +72,9 @@ def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
 def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
     """Say whether *node* gives a number that depends on its own block of *type_* alone."""
     return (
-        field.kind == "quantity" and not _qualifiers_refer(field) and _names_only(type_, node.value)
+        field.kind == "quantity"
+        and not _qualifiers_refer(node, field)
+        and _names_only(type_, node.value)
     )
 
 
@@ -88,9 +90,10 @@ def _names_only(type_: BlockType, node: s.Expr) -> bool:
     return isinstance(node, s.Number)
 
 
-def _qualifiers_refer(field: Field) -> bool:
-    """Say whether a word behind the value may stand for another attribute."""
-    return any(isinstance(factor, str) for factor in field.qualifiers.values())
+def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
+    """Say whether a word behind the value stands for another attribute."""
+    words = [word for word, factor in field.qualifiers.items() if isinstance(factor, str)]
+    return any(word in node.span.text for word in words)
 
 
 def _wrong_kind(binder: Binder, node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
@@ -301,7 +304,10 @@ def _qualified(
     if isinstance(factor, str):
         assert scope.definition is not None
         by = binder.attribute(scope.definition, factor).value
-        assert isinstance(by, v.Quantity)
+        if not isinstance(by, v.Quantity):
+            message = f"`{name}` is `{word}`, which needs `{factor}`"
+            help = f"write `{factor} = ...` beside it"
+            raise SpecError([problem("not-given", message, node.span, help=help)])
         return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
 

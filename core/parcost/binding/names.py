@@ -167,7 +167,7 @@ class Names:
     def _block_named(self, node: s.Path, scope: Scope, target: str) -> Definition:
         first = node.parts[0].text
         if len(node.parts) == 1:
-            block = self._block_of_kind(first, target, scope.module, node)
+            block = self.block_of_kind(first, target, scope.module, node)
             if block is not None:
                 return block
         elif first in scope.module.aliases:
@@ -194,9 +194,10 @@ class Names:
         id = "unknown-name" if first != target or len(node.parts) > 1 else "missing-block"
         raise SpecError([problem(id, message, span, help=hint)])
 
-    def _block_of_kind(
+    def block_of_kind(
         self, word: str, target: str, module: Module, node: s.Path
     ) -> Definition | None:
+        """Return the block of the kind *target* that *word* names in *module*, if there is one."""
         table = self.binder.definitions.table
         if (target, word) in table:
             return table[target, word]

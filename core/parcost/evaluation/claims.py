@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
     from parcost.schema import BlockType
-    from parcost.terms import Figure
+    from parcost.terms import Figure, Interval
 
+#: The words behind a measured value that is to lie in the interval of a figure.
+WITHIN = "within interval"
 _MOST_NAMES = 8  # in a message
 _MOST_ERRORS = 100
 
@@ -37,6 +39,7 @@ class Known:
     shown: list[tuple[Plugin, Figure]]
     more: Callable[[], Sequence[tuple[Plugin, Figure]]]
     faults: Sequence[Fault] = ()
+    intervals: Sequence[tuple[Plugin, Interval]] = ()
     _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
     _asked: list[bool] = field(factory=list, init=False)
 
@@ -51,6 +54,10 @@ class Known:
                 self.shown.append((by, figure))
                 return figure
         return None
+
+    def interval(self, name: str) -> Interval | None:
+        """Return the interval of the figure called *name*, or None."""
+        return next((interval for _, interval in self.intervals if interval.name == name), None)
 
     def names(self) -> list[str]:
         """Return the names of all."""
@@ -101,19 +108,24 @@ def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
     if isinstance(item, s.Claim):
         return item.name, item.relation, item.value, item.tolerance
     if isinstance(item, s.Attribute) and not item.words:
-        raise SpecError(
-            [
-                problem(
-                    "missing-tolerance",
-                    f"`{item.name.text} =` needs a tolerance",
-                    item.span,
-                    help=f"write `{item.span.text.strip()} +- 5 %`",
-                )
-            ]
-        )
+        words = " ".join(word.text for word in item.qualifiers)
+        if words == WITHIN:
+            return item.name, WITHIN, item.value, None
+        raise SpecError([_intolerant(item, words)])
     raise SpecError(
         [problem("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)]
     )
+
+
+def _intolerant(item: s.Attribute, words: str) -> Diagnostic:
+    """Return what is wrong with a claim that has no tolerance, but perhaps other words."""
+    bare = f"{item.name.text} = {item.value.span.text.strip()}"
+    help = f"write `{bare} +- 5 %`"
+    message = f"`{item.name.text} =` needs a tolerance"
+    if words:
+        help += f", or `{bare} {WITHIN}` of a figure that has one"
+        message += f", and `{words}` is none"
+    return problem("missing-tolerance", message, item.span, help=help)
 
 
 def _evaluate_claim(
@@ -164,22 +176,55 @@ def _judge_claim(
                 )
             ]
         )
-    allowed = _absolute(slack, wanted, item, figure)
-    holds = _compare(figure.value, relation, wanted.number, allowed)
+    if relation == WITHIN:
+        interval = _interval(item, figure, known)
+        holds = _within(interval, wanted.number)
+    else:
+        interval = None
+        allowed = _absolute(slack, wanted, item, figure)
+        holds = _compare(figure.value, relation, wanted.number, allowed)
     return Expectation(
         text=item.span.text.strip(),
         figure=figure,
         holds=holds,
-        diagnostic=None if all_of(holds) else _unmet(item, figure),
+        diagnostic=None if all_of(holds) else _unmet(item, figure, interval),
     )
 
 
-def _unmet(item: s.Item, figure: Figure) -> Diagnostic:
+def _interval(item: s.Item, figure: Figure, known: Known) -> Interval:
+    """Return the interval of *figure*, which a claim asks for."""
+    found = known.interval(figure.name)
+    if found is None:
+        having = [f"`{interval.name}`" for _, interval in known.intervals]
+        listed = f"{' and '.join(having)} have one; " if having else ""
+        raise SpecError(
+            [
+                problem(
+                    "no-interval",
+                    f"`{figure.name}` has no interval",
+                    item.span,
+                    notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
+                    help=f"{listed}write a tolerance, such as `+- 5 %`",
+                )
+            ]
+        )
+    return found
+
+
+def _within(interval: Interval, value: float) -> Any:
+    holds = (interval.low <= value) & (value <= interval.high)
+    return bool(holds) if isinstance(interval.low, (float, int)) else holds
+
+
+def _unmet(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
     """Return what to say of a claim that does not hold."""
     from parcost.render.numbers import quantity
+    from parcost.render.words import interval_of
 
     first = figure.value if isinstance(figure.value, (float, int)) else None
     got = quantity(first, figure.unit) if first is not None else "not met at every point"
+    if first is not None and interval is not None:
+        got += f", {interval_of(interval, figure.unit)}"
     return problem(
         "expectation",
         f"`{item.span.text.strip()}` does not hold",

@@ -7,7 +7,7 @@ One without anything to train consists of its calculations alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from attrs import evolve
 
@@ -15,14 +15,18 @@ from parcost.evaluation.claims import Known, expectations
 from parcost.evaluation.rules import Rules, defined, diagnose, gather, message_at, rules
 from parcost.evaluation.shapes import fitting, settle
 from parcost.numeric import all_of, any_of
+from parcost.outcome import Fault, Outcome
 from parcost.report import Result
-from parcost.terms import Check, Figure
+from parcost.terms import Check, Figure, Interval
 
 if TYPE_CHECKING:
-    from parcost.outcome import Outcome
     from parcost.plugins import Plugin
     from parcost.scenario import Scenario
     from parcost.study import Study
+
+T = TypeVar("T")
+#: What plugins gave, each with its plugin.
+Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
 
 __all__ = [
     "Rules",
@@ -55,12 +59,14 @@ def evaluate(
         return refuse(study, [*warnings, ends], at)  # before it is added up to what is no number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
     shown = [*_figures(study, outcome)]
+    intervals = _intervals(study, outcome, shown)
+    shown += _bounds(shown, intervals)
     undefined = gather([*defined(figure for _, figure in shown)], study)
     if outcome is not None and undefined.failed:
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
     figures = [*shown, *calculated(study)]
-    known = Known(figures, lambda: details(study, outcome), study.faults)
+    known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
     claims = expectations(scenario, known)
     found = [diagnose(check, study) for check in failed]
     if not study.axes:  # a sweep tells at which points a claim holds
@@ -72,6 +78,7 @@ def evaluate(
         outcome=outcome,
         legal=True,
         figures=tuple(figures),
+        intervals=intervals,
         expectations=claims,
         diagnostics=found,
         at=at,
@@ -92,8 +99,11 @@ def claimed(scenario: Scenario, study: Study) -> None:
             expectations(scenario)
             return
         outcome = reduce.evaluate(study)
-    figures = [*_figures(study, outcome), *calculated(study)]
-    expectations(scenario, Known(figures, lambda: details(study, outcome), study.faults))
+    shown = _figures(study, outcome)
+    intervals = _intervals(study, outcome, shown)
+    figures = [*shown, *_bounds(shown, intervals), *calculated(study)]
+    known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
+    expectations(scenario, known)
 
 
 def calculated(study: Study) -> list[tuple[Plugin, Figure]]:
@@ -114,6 +124,46 @@ def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fi
         return ()
     asked = study.plugins.ask("figures", study.faults, study=study, outcome=outcome)
     return fitting(study, "figures", asked)
+
+
+def _intervals(
+    study: Study, outcome: Outcome | None, figures: Stamped[Figure]
+) -> Stamped[Interval]:
+    """Return where measured values of *figures* lie, as far as plugins say it."""
+    if outcome is None:
+        return ()
+    names = {figure.name for _, figure in figures}
+    found = []
+    asked = study.plugins.ask("intervals", study.faults, study=study, outcome=outcome)
+    for plugin, interval in fitting(study, "intervals", asked):
+        if interval.name in names:
+            found.append((plugin, interval))
+        else:
+            message = f"gave an interval of `{interval.name}`, and no figure is called that"
+            fault = Fault(plugin=plugin, hook="intervals", message=message)
+            study.leave_out(fault, interval)
+    return tuple(found)
+
+
+def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tuple[Plugin, Figure]]:
+    """Return the ends of intervals as figures, for claims and files."""
+    known = {figure.name: figure for _, figure in figures}
+    found = []
+    for plugin, interval in intervals:
+        of = known[interval.name]
+        for end, value in (("low", interval.low), ("high", interval.high)):
+            name = f"{of.name}_{end}"
+            if name not in known:
+                figure = Figure(
+                    name=name,
+                    title=f"{end} end of the interval of {of.title}",
+                    value=value,
+                    unit=of.unit,
+                    formula=interval.formula,
+                    detail=True,
+                )
+                found.append((plugin, figure))
+    return found
 
 
 def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Check]]:

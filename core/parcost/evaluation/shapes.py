@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import fields, has
 
 from parcost.outcome import Fault
-from parcost.terms import Check, Edge, Figure, Memory, Once, Work
+from parcost.terms import Check, Edge, Figure, Interval, Memory, Once, Work
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin
@@ -27,6 +27,7 @@ _MAY_VARY: Mapping[type, Sequence[str]] = {
     Memory: ("bytes_", "of_activations", "freed_at_b"),
     Check: ("holds",),
     Figure: ("value",),
+    Interval: ("low", "high"),
 }
 #: Attributes that hold several numbers, each of which may vary.
 SERIES = ("boundaries", "also_busy")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from parcost.outcome import Fault, Line, MemoryLine, Outcome
     from parcost.plugins import Plugin
     from parcost.report import Expectation, Report, Result
-    from parcost.terms import Figure, Formula, Section
+    from parcost.terms import Figure, Formula, Interval, Section
 
 SCHEMA_VERSION = 1
 _PLUGINS = 1000
@@ -174,7 +174,9 @@ def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json
         "at": encoded(at),
         "feasible": number(result.feasible),
         "complete": encoded(not result.faults),
-        "figures": members({key(f.name, f.unit): _figure(p, f) for p, f in result.figures}),
+        "figures": members(
+            {key(f.name, f.unit): _figure(p, f, result.interval(f.name)) for p, f in result.figures}
+        ),
         "expectations": encoded([_expectation(e) for e in result.expectations]),
         "diagnostics": encoded(diagnostics(result.diagnostics)),
         "faults": encoded([_fault(fault) for fault in result.faults]),
@@ -241,16 +243,21 @@ def _memory(line: MemoryLine) -> Json:
     )
 
 
-def _figure(by: Plugin, figure: Figure) -> Json:
-    return members(
-        {
-            "title": text(figure.title),
-            "value": number(figure.value),
-            "note": text(figure.note),
-            "formula": formula(figure.formula),
-            "plugin": _by(by),
+def _figure(by: Plugin, figure: Figure, interval: Interval | None) -> Json:
+    shown = {
+        "title": text(figure.title),
+        "value": number(figure.value),
+        "note": text(figure.note),
+        "formula": formula(figure.formula),
+        "plugin": _by(by),
+    }
+    if interval is not None:
+        shown |= {
+            "interval": listed([number(interval.low), number(interval.high)]),
+            "coverage": number(interval.coverage),
+            "interval_formula": formula(interval.formula),
         }
-    )
+    return members(shown)
 
 
 def _expectation(expectation: Expectation) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from parcost.render.narrative import PASSES
 from parcost.render.numbers import literal, quantity, significant
 from parcost.render.page import Column, Heading, Item, Row, Table
 from parcost.render.resolved import qualifier
-from parcost.render.words import cell, share
+from parcost.render.words import cell, interval_of, share
 from parcost.schema import block_type, called
 from parcost.terms import Edge, Memory, Once, Work
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parcost.plugins import Plugin
     from parcost.report import Report, Result
     from parcost.study import Study
-    from parcost.terms import Figure, Formula
+    from parcost.terms import Figure, Formula, Interval
 
 _WHEN = {
     "fill": "once per step, before the first forward pass of the stage",
@@ -119,6 +119,9 @@ def explain(result: Result, term: str) -> Iterator[Item]:
     for plugin, figure in (*result.figures, *more):
         if _called(figure.name, term) or _called(figure.title, term):
             yield from _figure(plugin, figure)
+            for by, interval in result.intervals:
+                if interval.name == figure.name:
+                    yield from _interval(by, interval, figure.unit)
     if outcome is None:
         return
     for line in outcome.ledger:
@@ -146,6 +149,15 @@ def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
         ("value", quantity(figure.value, figure.unit, digits=6)),
         *_formula(figure.formula),
         ("note", figure.note),
+        ("from", f"plugin {plugin}"),
+    )
+
+
+def _interval(plugin: Plugin, interval: Interval, unit: str) -> Iterator[Item]:
+    yield Heading(f"{interval.name}: where measured values lie")
+    yield from _facts(
+        ("interval", interval_of(interval, unit)),
+        *_formula(interval.formula),
         ("from", f"plugin {plugin}"),
     )
 

@@ -13,9 +13,10 @@ from parcost.diagnostics import Severity
 from parcost.evaluation.choice import select
 from parcost.numeric import all_of
 from parcost.render import numbers
+from parcost.render.formulas import filled
 from parcost.render.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.render.view import Order, View
-from parcost.render.words import cells, incomplete, picked, share
+from parcost.render.words import cells, incomplete, interval_of, picked, share
 
 if TYPE_CHECKING:
     from parcost.outcome import Line as LedgerLine
@@ -70,6 +71,7 @@ def tell_result(result: Result, view: View) -> Iterator[Item]:
             yield from _figures("What a step costs", result, view.figures)
         else:
             yield from _figures("What a step would cost, if it ran", result, view.figures)
+        yield from _intervals(result)
         yield from ledger(outcome, view.order)
         yield from memory(outcome)
     elif result.legal:
@@ -111,13 +113,35 @@ def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]
     shown = printed([figure for _, figure in result.figures], result.expectations)
     if names:
         shown = select(result, names)
-    rows = [Row((f.title, numbers.quantity(f.value, f.unit), f.note)) for f in shown]
+    rows = [Row((f.title, numbers.quantity(f.value, f.unit), _note(f, result))) for f in shown]
     if rows:
         yield Heading(title)
         yield Table((Column(), Column(align=_RIGHT), Column(flexible=True)), rows)
     more = len(result.figures) - len(shown)
     if more > 0 and not names:
         yield Line(f"`parcost figures` lists {more} more", "faint")
+
+
+def _note(figure: Figure, result: Result) -> str:
+    """Return the note of a figure, and its interval."""
+    interval = result.interval(figure.name)
+    if interval is None:
+        return figure.note
+    return f"{figure.note} ({interval_of(interval, figure.unit)})".lstrip()
+
+
+def _intervals(result: Result) -> Iterator[Item]:
+    """Yield how the interval of each figure comes about."""
+    units = {figure.name: figure for _, figure in result.figures}
+    rows = []
+    for _, interval in result.intervals:
+        figure, formula = units[interval.name], interval.formula
+        ends = interval_of(interval, figure.unit)
+        rows.append(Row((figure.title, ends, filled(formula), formula.source)))
+    if rows:
+        yield Heading("How far that may be off")
+        columns = ("figure", "interval", "comes about as", "source")
+        yield Table([Column(title, flexible=i > 1) for i, title in enumerate(columns)], rows)
 
 
 def printed(figures: Sequence[Figure], claims: Sequence[Expectation]) -> Sequence[Figure]:

@@ -31,6 +31,7 @@ from parcost.render.numbers import literal
 from parcost.schema import BlockType, Field
 
 if TYPE_CHECKING:
+    from parcost.language.syntax import Attribute
     from parcost.plugins import Plugins
 
 BEGIN = "<!-- reference: made by `python -m parcost.render.reference docs/language.md` -->"
@@ -54,22 +55,22 @@ _MEASURES = {
 def reference(plugins: Plugins) -> str:
     """Return the reference of every block that *plugins* declare, in Markdown."""
     owners = {kind: plugin for kind, (plugin, _) in plugins.named("blocks").items()}
-    assumed = _assumed(plugins)
+    given = _provenances(plugins)
     parts = []
     for kind, type_ in sorted(plugins.blocks.items()):
-        parts.append("\n".join(_block(type_, owners[kind].name, assumed)))
+        parts.append("\n".join(_block(type_, owners[kind].name, given)))
     parts.append("\n".join(_registries(plugins)))
     return "\n\n".join(parts) + "\n"
 
 
-def _assumed(plugins: Plugins) -> Mapping[tuple[str, str], str]:
-    """Return what preludes give every study, as written, by block and attribute."""
+def _provenances(plugins: Plugins) -> Mapping[tuple[str, str], str]:
+    """Return what preludes give every study, with where it is from, by block and attribute."""
     from parcost.api import Session
     from parcost.binding.document import label_of
     from parcost.language.syntax import Attribute
 
     return {
-        (block.kind.text, item.name.text): _flow(item.value.span.text)
+        (block.kind.text, item.name.text): _with_origin(item)
         for prelude in Session(plugins).loader.preludes()
         for block in prelude.blocks
         if not label_of(block)
@@ -78,7 +79,14 @@ def _assumed(plugins: Plugins) -> Mapping[tuple[str, str], str]:
     }
 
 
-def _block(type_: BlockType, owner: str, assumed: Mapping[tuple[str, str], str]) -> Iterator[str]:
+def _with_origin(item: Attribute) -> str:
+    """Return the value of *item* as written, and the kinds of its provenance."""
+    kinds = ", ".join(one.kind.text for one in item.provenance)
+    text = f"`{_flow(item.value.span.text)}`"
+    return f"{text} ({kinds})" if kinds else text
+
+
+def _block(type_: BlockType, owner: str, given: Mapping[tuple[str, str], str]) -> Iterator[str]:
     label = {"required": " LABEL", "optional": " [LABEL]", "none": ""}[type_.label]
     yield f"### `{type_.kind}{label} {{ ... }}`"
     yield ""
@@ -88,8 +96,7 @@ def _block(type_: BlockType, owner: str, assumed: Mapping[tuple[str, str], str])
     yield "| attribute | value | default | meaning |"
     yield "| :-- | :-- | :-- | :-- |"
     for name, field in type_.fields.items():
-        given = assumed.get((type_.kind, name))
-        falls_back = default(type_, name) if given is None else f"`{given}` (assumed)"
+        falls_back = given.get((type_.kind, name)) or default(type_, name)
         cells = (f"`{name}`", value(field), falls_back, field.doc.replace("|", "\\|"))
         yield f"| {' | '.join(cells)} |"
 

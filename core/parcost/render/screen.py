@@ -20,7 +20,7 @@ from parcost.outcome import OTHER
 from parcost.render import numbers
 from parcost.render.narrative import printed, runs, section_page
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
-from parcost.render.words import cells, incomplete, picked, share
+from parcost.render.words import cells, incomplete, interval_of, picked, share
 
 if TYPE_CHECKING:
     from parcost.diagnostics import Diagnostic
@@ -131,6 +131,8 @@ def _headlines(result: Result, names: Sequence[str]) -> Table:
     for figure in shown:
         if names or figure.brief is not None:
             note = _note(figure) if runs(result) or rows else "if it ran"
+            if interval := result.interval(figure.name):
+                note = f"{note} ({interval_of(interval, figure.unit)})".lstrip()
             rows.append(Row((figure.title, numbers.quantity(figure.value, figure.unit), note)))
     return Table((Column(), Column(align="right"), Column(flexible=True)), rows)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from parcost.numeric import is_array
 from parcost.render.numbers import column, quantity
 
 if TYPE_CHECKING:
     from parcost.outcome import Fault
     from parcost.plugins import Plugins
     from parcost.report import Report, Result
+    from parcost.terms import Interval
+
+_ENDS = 3  # digits of the ends of an interval
 
 
 def cell(value: Any) -> str:
@@ -44,6 +48,23 @@ def cells(values: Sequence[Any]) -> list[str]:
 
 def _in_bytes(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and value[1] == "B"
+
+
+def interval_of(interval: Interval, unit: str) -> str:
+    """Return an interval for reading, with the share of cases that it holds.
+
+    >>> from parcost.terms import Formula, Interval
+    >>> of = Interval(name="t", low=10.94, high=14.0, coverage=0.9, formula=Formula(text=""))
+    >>> interval_of(of, "s")
+    '10.9 to 14 s, 90 %'
+    """
+    low, high = (quantity(end, unit, _ENDS) for end in (interval.low, interval.high))
+    ends = [low, high]
+    if not is_array(interval.low):
+        number, _, named = low.partition(" ")
+        if named and high.endswith(f" {named}"):
+            ends[0] = number
+    return f"{' to '.join(dict.fromkeys(ends))}, {quantity(interval.coverage, '%')}"
 
 
 def share(part: Any, whole: Any) -> str:

@@ -85,8 +85,8 @@ class Space:
     """What a search goes through.
 
     *texts* say numbers as a spec has them, by axis. *unsearched* are axes with values that a
-    search takes only where somebody names them, and nobody did. *follows* are attributes that
-    are no axes and follow from them.
+    search takes only where somebody names them, and nobody did, or that nobody has. *follows*
+    are attributes that are no axes and follow from them.
     """
 
     scenario: Scenario
@@ -332,7 +332,7 @@ def space(
         unsearched=[
             known[path]
             for path in dict.fromkeys(wanted)
-            if path not in given and known[path].others
+            if path not in given and (known[path].others or known[path].lacking)
         ],
         faults=list(study.faults),
     )

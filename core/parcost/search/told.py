@@ -95,7 +95,10 @@ def tell(
         yield _near(space, near)
     yield from _left_out(found)
     for axis in space.unsearched:
-        yield Line(_other_values(axis), "faint")
+        if axis.others:
+            yield Line(_other_values(axis), "faint")
+        if axis.lacking:
+            yield Line(_lacking_values(axis), "faint")
     if len(found.front) > 1:
         yield Heading("Time against memory")
         yield _front(space, found)
@@ -297,6 +300,12 @@ def _other_values(axis: Axis) -> str:
     return f"Not searched: {name} {', '.join(others)}{why}. Include: --over {name}={every}"
 
 
+def _lacking_values(axis: Axis) -> str:
+    """Return which values of *axis* nobody has, and why."""
+    values = ", ".join(f"{value}" for value in axis.lacking)
+    return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"
+
+
 def _front(space: Space, found: Found) -> Table:
     step = max(1, len(found.front) // _FRONT)
     rows = [
@@ -340,7 +349,9 @@ def data(
         "too_large": found.large,
         "refused": dict(found.refused),
         "limits": dict(found.limits),
-        "not_searched": {axis.attribute: list(axis.others) for axis in space.unsearched},
+        "not_searched": {
+            axis.attribute: [*axis.others, *axis.lacking] for axis in space.unsearched
+        },
         "replayed": found.replayed,
         "proven": found.proven,
         "faults": list(found.faults),

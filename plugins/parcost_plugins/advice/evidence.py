@@ -26,7 +26,7 @@ from parcost_plugins.vocabulary import (
 )
 
 _UNSAID = "unsaid"
-_WEAKEST_FIRST = (_UNSAID, "assumed", "vendor", "published", "measured")
+_WEAKEST_FIRST = (_UNSAID, "assumed", "fitted", "vendor", "published", "measured")
 _LEAST = 0.001  # of the step or the memory; what moves them less does not matter
 _MOST = 8  # lines
 _LINE_RATE = "left out: {names}, as if 100 %; long messages achieve the whole bandwidth"

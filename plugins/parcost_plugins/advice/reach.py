@@ -17,12 +17,13 @@ from parcost.numeric import all_of
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
-    Overlap,
     ScheduleChoice,
     Targets,
     Training,
     flops_per_token,
 )
+from parcost_plugins.vocabulary.chosen import HIDING
+from parcost_plugins.vocabulary.offers import has
 
 _MOST = 4096  # micro-batches that are tried
 
@@ -125,7 +126,7 @@ def _try(study: Study, title: str, values: Mapping[str, Any]) -> Attempt | None:
 
 
 def _changes(study: Study) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    layout, training, overlap = study[Layout], study[Training], study[Overlap]
+    layout, training = study[Layout], study[Training]
     devices = study[Cluster].devices
     for pp in range(layout.pp - 1, 0, -1):
         fewer = devices * pp / layout.pp
@@ -134,11 +135,12 @@ def _changes(study: Study) -> Iterator[tuple[str, Mapping[str, Any]]]:
             {"layout.pp": pp, "cluster.devices": fewer, "training.global_batch": _batch(training)},
         )
     for kind in study.plugins.named("schedules"):
-        if kind != study[ScheduleChoice].kind:
+        if kind != study[ScheduleChoice].kind and has(study, "schedule.kind", kind):
             yield f"schedule.kind = {kind}", {"schedule.kind": kind}
-    for attribute in ("gradients", "parameters"):
-        if not getattr(overlap, attribute):
-            yield f"overlap.{attribute} = on", {f"overlap.{attribute}": "on"}
+    for attribute, hides in HIDING.items():
+        name = f"overlap.{attribute}"
+        if not hides(study) and has(study, name, "on"):
+            yield f"{name} = on", {name: "on"}
     if training.recompute != "none":
         yield "training.recompute = none", {"training.recompute": "none"}
     if not layout.sequence_parallel:

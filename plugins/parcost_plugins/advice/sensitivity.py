@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from parcost import Curve, Section, Study, called
 from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
+from parcost_plugins.vocabulary.chosen import HIDING, tensor_overlap
 from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
+from parcost_plugins.vocabulary.offers import has
 
 _LEAD = 3  # rows on the report of one screen
 _LEAST = 0.001  # of the step; what changes it less is not listed
@@ -63,6 +65,9 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
         if peak is not None:
             yield f"{type_} peak x 2", Change(device, type_, 2.0 * peak)
     yield "memory bandwidth x 2", Change(device, "memory_bandwidth", 2.0 * device.memory_bandwidth)
+    if device.power_cap is not None and device.power is not None:
+        lifted = f"no power cap: {called(device)}.power_cap = {device.power:g} W"
+        yield lifted, Change(device, "power_cap", device.power)
     if device.host_bandwidth is not None:
         host = device.host_bandwidth
         yield "bandwidth to the host x 2", Change(device, "host_bandwidth", 2.0 * host)
@@ -77,8 +82,8 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
         faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0
         yield f"bandwidth of `{called(level)}` x 2", Change(level, "bandwidth", faster)
         yield f"latency of `{called(level)}` / 2", Change(level, "latency", level.latency / 2.0)
-    for attribute in ("gradients", "parameters"):
-        if not getattr(overlap, attribute):
+    for attribute, hides in HIDING.items():
+        if not hides(study) and has(study, f"overlap.{attribute}", "on"):
             yield f"overlap.{attribute} = on", Change(overlap, attribute, True)
-    if overlap.tensor == "off":
+    if tensor_overlap(study) == "off" and has(study, "overlap.tensor", "on"):
         yield "overlap.tensor = on", Change(overlap, "tensor", "on")

@@ -5,16 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from parcost import Axis, Check, Goal, Objective, Study, hookimpl
+from attrs import evolve
+
+from parcost import Axis, Check, Goal, Objective, Study, called, hookimpl
 from parcost_plugins.choices import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
 from parcost_plugins.vocabulary.nearest import all_divisors
+from parcost_plugins.vocabulary.offers import has, offers_of
 from parcost_plugins.vocabulary.partition import assignment, ends_counted
 
 
 @hookimpl
 def axes(study: Study) -> Iterator[Axis]:
-    """Return degrees that divide what they cut, and every choice of software."""
+    """Return degrees that divide what they cut, and every choice that the framework has."""
+    for axis in _axes(study):
+        yield _that_framework_has(study, axis)
+
+
+def _that_framework_has(study: Study, axis: Axis) -> Axis:
+    """Return *axis* without what the framework lacks; all of it where it has none of that."""
+    framework = study[Training].framework
+    if not offers_of(framework, axis.attribute):
+        return axis
+    kept = [value for value in axis.values if has(study, axis.attribute, value)]
+    if not kept:
+        return axis
+    lacking = [
+        value for value in (*axis.values, *axis.others) if not has(study, axis.attribute, value)
+    ]
+    return evolve(
+        axis,
+        values=kept,
+        others={v: remark for v, remark in axis.others.items() if v not in lacking},
+        lacking=lacking,
+        lacks=f"`{called(framework)}` has none",
+    )
+
+
+def _axes(study: Study) -> Iterator[Axis]:
     training, devices = study[Training], int(study[Cluster].devices)
     model = training.model
     heads, layers = int(model.heads), int(model.layers) + sum(ends_counted(study))
@@ -58,10 +86,15 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _schedules(study: Study) -> Axis:
-    """Return the schedule of the spec and those that a search takes by default, and the rest."""
+    """Return the schedule of the spec, those that a search takes by default, and the rest.
+
+    Of a framework that says which it has, those are all that it has.
+    """
     kinds, others = {study[ScheduleChoice].kind}, {}
+    stated = offers_of(study[Training].framework, "schedule.kind")
     for name, (_, schedule) in study.plugins.named("schedules").items():
-        if getattr(schedule, "search_default", False):
+        usual = getattr(schedule, "search_default", False)
+        if usual or (stated and has(study, "schedule.kind", name)):
             kinds.add(name)
         else:
             others[name] = ", ".join(getattr(schedule, "frameworks", ()))

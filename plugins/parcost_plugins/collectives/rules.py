@@ -7,7 +7,9 @@ from typing import Any
 
 from parcost import Check, Group, Mask, Study, called, hookimpl
 from parcost.numeric import any_of, floor_log2
-from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Context, Layout
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
+from parcost_plugins.vocabulary.chosen import scatters
+from parcost_plugins.vocabulary.context import algorithm
 
 
 @hookimpl
@@ -97,7 +99,7 @@ def _tensor(study: Study) -> tuple[str, ...]:
 def _data(study: Study) -> tuple[str, ...]:
     """Return what gradients and parameters need, compressed or not, and further levels."""
     layout, method = study[Layout], study[Compression].method
-    reduced = "reduce_scatter" if layout.zero else "all_reduce"
+    reduced = "reduce_scatter" if scatters(study) else "all_reduce"
     if method == "power_sgd":
         reduced = "all_reduce"
     elif method not in ("none", "fp16", "bf16"):  # what is packed is added up after it arrives
@@ -111,7 +113,7 @@ def _data(study: Study) -> tuple[str, ...]:
 
 
 def _context(study: Study) -> tuple[str, ...]:
-    return _CONTEXT[study[Context].algorithm]
+    return _CONTEXT[algorithm(study)]
 
 
 _SHARES = ("all_gather", "reduce_scatter")

@@ -19,14 +19,19 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     room = maximum(exchange.lam, exchange.routing.buffer_factor)
     each = exchange.there + exchange.back
+    gathers = exchange.kind == "allgather"
+    places = exchange.group.ranks * exchange.tokens if gathers else exchange.copies * room
     yield Memory(
         name="expert exchange buffers",
         cause=BUFFERS,
-        bytes_=where(exchange.group.ranks > 1, exchange.copies * room * each, 0.0),
+        bytes_=where(exchange.group.ranks > 1, places * each, 0.0),
         formula=Formula(
-            text="T k f x, x bytes of a copy there and back",
+            text="P T x, x bytes of a token there and back"
+            if gathers
+            else "T k f x, x bytes of a copy there and back",
             inputs={
                 "T": (exchange.tokens, ""),
+                "P": (exchange.group.ranks, ""),
                 "k": (exchange.top, ""),
                 "f": (room, ""),
                 "x": (each, "B"),

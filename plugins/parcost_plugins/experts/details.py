@@ -99,7 +99,7 @@ def _capacity(study: Study, experts: Real) -> Iterator[Figure]:
 
 
 def _travel(exchange: Exchange) -> Iterator[Figure]:
-    group, sizes = exchange.group, {"E": exchange.experts, "k": exchange.top}
+    sizes = {"E": exchange.experts, "k": exchange.top}
     text, inputs = "G (1 - C(E - E / G, k) / C(E, k))", {**sizes, "G": exchange.units}
     if (limit := exchange.routing.node_limit) is not None:
         text, inputs = f"min(limit, {text})", {**inputs, "limit": limit}
@@ -110,7 +110,7 @@ def _travel(exchange: Exchange) -> Iterator[Figure]:
         text,
         inputs,
     )
-    share = 1.0 - 1.0 / group.ranks
+    copies, count, letters = exchange.leaving
     for name, title, each in (
         ("dispatch_bytes", "bytes that a rank dispatches per layer", exchange.there),
         ("combine_bytes", "bytes that a rank sends back per layer", exchange.back),
@@ -118,44 +118,31 @@ def _travel(exchange: Exchange) -> Iterator[Figure]:
         yield Figure(
             name=name,
             title=title,
-            value=exchange.copies * each * share,
+            value=copies * each,
             unit="B",
-            formula=Formula(
-                text="T k x (1 - 1 / EP)",
-                inputs={
-                    "T": (exchange.tokens, ""),
-                    "k": (exchange.top, ""),
-                    "x": (each, "B"),
-                    "EP": (group.ranks, ""),
-                },
-            ),
+            formula=Formula(text=f"{count} x", inputs={**letters, "x": (each, "B")}),
         )
     yield Figure(
         name="exchange_bytes",
         title="bytes that leave a rank in a layer and micro-batch: there and back, twice",
-        value=2 * exchange.copies * (exchange.there + exchange.back) * share,
+        value=2 * copies * (exchange.there + exchange.back),
         unit="B",
         formula=Formula(
-            text="2 T k (x + y) (1 - 1 / EP)",
-            inputs={
-                "T": (exchange.tokens, ""),
-                "k": (exchange.top, ""),
-                "x": (exchange.there, "B"),
-                "y": (exchange.back, "B"),
-                "EP": (group.ranks, ""),
-            },
+            text=f"2 {count} (x + y)",
+            inputs={**letters, "x": (exchange.there, "B"), "y": (exchange.back, "B")},
         ),
     )
+    further = exchange.units - 1.0 if exchange.kind == "allgather" else exchange.remote
     yield Figure(
         name="dispatch_outer_bytes",
         title="of these, bytes that leave the fastest level, one copy for each unit",
-        value=exchange.tokens * exchange.remote * exchange.there,
+        value=exchange.tokens * further * exchange.there,
         unit="B",
         formula=Formula(
             text="T D x",
             inputs={
                 "T": (exchange.tokens, ""),
-                "D": (exchange.remote, ""),
+                "D": (further, ""),
                 "x": (exchange.there, "B"),
             },
         ),

@@ -6,6 +6,10 @@ sent for each expert that a token visits; or, de-duplicated, one for each unit o
 fastest level, which then copies it on its own links. The two levels work as a pipeline,
 so that the slower one counts.
 
+An all-gather sends every token to every rank of the group, and a reduce-scatter adds up what
+comes back. Kernels of DeepEP and HybridEP send a token once to each unit and there once to
+each rank, at the rate of the multiprocessors that they take.
+
 The busiest rank receives more than the mean, and everybody waits for it: its share of
 the bytes grows, the number of messages does not. Many ranks behind the ports of one unit
 even each other out, so that outer levels see less of it.
@@ -22,8 +26,9 @@ from math import prod
 from attrs import frozen
 
 from parcost import Formula, Group, Mask, Pass, Real, Study, Work, busy, hookimpl
-from parcost.numeric import any_of, maximum, minimum, sqrt, where
+from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
 from parcost_plugins.vocabulary import (
+    Cluster,
     CollectiveChoice,
     Layout,
     Recompute,
@@ -33,10 +38,12 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import EXPERT
 from parcost_plugins.vocabulary.exchange import exchange_links
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
 from parcost_plugins.vocabulary.partition import Counts, having, kinds
 from parcost_plugins.vocabulary.routing import (
     crowding,
+    dispatcher_of,
     distinct,
     have_their_own,
     largest_of,
@@ -44,6 +51,8 @@ from parcost_plugins.vocabulary.routing import (
 )
 
 DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
+GATHERED = "Megatron-Core 0.16.1, moe/token_dispatcher.py: MoEAllGatherTokenDispatcher"
+KERNELS = "DeepEP, README.md and docs/README_Hybrid-EP.md"
 
 _WINDOWS = {"none": None, "shared_experts": SHARED_EXPERTS, "pair": ""}
 
@@ -69,6 +78,19 @@ class Exchange:
     def copies(self) -> Real:
         """Copies of tokens that a rank sends: one for each expert that a token visits."""
         return self.tokens * self.top
+
+    @property
+    def leaving(self) -> tuple[Real, str, dict[str, tuple[Real, str]]]:
+        """Copies of tokens that leave a rank in each direction, as a formula with its inputs."""
+        ranks, inputs = self.group.ranks, {"T": (self.tokens, ""), "EP": (self.group.ranks, "")}
+        if self.kind == "allgather":
+            return self.tokens * (ranks - 1.0), "T (EP - 1)", inputs
+        if self.kind in KERNEL_DISPATCHERS:
+            met = self.ranks_met
+            inputs["R"] = (met, "")
+            return self.tokens * met * (1.0 - 1.0 / ranks), "T R (1 - 1 / EP)", inputs
+        inputs["k"] = (self.top, "")
+        return self.copies * (1.0 - 1.0 / ranks), "T k (1 - 1 / EP)", inputs
 
     @property
     def there(self) -> Real:
@@ -107,8 +129,30 @@ class Exchange:
         shrunk = largest_of(self.units) / maximum(largest_of(self.group.ranks), 1e-300)
         return 1.0 + (self.lam - 1.0) / sqrt(inside) * where(self.group.ranks > 1, shrunk, 0.0)
 
-    def priced(self, bytes_: Real) -> tuple[Real, Real, Formula]:
-        """Return the seconds of an exchange with *bytes_* per copy, the bytes and the formula."""
+    @property
+    def kind(self) -> str:
+        """Who sends the tokens."""
+        return dispatcher_of(self.study)
+
+    @property
+    def ranks_met(self) -> Real:
+        """Ranks that a token is expected to be sent to, its own among them."""
+        found = distinct(self.experts, self.top, self.group.ranks)
+        if self.routing.node_limit is None:
+            return found
+        # Experts of fewer units lie closer together; each falls on any rank of its unit.
+        inside = self.group.shape[0]
+        return self.met * inside * (1.0 - (1.0 - 1.0 / inside) ** (self.top / self.met))
+
+    def priced(self, bytes_: Real, *, back: bool = False) -> tuple[Real, Real, Formula]:
+        """Return the seconds of an exchange with *bytes_* per copy, the bytes and the formula.
+
+        Results, and gradients of tokens, go *back* from experts to where the tokens came from.
+        """
+        if self.kind == "allgather":
+            return self._gathered(bytes_, back=back)
+        if self.kind in KERNEL_DISPATCHERS:
+            return self._by_kernels(bytes_)
         if self.routing.deduplicate:
             return self._deduplicated(bytes_)
         n = self.copies * bytes_
@@ -127,6 +171,73 @@ class Exchange:
             source=call.formula.source,
         )
         return call.seconds, n, formula
+
+    def _gathered(self, bytes_: Real, *, back: bool) -> tuple[Real, Real, Formula]:
+        """Price all tokens of the group gathered on each of its ranks, or their sums scattered."""
+        n = self.group.ranks * self.tokens * bytes_
+        call = self.study.collective("reduce_scatter" if back else "all_gather", n, self.group)
+        formula = Formula(
+            text=f"{call.formula.text}, n = P T x",
+            inputs={
+                **call.formula.inputs,
+                "P": (self.group.ranks, ""),
+                "T": (self.tokens, ""),
+                "x": (bytes_, "B"),
+            },
+            source=GATHERED,
+        )
+        return call.seconds, n, formula
+
+    def _by_kernels(self, bytes_: Real) -> tuple[Real, Real, Formula]:
+        """Price kernels that send each token once to a unit, and there once to each rank."""
+        group, routing, links = self.group, self.routing, exchange_links(self.group)
+        units, rate, most = (
+            getattr(routing, f"{self.kind}_{name}")
+            for name in ("multiprocessors", "rate", "efficiency")
+        )
+        inside = self.lam * self.tokens * self.ranks_met * bytes_ * (1.0 - 1.0 / group.shape[0])
+        reached = minimum(units * rate, most * links[0].bandwidth)
+        once = links[0].seconds(where(group.shape[0] > 1, 1.0, 0.0), 0.0)
+        seconds = inside / reached + once
+        outside = self.outer_lam() * self.tokens * self.remote * bytes_
+        share: Real = 1.0
+        levels = ["lam T R x (1 - 1 / g) / min(m r, eta B[0]) + a[0]"]
+        outer: dict[str, tuple[Real, str]] = {}
+        for i, (link, size) in enumerate(zip(links[1:], group.shape[1:], strict=True), 1):
+            part = share * (size - 1.0) / maximum(self.units - 1.0, 1.0)
+            share = share * size
+            message = link.seconds(where(size > 1, 1.0, 0.0), 0.0)
+            across = outside * part / (routing.outer_efficiency * link.bandwidth)
+            seconds = maximum(seconds, across + message)
+            levels.append(f"lam' T D p[{i}] x / (eta' B[{i}]) + a[{i}]")
+            outer |= {
+                f"p[{i}]": (part, ""),
+                f"B[{i}]": (link.bandwidth, "B/s"),
+                f"a[{i}]": (message, "s"),
+            }
+        formula = Formula(
+            text=f"max({', '.join(levels)}), g ranks of a unit, R ranks and D further units that a "
+            "token goes to, m multiprocessors of rate r, a message of a and the part p of further "
+            "units by level",
+            inputs={
+                "lam": (self.lam, ""),
+                "lam'": (self.outer_lam(), ""),
+                "T": (self.tokens, ""),
+                "R": (self.ranks_met, ""),
+                "D": (self.remote, ""),
+                "x": (bytes_, "B"),
+                "g": (group.shape[0], ""),
+                "m": (units, ""),
+                "r": (rate, "B/s"),
+                "eta": (most, ""),
+                "eta'": (routing.outer_efficiency, ""),
+                "B[0]": (links[0].bandwidth, "B/s"),
+                "a[0]": (once, "s"),
+                **outer,
+            },
+            source=KERNELS,
+        )
+        return seconds, inside + outside, formula
 
     def _deduplicated(self, bytes_: Real) -> tuple[Real, Real, Formula]:
         group, links = self.group, exchange_links(self.group)
@@ -208,12 +319,16 @@ def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Wor
     study, routing = exchange.study, exchange.routing
     there = exchange.priced(exchange.there)
     announced = exchange.priced(exchange.there + routing.metadata)
-    back = exchange.priced(exchange.back)
+    back = exchange.priced(exchange.back, back=True)
+    if exchange.kind == "allgather":  # gradients of results are gathered, those of tokens summed
+        tokens, results = exchange.priced(exchange.there, back=True), exchange.priced(exchange.back)
+    else:
+        tokens, results = back, there
     rows: list[tuple[str, Pass, tuple[Real, Real, Formula], Counts]] = [
         ("expert dispatch", "F", announced, count),
         ("expert combine", "F", back, count),
-        ("expert combine gradient", "B", there, count),
-        ("expert dispatch gradient", "B", back, count),
+        ("expert combine gradient", "B", results, count),
+        ("expert dispatch gradient", "B", tokens, count),
     ]
     if any(again):
         rows += [
@@ -222,7 +337,7 @@ def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Wor
         ]
     for name, pass_, priced, times in rows:
         yield _work(study, name, pass_, priced, times, exchange.group)
-    if not any_of(routing.counts > 0):
+    if exchange.kind != "alltoall" or not any_of(routing.counts > 0):
         return
     gathered = exchange.group.ranks * exchange.experts * routing.counts
     call = study.collective("all_gather", gathered, exchange.group)
@@ -267,6 +382,11 @@ def _work(
     group: Group,
 ) -> Work:
     seconds, bytes_, formula = priced
+    kind = dispatcher_of(study)
+    taken = slowdown(study)
+    if kind in KERNEL_DISPATCHERS:
+        own, of = getattr(study[Routing], f"{kind}_multiprocessors"), study[Cluster].device
+        taken = ratio(own, maximum(of.multiprocessors - own, 0.0))
     return Work(
         name=name,
         cause=EXPERT,
@@ -275,7 +395,7 @@ def _work(
         formula=formula,
         count=count,
         window=_WINDOWS[study[Routing].hide],
-        slowdown=slowdown(study),
+        slowdown=taken,
         bytes_=bytes_,
         **busy(group.pair),
     )

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from parcost import Check, Real, Study, called, hookimpl
 from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.experts.exchange import exchange_of
-from parcost_plugins.vocabulary import Layout, Model, Routing, Training
+from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, Training
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.nearest import divisors
-from parcost_plugins.vocabulary.routing import of_loads, of_routing, overflow
+from parcost_plugins.vocabulary.routing import (
+    dispatcher_of,
+    of_loads,
+    of_routing,
+    overflow,
+    sends_once,
+)
 
 
 @hookimpl
@@ -154,6 +161,22 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             message="the exchange hides under shared experts, and the model has none",
             help="`hide = pair`, or `hide = none`",
         )
+    kind = dispatcher_of(study)
+    if exchange is not None and kind in KERNEL_DISPATCHERS:
+        taken, device = getattr(routing, f"{kind}_multiprocessors"), study[Cluster].device
+        yield Check(
+            id="dispatcher-multiprocessors",
+            holds=taken < device.multiprocessors,
+            subject=f"routing.{kind}_multiprocessors",
+            message="{device} has {all} multiprocessors, and the kernels of `{kind}` take {taken}",
+            inputs={
+                "device": called(device),
+                "all": device.multiprocessors,
+                "kind": kind,
+                "taken": taken,
+            },
+            help="write fewer than {all}",
+        )
     if exchange is None or routing.node_limit is None:
         return
     limit, units = routing.node_limit, exchange.units
@@ -167,7 +190,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
         inputs={"limit": limit, "held": limit * per_unit, "top": model.top_k, "need": need},
         help="node_limit = {need} at least",
     )
-    if not routing.deduplicate:
+    if not sends_once(study):
         yield Check(
             id="node-limit-copies",
             holds=False,

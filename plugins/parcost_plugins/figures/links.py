@@ -90,13 +90,22 @@ def machines(study: Study) -> Iterator[Figure | Check]:
         say = figures_of(machine)
         device, n, compute = machine.device, machine.devices, machine.compute
         count = {"N": (n, "")}
-        yield say("memory", "memory", n * device.memory, "GiB", "N memory", **count)
+        yield say(
+            "memory",
+            "memory",
+            n * device.memory,
+            "GiB",
+            "N memory",
+            memory=(device.memory, "B"),
+            **count,
+        )
         yield say(
             "memory_bandwidth",
             "memory bandwidth",
             n * device.memory_bandwidth,
             "TB/s",
             "N bandwidth",
+            bandwidth=(device.memory_bandwidth, "B/s"),
             **count,
         )
         peak = getattr(device, compute)
@@ -109,6 +118,7 @@ def machines(study: Study) -> Iterator[Figure | Check]:
                 inputs={"device": called(device), "compute": compute},
             )
             continue
+        count["peak"] = (peak, "FLOP/s")
         yield say("peak", f"dense {compute} peak", n * peak, "TFLOPS", "N peak", **count)
         yield say(
             "sparse_peak",

@@ -31,12 +31,16 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.attended import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
+from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.partition import having, kinds
+from parcost_plugins.vocabulary.routing import has_fixed_counts
 
 NAME = "waiting for the host"
 PROCESSOR = "processor"  # the resource: it issues kernels one after another
+QUEUE = "queue"  # of the device: it is empty while the host reads what the device counted
 SOURCE = "kernels as the framework's code issues them; the longer of host and device counts"
 _PAIRS = 2  # of products in a layer, with an all-reduce behind each in either pass
+_BIAS_KERNELS = (2.0, 4.0)  # a product and a sum; products and sums for the bias and the weight
 _BACKWARD = 2  # gradients of each operator outside of a dense layer: of its input and weights
 
 
@@ -112,6 +116,8 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     core: Real = 0.0
     if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
+    elif study[Training].recompute == "selective" and framework.reruns_core:
+        again, core = every, 1.0
     rest = maximum(framework.backward_kernels - framework.weight_kernels, 0.0)
     passes: list[tuple[Pass, _Issued, Sequence[float]]] = [
         ("F", _Issued(framework.forward_kernels, gathered + forward), every),
@@ -124,7 +130,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
         ("W", _Issued(framework.weight_kernels, weights), every),
     ]
     captured = graphs(study) == "layer"
-    parts = 2.0 if study[Overlap].tensor == "split_batch" else 1.0
+    parts = 2.0 if tensor_overlap(study) == "split_batch" else 1.0
     for pass_, issued, count in passes:
         if captured and pass_ == "W":  # a part of the graph of the backward pass
             continue
@@ -143,7 +149,7 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
     forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
     again = layout.sequence_parallel and not study[Training].framework.keeps_gathers
     weights: Real = 1.0 * _PAIRS if again else 0.0
-    if overlap.tensor == "pipelined":  # so many products and transfers in place of a product
+    if tensor_overlap(study) == "pipelined":  # so many products and transfers in place of a product
         forward = forward * (2.0 * overlap.chunks - 1.0)
     shared = where(layout.tp > 1, 1.0, 0.0)
     return shared * forward, shared * forward, shared * weights
@@ -157,16 +163,53 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
     chosen = study[KernelChoice].grouped_experts
     grouped = framework.grouped_experts if chosen is None else chosen
     found = study.once(kinds)
-    each = 0.0 if grouped else framework.expert_kernels * (model.experts / layout.ep)
-    forward = framework.routing_kernels + each
+    local, each = model.experts / layout.ep, framework.expert_kernels
+    casts: Real = 0.0
+    if grouped:
+        each = framework.grouped_kernels
+        precision = study[Training].precision
+        if precision.narrow != "none":
+            casts = framework.grouped_casts * precision.cast_kernels
+    biased = model.biases and framework.expert_biases == "eager"
+    of_bias = _BIAS_KERNELS if biased else (0.0, 0.0)
+    forward = framework.routing_kernels + local * (each + casts + of_bias[0])
+    backward = framework.routing_backward_kernels + local * (_BACKWARD * each + casts + of_bias[1])
     passes: list[tuple[Pass, Real, Sequence[float]]] = [
         ("F", forward, having(found, moe=True)),
         ("R", forward, having(found, moe=True, recomputed=True)),
-        ("B", _BACKWARD * forward, having(found, moe=True)),
+        ("B", backward, having(found, moe=True)),
     ]
     for pass_, kernels, count in passes:
         seconds, formula = _eager(_Issued(kernels), framework)
         yield from _work(f"{NAME}, experts", pass_, seconds, count, formula)
+    if not has_fixed_counts(study):
+        yield from _counted(study, framework)
+
+
+def _counted(study: Study, framework: Framework) -> Iterator[Work]:
+    """Yield what the device waits for where the host reads how many tokens each expert has.
+
+    The host cannot issue ahead: the device has nothing to run until the next kernel is issued.
+    """
+    found, seconds = study.once(kinds), framework.issue
+    formula = Formula(
+        text="tau, of the first kernel behind the counts",
+        inputs={"tau": (seconds, "s")},
+        source=SOURCE,
+    )
+    passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
+    for pass_, recomputed in passes:
+        count = having(found, moe=True, recomputed=recomputed)
+        if any(count) and (is_array(seconds) or seconds):
+            yield Work(
+                name="waiting for token counts",
+                cause=HOST,
+                seconds=seconds,
+                pass_=pass_,
+                count=count,
+                formula=formula,
+                resource=QUEUE,
+            )
 
 
 def _ends(study: Study, framework: Framework) -> Iterator[Work]:

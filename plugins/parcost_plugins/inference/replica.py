@@ -25,6 +25,7 @@ from parcost_plugins.vocabulary import (
     Serving,
     Training,
 )
+from parcost_plugins.vocabulary.clocks import clock
 from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
 
 
@@ -67,7 +68,7 @@ class Replica:
         narrow = serving.compute in ("fp8", "fp4")
         name = f"{serving.compute}_matmul_efficiency" if narrow else "matmul_efficiency"
         best: Real = getattr(serving.device, name)
-        return best * kernels.shape_efficiency
+        return best * kernels.shape_efficiency * clock(serving.device, kernels)
 
     @property
     def bandwidth(self) -> Real:
@@ -201,7 +202,7 @@ def _stand_in(study: Study, serving: Serving) -> Study:
             Training(
                 model=model,
                 precision=precision,
-                framework=Framework(),
+                framework=Framework(offers=()),
                 sequence=serving.prompt,
                 global_batch=serving.attention_replicas,
                 micro_batches=1.0,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from parcost import Formula, Real, Study
+from parcost.numeric import maximum
 from parcost_plugins.kernels.rates import Machine, attention, padding, streaming
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
+STEPPED = f"{ROOFLINE}, with a ceiling of instructions"
 
 
 def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
@@ -31,9 +33,30 @@ def core(operator: FusedAttention, study: Study) -> tuple[Real, Formula]:
 
 
 def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
-    """Price an operator that waits for memory and nothing else, kernel by kernel."""
-    start = study[KernelChoice].start
-    bandwidth, share = streaming(operator, Machine.of(study))
+    """Price an operator that waits for memory, or makes its elements one by one."""
+    choice, machine = study[KernelChoice], Machine.of(study)
+    start = choice.start
+    bandwidth, share = streaming(operator, machine)
+    moved = operator.bytes_ / (bandwidth * share)
+    if operator.step_kind:
+        each = getattr(choice, f"{operator.step_kind}_time")
+        units = machine.device.multiprocessors
+        made = maximum(moved, operator.steps * each / units)
+        return made + operator.kernels * start, Formula(
+            text="max(bytes / (B eta_m), N t / S) + k start, N elements that S multiprocessors "
+            "make one by one, k kernels that each fill and drain the device",
+            inputs={
+                "bytes": (operator.bytes_, "B"),
+                "B": (bandwidth, "B/s"),
+                "eta_m": (share, ""),
+                "N": (operator.steps, ""),
+                "t": (each, "s"),
+                "S": (units, ""),
+                "k": (operator.kernels, ""),
+                "start": (start, "s"),
+            },
+            source=STEPPED,
+        )
     formula = Formula(
         text="bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
         inputs={
@@ -45,4 +68,4 @@ def stream(operator: Stream, study: Study) -> tuple[Real, Formula]:
         },
         source=ROOFLINE,
     )
-    return operator.bytes_ / (bandwidth * share) + operator.kernels * start, formula
+    return moved + operator.kernels * start, formula

@@ -25,6 +25,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.attended import attended
+from parcost_plugins.vocabulary.clocks import clock
 from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
 
@@ -100,6 +101,7 @@ def matmul(gemm: Gemm, machine: Machine) -> Rate:
     device, choice, precision = machine
     chosen = choice.gemm_efficiency
     held = device.matmul_efficiency * device.sustained * choice.shape_efficiency
+    held = held * clock(device, choice)
     wide = held if chosen is None else chosen
     if not narrow(gemm, precision):
         return Rate(getattr(device, precision.compute), wide)
@@ -131,7 +133,9 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
     size = sum(_head_sizes(study)) / 2
     return CoreRate(
         getattr(device, "fp8" if low else precision.compute),
-        kernel.efficiency(size, backward=backward) * device.attention_efficiency,
+        kernel.efficiency(size, backward=backward)
+        * device.attention_efficiency
+        * clock(device, choice),
         kernel.fill(backward=backward),
         attended(study[Training], windowed=operator.windowed) / blocks_of_keys(study),
     )
@@ -211,5 +215,5 @@ def _by_size(points: Sequence[Streaming], bytes_: Real) -> Real:
     for below, above in pairwise(points):
         low, high = log(below.size), log(above.size)
         part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
-        found = found + part * (above.efficiency - below.efficiency)
+        found = (1.0 - part) * found + part * above.efficiency  # exact at both ends
     return found

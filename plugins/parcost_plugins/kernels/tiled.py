@@ -139,10 +139,13 @@ def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> R
     """Return the share of its rate that a product keeps whose rows start anywhere.
 
     Operands lie along K and results along N. Experts pad their tokens themselves, which
-    are the K of a weight gradient.
+    are the K of a weight gradient. Four bytes are what a thread copies at a time at least.
     """
-    step = choice.alignment
-    good = (gemm.n * result) % step == 0
+    rows = [gemm.n * result]
     if gemm.role != "expert" or gemm.pass_ != "W":
-        good = good & ((gemm.k * width) % step == 0)
-    return where(good, 1.0, choice.misaligned_efficiency)
+        rows.append(gemm.k * width)
+    share: Real = 1.0
+    for bytes_ in rows:
+        odd = where(bytes_ % 4 == 0, choice.misaligned_efficiency, choice.odd_efficiency)
+        share = minimum(share, where(bytes_ % choice.alignment == 0, 1.0, odd))
+    return share

@@ -18,11 +18,11 @@ from parcost_plugins.vocabulary import (
     Layout,
     LocalUpdates,
     Offload,
-    Sharding,
     Training,
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
+from parcost_plugins.vocabulary.chosen import reshards
 from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import stages_of_devices
 
@@ -224,7 +224,7 @@ def _parameters(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Work]:
     offload = study[Offload]
     away = offload.parameters * kind.elements / kind.shard
     bytes_ = away * study[Training].precision.weights
-    for pass_ in ("F", "B") if study[Sharding].reshard else ("F",):
+    for pass_ in ("F", "B") if reshards(study) else ("F",):
         yield Work(
             name=kind.named("parameters from the host"),
             cause=OFFLOAD,

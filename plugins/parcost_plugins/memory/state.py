@@ -21,6 +21,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
+from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards
 from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import ends_together
 
@@ -35,7 +36,7 @@ def memory(study: Study) -> Iterator[Memory]:
     staging = study[Training].framework.gradient_staging
     for kind in alike(study):
         yield from _state(kind, study)
-        if zero == 2 and sharding.accumulate == "shard" and not any_of(staging != 0):
+        if zero == 2 and reduces_each_micro_batch(study) and not any_of(staging != 0):
             yield _bucket(kind, study)
         if zero == 3:
             yield from _gathered(kind, study)
@@ -51,7 +52,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 def _state(kind: Alike, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
-    shares = study[Sharding].accumulate == "shard"
+    shares = reduces_each_micro_batch(study)
     for cause, tag, bytes_, since, away in (
         (WEIGHTS, "weights", precision.weights, 3, offload.parameters),
         (GRADIENTS, "gradients", precision.gradients, 2 if shares else 4, 0.0),
@@ -139,10 +140,10 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
     one, gather = min(kind.layers, 1), precision.gather
     before, layer, after = kind.before, kind.layer, kind.after
-    layers = min(kind.layers, 1 + sharding.prefetch) if sharding.reshard else kind.layers
+    layers = min(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
     ends: Real = maximum(after, before - (layers - one) * layer)
     ends_text = "max(a, b - k psi) e, b before the layers and a behind them"
-    if not sharding.reshard or (study[Training].model.tied and study.fact(ends_together)):
+    if not reshards(study) or (study[Training].model.tied and study.fact(ends_together)):
         ends, ends_text = after + before, "(a + b) e, b before the layers and a behind them"
     each: Real = one * layer
     made, copied = "max(b, psi, a) (g + r), as backward makes them, and copied for the wire", gather
@@ -150,7 +151,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
         each, made, copied = one * kind.matrix, "max(b, m, a) r, m the largest matrix", 0.0
     largest = maximum(maximum(before, after), each)
     sizes = {"psi": (layer, ""), "b": (before, ""), "a": (after, "")}
-    shares = sharding.accumulate == "shard"
+    shares = reduces_each_micro_batch(study)
     for name, elements, text, inputs, bytes_, moments in (
         ("gathered layers", layers * layer, "l psi e", {"l": (layers, "")}, gather, passes),
         ("gathered ends", ends, ends_text, {"k": (layers - one, "")}, gather, passes),
@@ -168,7 +169,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
             cause=BUFFERS,
             bytes_=where(kind.shard > 1, elements * bytes_, 0.0),
             count=kind.count,
-            once_per_device=sharding.reshard,
+            once_per_device=reshards(study),
             formula=Formula(
                 text=text,
                 inputs={"e": (bytes_, "B"), **inputs, **sizes},

@@ -127,7 +127,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     if model.qk_norm:
         norm = NORMS[fusion.norm]
         yield from elementwise("query and key norms", norm, turned, rank.element, span, times=2)
-    if not model.positions:
+    if not model.positions and not model.alibi:
         rotary = ROTARY[fusion.rotary]
         yield from elementwise("rotary embedding", rotary, turned, rank.element, span)
     yield from core.operators(rank)

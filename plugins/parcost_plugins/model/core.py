@@ -86,7 +86,7 @@ def memory(rank: Rank) -> Iterator[Memory]:
 def _fused(rank: Rank) -> Iterator[FusedAttention]:
     """Yield one kernel per pass."""
     for windowed, layers in rank.attending:
-        span = layers.spared(rank.keeps("core"))
+        span = layers.spared(rank.keeps("core")).forced(rank.core_again)
         each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
         passes: list[tuple[Pass, Counts]] = [("F", span.count), ("B", span.count)]
         if any(span.again):

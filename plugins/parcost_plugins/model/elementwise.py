@@ -15,7 +15,7 @@ from typing import NamedTuple
 from parcost import Pass, Real
 from parcost_plugins.model.passes import COUNTED, Span
 from parcost_plugins.vocabulary import Stream, Training
-from parcost_plugins.vocabulary.operators import StreamKind
+from parcost_plugins.vocabulary.operators import StepKind, StreamKind
 from parcost_plugins.vocabulary.partition import Counts
 
 FP32 = 4.0  # bytes of an element in full precision
@@ -30,6 +30,8 @@ class Traffic(NamedTuple):
     wide: float = 0.0  # elements in fp32
     masks: float = 0.0
     kind: StreamKind = "plain"
+    steps: float = 0.0  # elements that are made one by one
+    step_kind: StepKind = ""
 
     def bytes_(self, element: Real) -> Real:
         """Return the bytes that are moved for an element of *element* bytes."""
@@ -73,12 +75,40 @@ APART = ("eager", "halves")
 #: Of one without a gate, which is one kernel in any case.
 PLAIN = Passes(Traffic(1, 2), Traffic(1, 3))
 
+#: Of the gate, up and routing weight of an expert's tokens, which change in number: compiled for
+#: any number. Behind it a sum over each token is the gradient of its routing weight.
+WEIGHED: Mapping[str, Passes] = {
+    "traced": Passes(
+        Traffic(1, 3, steps=1, step_kind="traced"),
+        Traffic(1, 5, steps=2, step_kind="traced_gradient"),
+    ),
+}
+WEIGHED_SUM = Traffic(1, 3)
+#: Gate and up are clamped apart and joined; backward compares three times, masks both gradients
+#: and joins them. Elements are those of a half.
+CLAMPED = Passes(
+    Traffic(2, 4, steps=2, step_kind="strided"),
+    Traffic(6, 7, masks=8, steps=5, step_kind="strided"),
+)
+CLAMPED_JOINED = Passes(Traffic(1, 4), Traffic(1, 4))
+#: The bias of an expert times the routing weight of each token, added to the expert's output.
+#: Backward has a product and a sum for the bias, and one for the weight.
+EXPERT_BIAS_PRODUCT = Passes(
+    Traffic(1, 1, steps=1, step_kind="strided"),
+    Traffic(2, 4, steps=2, step_kind="strided"),
+)
+EXPERT_BIAS_SUM = Passes(Traffic(1, 3), Traffic(2, 2))
+#: Outputs of all experts in one tensor; of backward, their gradients.
+EXPERT_BIAS_JOINED = Passes(Traffic(1, 2), Traffic(1, 2))
+
 #: Queries and keys are rotated apart: two of each kernel, on the elements of both.
 ROTARY: Mapping[str, Passes] = {
     "fused": Passes(Traffic(2, 2), Traffic(2, 2)),
     "compiled": Passes(Traffic(2, 2), Traffic(2, 2)),
     # Times the cosine; a half is negated, the halves are joined, times the sine; the sum of both.
-    "eager": Passes(Traffic(10, 10), Traffic(10, 10)),
+    "eager": Passes(
+        Traffic(10, 10, kind="eager_rotary"), Traffic(10, 10, kind="eager_rotary")
+    ),
     # A cast to fp32, the product of complex numbers, and a cast back.
     "complex": Passes(
         Traffic(6, 2, 4, kind="complex"), Traffic(6, 2, 4, kind="complex")
@@ -96,7 +126,7 @@ DROPOUT: Mapping[str, Passes] = {
 #: Softmax over stored scores: fused with their scale and mask, or behind a kernel for each.
 SOFTMAX: Mapping[str, Passes] = {
     "fused": Passes(Traffic(1, 2), Traffic(1, 3)),
-    "eager": Passes(Traffic(3, 6), Traffic(3, 7)),
+    "eager": Passes(Traffic(3, 6, kind="eager_softmax"), Traffic(3, 7, kind="eager_softmax")),
 }
 
 #: Cross entropy of each logit, by what it keeps.
@@ -163,13 +193,16 @@ def copies(implementation: str, top_k: Real) -> tuple[Passes, Passes]:
 
     Fused, a token is read once and each of its *top_k* copies written, or the other way round.
     In eager code each copy is read and written; where they are added up, into a sum of zeros,
-    the sum is read and written for each.
+    the sum is read and written for each: by `scatter_add_` forward, and as the gradient of an
+    index backward.
     """
     if implementation == "fused":
-        one_way = Traffic(1, 1.0 + 1.0 / top_k)
+        one_way = Traffic(1, 1.0 + 1.0 / top_k, kind="permuted")
         return Passes(one_way, one_way), Passes(one_way, one_way)
-    spread, gathered = Traffic(1, 2), Traffic(2, 3.0 + 1.0 / top_k)
-    return Passes(spread, gathered), Passes(gathered, spread)
+    spread, moved_ = Traffic(1, 2), 3.0 + 1.0 / top_k
+    scattered = Traffic(2, moved_, steps=1, step_kind="scattered")
+    indexed = Traffic(2, moved_, steps=1, step_kind="indexed")
+    return Passes(spread, indexed), Passes(scattered, spread)
 
 
 #: A row of the embedding for every token in, a token out.
@@ -231,6 +264,8 @@ def moved(
         bytes_=traffic.bytes_(element) * elements,
         kernels=times * traffic.kernels,
         kind=traffic.kind,
+        steps=traffic.steps * elements,
+        step_kind=traffic.step_kind,
         pass_=pass_,
         count=count,
         host=host,

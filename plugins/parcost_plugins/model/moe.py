@@ -17,14 +17,22 @@ from attrs import frozen
 from parcost import Memory, Real, Study, hookimpl
 from parcost.numeric import where
 from parcost_plugins.model.elementwise import (
+    CLAMPED,
+    CLAMPED_JOINED,
+    EXPERT_BIAS_JOINED,
+    EXPERT_BIAS_PRODUCT,
+    EXPERT_BIAS_SUM,
     FP32,
     GATED,
     PLAIN,
     ROUTER,
     SORTED,
+    WEIGHED,
+    WEIGHED_SUM,
     Passes,
     copies,
     elementwise,
+    moved,
 )
 from parcost_plugins.model.passes import SPLIT, Span, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
@@ -35,7 +43,14 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_EXPERTS,
     SHARED_ROWS,
 )
-from parcost_plugins.vocabulary.routing import crowding, expert_tokens, rank_tokens
+from parcost_plugins.vocabulary.routing import (
+    crowding,
+    dispatcher_of,
+    expert_tokens,
+    has_fixed_counts,
+    rank_tokens,
+    sends_once,
+)
 
 MIXTURE = "Shazeer et al. 2017; Fedus et al. 2021 (Switch Transformer)"
 
@@ -150,21 +165,20 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     there, back = copies(rank.fusion.permutation, model.top_k)
     sent = h * model.top_k * found.sent
     yield from elementwise("token permutation", there, sent, e, span)
-    yield from _sorted(found, span, study[Routing].deduplicate)
-    yield from _routed(found, span)
+    if not (sends_once(study) or dispatcher_of(study) == "allgather"):
+        yield from _sorted(found, span)
+    yield from _routed(found, span, has_fixed_counts(study))
     yield from elementwise("token unpermutation", back, sent, e, span)
     if model.shared_experts:
         yield from _shared(found, span, study[Routing].hide == "shared_experts")
 
 
-def _sorted(found: _Experts, span: Span, deduplicate: bool) -> Iterator[Stream]:
+def _sorted(found: _Experts, span: Span) -> Iterator[Stream]:
     """Yield the tokens of several experts being put in their order, and back.
 
-    Ranks send theirs one after another. What is sent once for several experts of a node is
+    Ranks send theirs one after another. What is sent once for several experts, or gathered, is
     only copied where it arrives, in order.
     """
-    if deduplicate:
-        return
     rank, there_and_back = found.rank, where(found.local > 1.0, 2.0, 0.0)
     yield from elementwise(
         "sorting of routed tokens",
@@ -176,7 +190,7 @@ def _sorted(found: _Experts, span: Span, deduplicate: bool) -> Iterator[Stream]:
     )
 
 
-def _routed(found: _Experts, span: Span) -> Iterator[Gemm | Stream]:
+def _routed(found: _Experts, span: Span, fixed: bool) -> Iterator[Gemm | Stream]:
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     yield from linear(
         "routed experts, up",
@@ -188,13 +202,7 @@ def _routed(found: _Experts, span: Span) -> Iterator[Gemm | Stream]:
         role="expert",
         source=MIXTURE,
     )
-    yield from elementwise(
-        "activation of routed experts",
-        _activation(rank),
-        found.received * found.width,
-        rank.element,
-        span.forced(rank.recompute.activation),
-    )
+    yield from _activated(found, span.forced(rank.recompute.activation), fixed)
     yield from linear(
         "routed experts, down",
         found.each,
@@ -205,6 +213,39 @@ def _routed(found: _Experts, span: Span) -> Iterator[Gemm | Stream]:
         role="expert",
         source=MIXTURE,
     )
+    if rank.model.biases and rank.training.framework.expert_biases == "eager":
+        yield from _biased(found, span)
+
+
+def _activated(found: _Experts, span: Span, fixed: bool) -> Iterator[Stream]:
+    """Yield the activation of routed experts, whose number of tokens may be *fixed*."""
+    rank, elements = found.rank, found.received * found.width
+    framework, name, e = rank.training.framework, "activation of routed experts", rank.element
+    if framework.expert_activation == "in_product" and rank.model.gated:
+        return
+    if rank.model.clamped:
+        yield from elementwise("clamps of routed experts", CLAMPED, elements, e, span)
+        yield from elementwise(
+            "clamps of routed experts, joined", CLAMPED_JOINED, elements, e, span
+        )
+    if framework.expert_activation == "dense" or fixed or not rank.model.gated:
+        yield from elementwise(name, _activation(rank), elements, e, span)
+        return
+    yield from elementwise(name, WEIGHED[framework.expert_activation], elements, e, span)
+    yield moved("gradients of routing weights", WEIGHED_SUM, elements, e, "B", span.count)
+
+
+def _biased(found: _Experts, span: Span) -> Iterator[Stream]:
+    """Yield the biases behind routed experts, times routing weights, expert by expert."""
+    elements, e, each = found.received * found.rank.model.hidden, found.rank.element, found.local
+    for part, passes, times in (
+        ("times routing weights", EXPERT_BIAS_PRODUCT, each),
+        ("added", EXPERT_BIAS_SUM, each),
+        ("joined", EXPERT_BIAS_JOINED, 1.0),
+    ):
+        yield from elementwise(
+            f"biases of routed experts, {part}", passes, elements, e, span, times=times
+        )
 
 
 def _shared(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream]:

@@ -173,9 +173,11 @@ class Rank:
     def core_again(self) -> bool:
         """Whether backward runs every attention core forward again, as a pass of its own.
 
-        A fused kernel keeps no scores: selective recomputation is built into it.
+        A fused kernel keeps no scores: selective recomputation is built into it, and only some
+        frameworks run it again all the same.
         """
-        return self.training.recompute == "selective" and self.writes_scores
+        again = self.writes_scores or self.training.framework.reruns_core
+        return self.training.recompute == "selective" and again
 
     def keeps(self, part: str) -> bool:
         """Return whether layers that are recomputed as a whole keep this *part*."""

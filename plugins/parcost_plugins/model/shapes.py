@@ -28,12 +28,25 @@ def checks(study: Study) -> Iterator[Check]:
     model = training.model
     yield from _mixture(model)
     yield from _documents(training)
+    yield from _positions(model)
     if model.window:
         yield _window(model, training)
     yield from (_needed(model, need) for need in _needs(model) if need.given and not need.has)
     chosen = study.get(Recompute)
     if chosen is not None:
         yield from _recomputed(chosen, training)
+
+
+def _positions(model: Model) -> Iterator[Check]:
+    if model.alibi and model.positions:
+        yield Check(
+            id="alibi-with-positions",
+            holds=False,
+            subject=f"{called(model)}.alibi",
+            message="positions are a bias on the scores, and {rows} rows of them are learned too",
+            inputs={"rows": model.positions},
+            help="leave out `positions`, or `alibi`",
+        )
 
 
 def _mixture(model: Model) -> Iterator[Check]:

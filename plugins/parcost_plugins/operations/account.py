@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from parcost import Figure, Formula, Real, Study
-from parcost.numeric import ratio
+from parcost.numeric import minimum, ratio
 from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def draw(study: Study, energy: Energy) -> Real | None:
     power = energy.power
     cluster = study.get(Cluster)
     if power is None and cluster is not None:
-        power = cluster.device.power
+        device = cluster.device
+        power = device.power
+        if power is not None and device.power_cap is not None:
+            power = minimum(power, device.power_cap)
     if power is None:
         return None
     share = energy.idle_power + (1.0 - energy.idle_power) * energy.activity

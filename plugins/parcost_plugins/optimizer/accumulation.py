@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Pass, Study
-from parcost_plugins.vocabulary import KernelChoice, Layout, Sharding, Stream, Training
+from parcost_plugins.vocabulary import KernelChoice, Layout, Stream, Training
+from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch
 from parcost_plugins.vocabulary.held import spread
 
 BESIDE: Pass = "W"  # the gradient that is added is the one that has just been computed
@@ -24,7 +25,7 @@ def accumulation(study: Study) -> Iterator[Stream]:
     """
     fused = study[KernelChoice].fused_accumulation
     precision = study[Training].precision
-    shares = study[Layout].zero >= 2 and study[Sharding].accumulate == "shard"
+    shares = study[Layout].zero >= 2 and reduces_each_micro_batch(study)
     traffic = 2.0 * precision.gradients + precision.activation
     for held in study.parameters:
         if fused and held.place != "before":

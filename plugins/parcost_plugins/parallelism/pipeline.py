@@ -31,6 +31,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import HOPS
+from parcost_plugins.vocabulary.chosen import blocks_on_transfers
 from parcost_plugins.vocabulary.nearest import all_divisors
 from parcost_plugins.vocabulary.partition import assignment, ends_counted, stages_of_devices
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
@@ -48,7 +49,7 @@ def pipelines(study: Study) -> list[Pipeline]:
             stages=study[Layout].pp,
             chunks=choice.chunks,
             micro_batches=study[Training].micro_batches,
-            blocking=choice.transfers == "blocking",
+            blocking=blocks_on_transfers(study),
             overlap=choice.overlap,
         )
     ]

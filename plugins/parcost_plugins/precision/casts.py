@@ -47,6 +47,7 @@ def operands(study: Study) -> Iterator[Work]:
         cast = Stream(
             name=f"cast for {gemm.name}",
             bytes_=bytes_,
+            kernels=precision.cast_kernels * (gemm.batch if gemm.role == "expert" else 1.0),
             pass_=gemm.pass_,
             count=[n * (1.0 - w) for n, w in zip(gemm.count, wide, strict=True)],
             source=SOURCE,

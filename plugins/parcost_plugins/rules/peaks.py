@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study, called
-from parcost_plugins.vocabulary import Cluster, Device
+from parcost_plugins.vocabulary import Cluster, Device, KernelChoice
 
 _WIDTHS = (("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8"), ("fp8", "fp4"))
+
+#: What a spec says of the rates of products and attention, the cap included.
+_REACHED = ("gemm_efficiency", "attention_forward_efficiency", "attention_backward_efficiency")
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -31,6 +34,57 @@ def rules(study: Study) -> Iterator[Check]:
             good = (fast / slow > 1.5) & (fast / slow < 3.0)
             yield _check(device, wide, narrow, good | told, slow, fast)
             told = told | (good ^ True)
+    yield from _power(study, device)
+
+
+def _power(study: Study, device: Device) -> Iterator[Check]:
+    """Require that a power cap leaves something, and is one."""
+    cap, power = device.power_cap, device.power
+    if cap is None:
+        return
+    yield Check(
+        id="power-cap-without-power",
+        holds=power is not None,
+        subject=f"{called(device)}.power_cap",
+        message="a cap of {cap:g} W says nothing of a device whose design power is not known",
+        inputs={"cap": cap},
+        help="write `power = ...`: the power at which its rates were measured",
+    )
+    if power is None:
+        return
+    kernels = study[KernelChoice]
+    share = kernels.static_power if device.static_power is None else device.static_power
+    inputs = {"cap": cap, "power": power, "least": share * power, "share": 100.0 * share}
+    yield Check(
+        id="power-cap-low",
+        holds=cap > share * power,
+        subject=f"{called(device)}.power_cap",
+        message="a cap of {cap:g} W leaves nothing to compute with: {share:g} % of {power:g} W are "
+        "drawn at any clock",
+        inputs=inputs,
+        help="take more than {least:g} W",
+    )
+    yield Check(
+        id="power-cap-idle",
+        holds=cap <= power,
+        subject=f"{called(device)}.power_cap",
+        message="a cap of {cap:g} W is above the {power:g} W that the device draws: it changes "
+        "nothing",
+        inputs=inputs,
+        help="leave it out, or take less than {power:g} W",
+        severity="warning",
+    )
+    given = [name for name in _REACHED if getattr(kernels, name) is not None]
+    if given:
+        yield Check(
+            id="power-cap-unread",
+            holds=False,
+            subject=f"{called(device)}.power_cap",
+            message="the cap slows nothing down of which {given} says what it reaches",
+            inputs={"given": " and ".join(f"`kernels.{name}`" for name in given)},
+            help="leave {given} out, or write what is reached under the cap",
+            severity="warning",
+        )
 
 
 def _stated(study: Study, device: Device, *names: str) -> bool:

@@ -35,6 +35,8 @@ from parcost_plugins.vocabulary import (
     Training,
     Transfer,
 )
+from parcost_plugins.vocabulary.chosen import tensor_overlap
+from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
 
 
@@ -64,7 +66,7 @@ _IDLE = (
     _Idle(
         Overlap,
         ("chunks", "chunk_overhead"),
-        lambda study: study[Overlap].tensor == "pipelined",
+        lambda study: tensor_overlap(study) == "pipelined",
         "`overlap.tensor = pipelined`",
     ),
     _Idle(
@@ -77,7 +79,7 @@ _IDLE = (
     _Idle(
         Context,
         ("balance",),
-        lambda study: study[Layout].cp == 1 or study[Context].algorithm != "ulysses",
+        lambda study: study[Layout].cp == 1 or algorithm(study) != "ulysses",
         "an algorithm in which ranks keep a share of the sequence: ring, all_gather, hybrid",
     ),
     _Idle(

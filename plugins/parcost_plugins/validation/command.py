@@ -5,6 +5,8 @@ Imports are in the functions: listing the commands imports this module and no mo
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,12 +57,20 @@ _MOST_TOLD = 50
     help="Keep the study of each row there, with what was assumed in comments.",
 )
 @click.option(
+    "--intervals",
+    "file",
+    metavar="FILE.par",
+    help="Write what intervals are made of, the range of measured / predicted by kind of run, "
+    "as a block `accuracy` called as the file is.",
+)
+@click.option(
     "--fail-over",
     "limits",
     multiple=True,
     metavar="LIMIT",
     help="Exit with 1 where that holds: 'mape > 10 %', 'p90 of torchtitan > 20 %', "
-    "'memory mape > 8 %', 'refused > 1 %', 'regret > 3 %', 'rho < 0.9'. May be repeated.",
+    "'memory mape > 8 %', 'refused > 1 %', 'coverage < 85 %', 'half-width of MoE > 15 %', "
+    "'regret > 3 %', 'rho < 0.9'. May be repeated.",
 )
 @options.overrides
 @options.picked
@@ -73,6 +83,7 @@ def command(
     conditions: tuple[str, ...],
     worst: int,
     folder: str | None,
+    file: str | None,
     limits: tuple[str, ...],
     overrides: tuple[str, ...],
     picked: Picked,
@@ -87,10 +98,12 @@ def command(
     with the constants of the catalogue and nothing else. Rows that contradict themselves
     are named by line and reason, the others are scored, and the exit code is 1.
     """
+    from parcost_plugins.validation.hardware import families_of
     from parcost_plugins.validation.pricing import write_studies
-    from parcost_plugins.validation.summary import summarize
+    from parcost_plugins.validation.summary import device_of, summarize
 
     values = options.parse_overrides(overrides)
+    label = _label(file) if file else ""
     wanted = [_limit(text) for text in limits]
     engine = options.engine(jobs, executor)
     plugins = options.plugins(picked)
@@ -107,7 +120,11 @@ def command(
         with interrupts, _studies(folder) as place:
             cases = [*write_studies(rows.placed, place)]
             priced = _priced(cases, picked, engine, values, elsewhere=out is not None)
-            summary = summarize(priced, rows.flaws, rows.unknown)
+            devices = {device_of(placed.row) for placed in rows.placed}
+            families = families_of(devices, plugins)
+            summary = summarize(priced, rows.flaws, rows.unknown, families)
+            if file is not None:
+                _write_intervals(file, label, summary)
             target.put(_text(summary, format_, worst, target))
             interrupts.check()
             target.finish()
@@ -121,7 +138,35 @@ def command(
     broken = [limit.text for limit in wanted if _is_broken(limit, summary)]
     for text in broken:
         tell(f"error[over-the-limit]: {text}")
-    return _FAULT if faults else _FLAWED if summary.flaws or broken else 0
+    if not summary.rows:
+        tell("error[no-row-scored]: no row could be scored; the reasons are listed")
+    return _FAULT if faults else _FLAWED if summary.flaws or broken or not summary.rows else 0
+
+
+def _label(file: str) -> str:
+    """Return what the block in *file* is called, by which a study imports it."""
+    path = Path(file)
+    if path.suffix != ".par" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", path.stem):
+        message = "a study imports the file by its name, such as `our_runs.par`"
+        raise click.UsageError(f"`--intervals {file}`: {message}")
+    return path.stem
+
+
+def _write_intervals(file: str, label: str, summary: Summary) -> None:
+    """Write the ranges of measured / predicted as a file of the language."""
+    from parcost_plugins.validation.intervals import to_block
+    from parcost_plugins.validation.summary import device_of
+
+    if "step_time" not in summary.left_out:
+        message = "runs of several models are needed, so that some can be left out"
+        raise click.UsageError(f"`--intervals {file}`: {message}")
+    devices = Counter(device_of(one.row) for one in summary.rows)
+    try:
+        Path(file).write_text(to_block(label, summary.left_out, devices), encoding="utf-8")
+    except OSError as error:
+        message = f"`--intervals {file}`: {error.strerror or error}"
+        raise click.ClickException(message) from error
+    tell(f"`{file}` has the block `accuracy {label}`")
 
 
 def _limit(text: str) -> Limit:
@@ -175,12 +220,13 @@ def _selected(placed: Sequence[Placed], one: Condition) -> list[Placed]:
 
 
 def _shipped(plugins: Plugins) -> tuple[str, Path]:
-    """Return the file of runs that the catalogue ships."""
-    for _, catalogue in plugins.named("catalogues").values():
-        file = catalogue.root / "measured" / "runs.jsonl"
-        if isinstance(file, Path) and file.is_file():
-            return f"{catalogue.name}/measured/runs.jsonl", file
-    raise click.UsageError("no catalogue has measured runs; name a file: RUNS.jsonl")
+    """Return the file of runs that a catalogue ships; refuse where none does."""
+    from parcost_plugins.validation.rows import shipped
+
+    found = shipped(plugins)
+    if found is None:
+        raise click.UsageError("no catalogue has measured runs; name a file: RUNS.jsonl")
+    return found
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from io import StringIO
 from typing import Any
 
 from parcost.render.escapes import csv_cell
+from parcost_plugins.validation.intervals import Holding
 from parcost_plugins.validation.rows import Flaw
 from parcost_plugins.validation.scores import Score
 from parcost_plugins.validation.summary import (
@@ -33,6 +34,8 @@ def to_json(summary: Summary) -> str:
                     "baseline": _score(group.baseline),
                     "memory": _score(group.memory),
                     "refused": group.refused,
+                    "interval": _holding(group.held),
+                    "memory_interval": _holding(group.memory_held),
                     "worst": list(group.worst),
                 }
                 for group in summary.of(dimension)
@@ -41,6 +44,9 @@ def to_json(summary: Summary) -> str:
         },
         "mean_over_sources": _means(summary),
         "memory": {basis: _score(found) for basis, found in summary.memory},
+        "intervals_left_out": {
+            figure: _holding(found.left_out) for figure, found in summary.left_out.items()
+        },
         "ranking": {
             "groups": len(summary.rankings),
             "regret": _percent(summary.regret),
@@ -84,6 +90,17 @@ def _score(found: Score | None) -> Any:
     }
 
 
+def _holding(found: Holding | None) -> Any:
+    if found is None:
+        return None
+    share, half_width = _percent(found.share), _percent(found.half_width)
+    return {"n": found.n, "coverage": share, "half_width": half_width}
+
+
+def _ends(ends: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    return ends or (None, None)
+
+
 def _percent(share: float | None) -> float | None:
     return None if share is None else round(100 * share, _DIGITS)
 
@@ -110,6 +127,8 @@ def _runs(rows: Sequence[Scored]) -> Iterator[Mapping[str, Any]]:
 def _columns(one: Scored) -> Mapping[str, Any]:
     row, p = one.row, one.row.parallel
     measured = row.measured.memory_gb
+    low, high = _ends(one.prediction.step_interval)
+    memory_low, memory_high = _ends(one.prediction.memory_interval)
     return {
         "id": row.id,
         "source": row.source_key,
@@ -121,10 +140,16 @@ def _columns(one: Scored) -> Mapping[str, Any]:
         "layout": f"tp{p.tp} cp{p.cp} pp{p.pp} dp{p.dp} ep{p.ep} vp{p.vp}",
         "measured_seconds": row.measured.step_time_s,
         "predicted_seconds": one.prediction.step_time,
+        "predicted_seconds_low": low,
+        "predicted_seconds_high": high,
+        "held": one.step_held,
         "error_percent": _percent(one.error),
         "baseline_seconds": one.baseline,
         "measured_memory_bytes": None if measured is None else measured * 1e9,
         "predicted_memory_bytes": one.prediction.memory,
+        "predicted_memory_low_bytes": memory_low,
+        "predicted_memory_high_bytes": memory_high,
+        "memory_held": one.memory_held,
         "memory_error_percent": _percent(one.memory_error),
         "memory_basis": "" if measured is None else memory_basis(row),
         "fits": one.prediction.fits,

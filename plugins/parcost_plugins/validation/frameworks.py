@@ -7,27 +7,21 @@ it was fitted to a measured run.
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from attrs import evolve, frozen
 
 from parcost_plugins.validation.rows import Row
 
-Dealing = Literal["fill", "ends", "spread"]
-
 
 @frozen(kw_only=True)
 class Profile:
-    """What a framework does where nothing is said; *framework* is what the catalogue calls it.
+    """What a row leaves unsaid and the catalogue's *framework* does not say either.
 
     *sharding* is a pattern in what a row says of its sharded state and its source, which counts
-    before *pattern*; a profile holds for sources up to *latest*. *dealing* is how layers that do
-    not divide are dealt to stages: `fill` fills stages from the first, `ends` counts embedding
-    and head as layers, `spread` does so too and gives the rest to the first. *reduces* says
-    whether gradients leave under the backward pass, *gathers* whether parameters come under the
-    forward pass. With a *sharded_master* the shard of a parameter is its fp32 master. One that
-    *writes_scores* has attention that is not fused; *context* is how ranks that share a sequence
-    get to all keys.
+    before *pattern*; a profile holds for sources up to *latest*. One that *deals* has a rule for
+    layers that do not divide over the stages. With a *sharded_master* the shard of a parameter is
+    its fp32 master. One that *writes_scores* has attention that is not fused; one without
+    *sequence_parallel* has norms that every tensor-parallel rank repeats.
     """
 
     framework: str
@@ -35,34 +29,27 @@ class Profile:
     pattern: str = "(?!)"
     sharding: str = "(?!)"
     latest: int | None = None
-    dealing: Dealing = "fill"
-    reduces: bool = False
-    gathers: bool = False
-    transfers: Literal["blocking", "overlapped"] = "overlapped"
-    tensor: str = "off"
+    deals: bool = False
     vocabulary_multiple: int = 1
     dropout: bool = False
     sharded_master: bool = False
     fused_accumulation: bool = True
     growing_buckets: bool = False
     writes_scores: bool = False
-    context: str = "ring"
+    sequence_parallel: bool = True
 
 
 _MEGATRON = Profile(
     framework="megatron_core",
     title="Megatron-LM",
     pattern=r"Megatron|Primus|distributed optimizer",
-    dealing="ends",
-    transfers="blocking",
-    tensor="weight_gradients",
     vocabulary_multiple=128,
     dropout=True,
     growing_buckets=True,
 )
 _LOCAL = evolve(
     _MEGATRON,
-    framework="megatron_lm_2021",
+    framework="megatron_lm_2023",
     pattern=r"Megatron|Korthikanti",
     sharding=r"^none \(Megatron",
     latest=2023,
@@ -70,20 +57,46 @@ _LOCAL = evolve(
     writes_scores=True,
 )
 _DEEPSPEED = Profile(
-    framework="deepspeed", title="DeepSpeed", pattern=r"DeepSpeed", sharding=r"DeepSpeed"
+    framework="deepspeed",
+    title="DeepSpeed",
+    pattern=r"DeepSpeed",
+    sharding=r"DeepSpeed",
+    deals=True,
+)
+_MEGATRON_DEEPSPEED = evolve(
+    _DEEPSPEED,
+    framework="megatron_deepspeed",
+    title="Megatron-DeepSpeed",
+    pattern=r"Megatron-DeepSpeed|BigScience|vTrain|GPT-NeoX",
+    sharding=r"DeepSpeed.*(Megatron|BigScience|vTrain)",
+    vocabulary_multiple=128,
+    dropout=True,
+    fused_accumulation=False,
+    writes_scores=True,
 )
 _SHARDED = Profile(
-    framework="torchtitan",
+    framework="pytorch_fsdp",
     title="PyTorch FSDP",
     pattern=r"FSDP",
-    dealing="spread",
-    reduces=True,
-    gathers=True,
+    deals=True,
     sharded_master=True,
     fused_accumulation=False,
-    context="all_gather",
 )
-_TITAN = evolve(_SHARDED, title="torchtitan", pattern=r"torchtitan")
+_TITAN = evolve(_SHARDED, framework="torchtitan", title="torchtitan", pattern=r"torchtitan")
+_COMPOSER = evolve(
+    _SHARDED,
+    framework="fsdp_composer",
+    title="Composer and LLM Foundry",
+    pattern=r"llm-foundry|Composer|mosaicml",
+)
+
+_NEMO = evolve(
+    _MEGATRON,
+    framework="nemo",
+    title="NeMo and Megatron-Bridge",
+    pattern=r"\bNeMo\b|Megatron-Bridge",
+    dropout=False,
+)
 
 #: The first that a row names counts.
 PROFILES = (
@@ -92,47 +105,24 @@ PROFILES = (
         framework="maxtext",
         title="MaxText and PaxML",
         pattern=r"MaxText|PaxML|\bJAX\b|\bXLA\b|\bTPU\b",
-        dealing="fill",
+        deals=False,
     ),
-    evolve(
-        _MEGATRON,
-        framework="nemo",
-        title="NeMo and Megatron-Bridge",
-        pattern=r"\bNeMo\b|Megatron-Bridge",
-        reduces=True,
-        gathers=True,
-        transfers="overlapped",
-        dropout=False,
-    ),
+    evolve(_NEMO, framework="nemo_2024", title="NeMo of 2024", latest=2024),
+    _NEMO,
     evolve(_TITAN, framework="torchtitan_0_1", latest=2025),
     _TITAN,
-    evolve(
-        _SHARDED,
-        framework="fsdp_composer",
-        title="Composer and LLM Foundry",
-        pattern=r"llm-foundry|Composer|mosaicml",
-    ),
-    evolve(
-        _DEEPSPEED,
-        framework="megatron_deepspeed",
-        title="Megatron-DeepSpeed",
-        pattern=r"Megatron-DeepSpeed|BigScience|vTrain|GPT-NeoX",
-        sharding=r"DeepSpeed.*(Megatron|BigScience|vTrain)",
-        transfers="blocking",
-        vocabulary_multiple=128,
-        dropout=True,
-        fused_accumulation=False,
-        writes_scores=True,
-    ),
+    evolve(_COMPOSER, framework="fsdp_composer_2023", latest=2024),
+    _COMPOSER,
+    evolve(_MEGATRON_DEEPSPEED, framework="megatron_deepspeed_2023", latest=2023),
+    _MEGATRON_DEEPSPEED,
     _DEEPSPEED,
-    evolve(_LOCAL, latest=2021, tensor="off"),
+    evolve(_LOCAL, framework="megatron_lm_2021", latest=2021, sequence_parallel=False),
     _LOCAL,
     _MEGATRON,
-    evolve(_SHARDED, framework="torchtitan_0_1", latest=2025),
     _SHARDED,
 )
 
-GENERIC = Profile(framework="generic", title="most frameworks", reduces=True, gathers=True)
+GENERIC = Profile(framework="generic", title="most frameworks")
 
 
 def profile_of(row: Row) -> Profile:
@@ -145,11 +135,25 @@ def profile_of(row: Row) -> Profile:
     known = [p for p in PROFILES if p.latest is None or (row.year or p.latest + 1) <= p.latest]
     for profile in known:
         if re.search(profile.sharding, f"{said} {row.source}"):
-            return profile
+            return _of_release(profile, row)
     extra = row.extra.get("framework")
     own = extra if isinstance(extra, str) else ""
     for place in (own, row.source, said, row.notes, row.hardware.gpu):
         for profile in known:
             if re.search(profile.pattern, place, re.IGNORECASE):
-                return profile
+                return _of_release(profile, row)
     return GENERIC
+
+
+def _of_release(profile: Profile, row: Row) -> Profile:
+    """Return the version of *profile* that *row* ran: containers are named by year and month.
+
+    From 26.06 on recipes with experts run a fused grouped MLP, which exists for mxfp8 on Blackwell.
+    """
+    release = re.match(r"(\d\d)\.(\d\d)", str(row.extra.get("release") or ""))
+    if profile.framework != "nemo" or release is None or (*map(int, release.groups()),) < (26, 6):
+        return profile
+    fused = row.is_sparse and row.numbers == "mxfp8"
+    if fused and re.search(r"\bG?B[23]00", row.hardware.gpu):
+        return evolve(profile, framework="nemo_2026_06")
+    return profile

@@ -7,10 +7,17 @@ Sources name devices in their own words: the first pattern that is found in
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from parcost import called, load_text
 from parcost_plugins.validation.rows import Hardware
+from parcost_plugins.vocabulary import Device
+
+if TYPE_CHECKING:
+    from parcost.plugins import Plugins
 
 
 @frozen
@@ -84,6 +91,19 @@ def entry_of(hardware: Hardware) -> Entry | None:
         if re.search(entry.pattern, hardware.gpu, re.IGNORECASE):
             return entry
     return None
+
+
+def families_of(devices: Iterable[str], plugins: Plugins) -> Mapping[str, str]:
+    """Return the family of each device of the catalogue, by name; "" where it has none."""
+    names = sorted(set(filter(None, devices)))
+    if not names:
+        return {}
+    text = "".join(f"use catalog.devices.{name}\n" for name in names)
+    found = {}
+    for scenario in load_text(text, plugins=plugins):
+        for device in scenario.first.all(Device):
+            found[called(device)] = "" if device.family is None else called(device.family)
+    return found
 
 
 def known_devices() -> str:

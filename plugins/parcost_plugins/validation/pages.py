@@ -8,6 +8,7 @@ from html import escape
 from parcost.render import markdown
 from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
 from parcost_plugins.validation.frameworks import GENERIC
+from parcost_plugins.validation.intervals import COVERAGE, FOLDS, Holding
 from parcost_plugins.validation.picture import histogram, scatter
 from parcost_plugins.validation.rows import Flaw
 from parcost_plugins.validation.scores import Score, by
@@ -59,6 +60,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
         yield _groups(summary.of(dimension), dimension)
     yield from _ranking(summary)
     yield from _memory(summary)
+    yield from _intervals(summary)
     yield from _worst(summary, worst)
     yield from _left_out(summary)
 
@@ -155,6 +157,43 @@ def _memory(summary: Summary) -> Iterator[Item]:
 
 
 _SCORES = ("MAPE", "median", "signed", "p90")
+
+
+def _intervals(summary: Summary) -> Iterator[Item]:
+    yield Heading(f"{100 * COVERAGE:g} % intervals")
+    if not any(group.held for group in summary.of("all")):
+        yield Line("Predictions have no intervals.")
+        return
+    yield Line(
+        "Of measured values, the share that lies in the interval of the prediction, and half of "
+        "what lies between its ends, of the prediction; the median of the rows. The intervals "
+        "that ship are made of the rows that ship."
+    )
+    for figure, found in summary.left_out.items():
+        held = found.left_out
+        yield Line(
+            f"Made of these rows without the model of each, in {FOLDS} folds of models, intervals "
+            f"of the {figure.replace('_', ' ')} hold {_percent(held.share)} of {held.n:,} rows, "
+            f"with a half-width of {_percent(held.half_width)}."
+        )
+    columns = [Column("rows"), *(Column(title, "right") for title in _HELD)]
+    dimensions = ("all", "model", "device", "framework", "source")
+    groups = [group for name in dimensions for group in summary.of(name)]
+    yield Table(columns, [_holding_row(group) for group in groups if group.held is not None])
+
+
+_HELD = ("n", "held", "half-width", "with memory", "held", "half-width")
+
+
+def _holding_row(group: Group) -> Row:
+    name = _NAMES.get((group.dimension, group.name), group.name)
+    return Row([name, *_coverage_cells(group.held), *_coverage_cells(group.memory_held)])
+
+
+def _coverage_cells(found: Holding | None) -> list[str]:
+    if found is None:
+        return ["", "", ""]
+    return [f"{found.n:,}", _percent(found.share), _percent(found.half_width)]
 
 
 def _worst(summary: Summary, worst: int) -> Iterator[Item]:

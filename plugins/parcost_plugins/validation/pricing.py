@@ -27,6 +27,13 @@ _FIGURES = {
     "mfu": "mfu_fraction",
     "flops_per_device": "flops_per_device_flop_per_second",
 }
+#: The ends of intervals, which a study lacks where the plugin is left out.
+_ENDS = {
+    "step_time_low": "step_time_low_seconds",
+    "step_time_high": "step_time_high_seconds",
+    "memory_low": "memory_low_bytes",
+    "memory_high": "memory_high_bytes",
+}
 
 
 @frozen(kw_only=True)
@@ -34,7 +41,8 @@ class Prediction:
     """What the model says of a row's study.
 
     *fits* says whether it fits into memory; *model_flops* are those of a step on one device,
-    by definition; *peak* is what the device reaches of the type that computes, FLOP/s.
+    by definition; *peak* is what the device reaches of the type that computes, FLOP/s. Intervals
+    are where the measured values are said to lie.
     """
 
     step_time: float
@@ -42,6 +50,8 @@ class Prediction:
     fits: bool
     model_flops: float
     peak: float
+    step_interval: tuple[float, float] | None = None
+    memory_interval: tuple[float, float] | None = None
 
 
 @frozen(kw_only=True)
@@ -101,7 +111,7 @@ def price(
     from parcost.batch.specs import Spec
     from parcost.render.view import View
 
-    view = View(kind="line", figures=tuple(_FIGURES))
+    view = View(kind="line", figures=(*_FIGURES, *_ENDS))
     run = Run(Question(dict(overrides), None, "points", view), Environment(picked), engine=engine)
     specs = [Spec(str(path)) for _, path in cases if path is not None]
     entries = run.entries(specs)
@@ -138,4 +148,14 @@ def _prediction(points: Sequence[Mapping[str, Any]]) -> Prediction | str:
         fits=bool(point.get("feasible", True)),
         model_flops=speed * step,
         peak=speed / mfu if mfu else 0.0,
+        step_interval=_interval(point, "step_time"),
+        memory_interval=_interval(point, "memory"),
     )
+
+
+def _interval(point: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    """Return the ends of the interval of a figure, if it has one."""
+    low, high = (point.get(_ENDS[f"{name}_{end}"]) for end in ("low", "high"))
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        return float(low), float(high)
+    return None

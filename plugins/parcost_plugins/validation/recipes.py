@@ -69,9 +69,9 @@ def recipe_of(row: Row, profile: Profile) -> Recipe:
         if "torchao" in text or profile.framework.startswith("torchtitan"):
             return Recipe("fp8_torchao", assumed=assumed)
         return Recipe(name, "bf16_fsdp", assumed)
-    if name == "bf16" and profile.framework.endswith("deepspeed"):
+    if name == "bf16" and "deepspeed" in profile.framework:
         return Recipe("bf16_deepspeed", assumed=assumed)
-    if profile.framework == "nemo" and name in _NEMO:
+    if profile.framework.startswith("nemo") and name in _NEMO:
         return Recipe(*_NEMO[name], assumed or "gradients in bf16, as in NeMo's tuned recipes")
     return Recipe(name, assumed=assumed)
 

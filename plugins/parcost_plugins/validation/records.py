@@ -21,6 +21,10 @@ T = TypeVar("T")
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
+#: Numbers beyond these overflow where they are multiplied, and are of no run.
+_LEAST, _MOST = 1e-15, 1e18
+
+
 def at_least(least: float, default: Any = NOTHING) -> Any:
     """Return a field whose numbers start at *least*."""
     return field(default=default, metadata={"least": least})
@@ -111,6 +115,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _ranged(attribute: Attribute[Any], value: float, where: str) -> Reading:
+    if value and not _LEAST <= abs(value) <= _MOST:
+        said = f"`{where}` is {value:g}, which nobody measures: {_LEAST:g} to {_MOST:g}"
+        return Reading(None, (said,))
     least, over = attribute.metadata.get("least"), attribute.metadata.get("above")
     if least is not None and value < least:
         return Reading(None, (f"`{where}` is {value:g}, and {least:g} is the least",))
@@ -135,7 +142,7 @@ def _type_name(kind: Any) -> str:
 def _hint(name: str, value: Mapping[Any, Any], known: Mapping[str, Any]) -> str:
     others = [str(other) for other in value if other not in known]
     close = get_close_matches(name, others, n=1)
-    return f"; did you mean it by `{close[0]}`?" if close else ""
+    return f"; the row has `{close[0]}`" if close else ""
 
 
 def _named(value: Any) -> str:

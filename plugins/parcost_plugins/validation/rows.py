@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from parcost import SpecError
 from parcost.files import Kind, read_lines
 from parcost_plugins.validation.records import above, at_least, one_of, read
+
+if TYPE_CHECKING:
+    from parcost.plugins import Plugins
 
 RUNS = Kind("file of runs", 256 * 2**20, line=2**20)
 #: How far a printed rate may be off the one that follows from the step time: releases round.
@@ -213,6 +216,15 @@ class Rows:
     placed: Sequence[Placed]
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
+
+
+def shipped(plugins: Plugins) -> tuple[str, Path] | None:
+    """Return the file of runs that a catalogue ships, and its name in messages."""
+    for _, catalogue in plugins.named("catalogues").values():
+        file = catalogue.root / "measured" / "runs.jsonl"
+        if isinstance(file, Path) and file.is_file():
+            return f"{catalogue.name}/measured/runs.jsonl", file
+    return None
 
 
 def read_files(files: Iterable[tuple[str, Path]]) -> Rows:

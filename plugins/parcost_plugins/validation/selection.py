@@ -119,9 +119,19 @@ class Limit:
         return _COMPARISONS[self.relation](value, self.bound)
 
 
-METRICS = ("mape", "median", "mean", "p90", "refused", "regret", "rho")
+METRICS = (
+    "mape",
+    "median",
+    "mean",
+    "p90",
+    "refused",
+    "coverage",
+    "half-width",
+    "regret",
+    "rho",
+)
 _LIMIT = re.compile(
-    r"\s*(?:(memory)\s+)?(\w+)(?:\s+of\s+(.+?))?\s*(>=|<=|>|<)\s*([-+]?\d+(?:\.\d+)?)\s*(%?)\s*"
+    r"\s*(?:(memory)\s+)?([\w-]+)(?:\s+of\s+(.+?))?\s*(>=|<=|>|<)\s*([-+]?\d+(?:\.\d+)?)\s*(%?)\s*"
 )
 
 

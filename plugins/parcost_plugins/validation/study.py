@@ -25,7 +25,7 @@ from parcost_plugins.validation.hardware import (
 )
 from parcost_plugins.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
 from parcost_plugins.validation.rows import Hybrid, Row, UnmodelledError
-from parcost_plugins.validation.stages import Dealt, deal
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 
 
 @frozen
@@ -65,15 +65,25 @@ class Facts:
         """What the row says of the network between nodes."""
         return network_of(self.row.hardware)
 
+    @property
+    def divides(self) -> bool:
+        """Whether the virtual stages have as many layers each."""
+        p = self.row.parallel
+        return not self.row.model.layers % (p.pp * p.vp)
+
     @cached_property
-    def dealt(self) -> Dealt | None:
-        """Layers of each virtual stage, where they do not divide."""
-        p, layers = self.row.parallel, self.row.model.layers
-        if not layers % (p.pp * p.vp):
-            return None
+    def ends(self) -> int:
+        """How many of the head and the embedding count as a layer where layers do not divide.
+
+        Megatron-LM deals such layers by options alone, which count ends where that divides.
+        """
         said = str(self.row.extra.get("pp_partition") or "")
-        ends = True if "embed" in said else False if said else None
-        return deal(layers, p.pp * p.vp, self.profile.dealing, ends=ends)
+        if self.divides or said:
+            return 2 if "embed" in said and not self.divides else 0
+        p = self.row.parallel
+        even = [n for n in (2, 1) if not (self.row.model.layers + n) % (p.pp * p.vp)]
+        options = "Megatron" in self.profile.title and not self.profile.deals
+        return even[0] if even and options else 0
 
     @cached_property
     def sharding(self) -> str:
@@ -112,6 +122,9 @@ def _gated(facts: Facts) -> Value:
     return _on(facts.row.model.gated)
 
 
+_GPT_OSS = r"gpt-?oss"
+
+
 def _norm(facts: Facts) -> Value:
     kind = "rms" if facts.is_gated else "layer"
     return Assumed(kind, f"{kind} norms, by whether the MLP is gated")
@@ -119,6 +132,8 @@ def _norm(facts: Facts) -> Value:
 
 def _biases(facts: Facts) -> Value:
     m = facts.row.model
+    if re.search(_GPT_OSS, m.name, re.IGNORECASE):
+        return Assumed("on", "gpt-oss has biases")
     if facts.is_gated or m.activation == "squared-relu":
         return None
     return Assumed("on", "linear layers have biases: the MLP is not gated")
@@ -203,6 +218,8 @@ def _sequence_parallel(facts: Facts) -> Value:
     if facts.row.parallel.tp == 1:
         return None
     if facts.row.parallel.sequence_parallel is None:
+        if not facts.profile.sequence_parallel:
+            return Assumed("off", f"{facts.profile.title} has no sequence parallelism")
         return Assumed("on", "norms are sharded over the tensor-parallel ranks")
     return _on(facts.row.parallel.sequence_parallel)
 
@@ -237,20 +254,23 @@ def _chunks(facts: Facts) -> Value:
     return _text(p.vp) if p.pp > 1 and p.vp > 1 else None
 
 
-def _stages(facts: Facts) -> Value:
-    if facts.dealt is None:
+def _assignment(facts: Facts) -> Value:
+    """Return the rule by which layers are dealt where the framework has none for them."""
+    if facts.divides or facts.profile.deals:
         return None
-    counts = ", ".join(map(str, facts.dealt.layers))
-    p = facts.row.parallel
-    why = f"{facts.row.model.layers} layers on {p.pp * p.vp} stages: {facts.dealt.rule}"
-    return Assumed(f"[{counts}]", why)
+    why = f"{facts.row.model.layers} layers that do not divide fill stages from the first"
+    return None if facts.ends else Assumed("fill", why)
 
 
-def _transfers(facts: Facts) -> Value:
-    p = facts.row.parallel
-    if p.pp == 1 or p.vp > 1 or facts.profile.transfers == "overlapped":
-        return None
-    return Assumed("blocking", f"hops are not overlapped, as in {facts.profile.title}")
+def _counted(least: int, what: str) -> Callable[[Facts], Value]:
+    """Return whether *what* counts as a layer, which it does from *least* ends on."""
+
+    def value(facts: Facts) -> Value:
+        if facts.ends < least:
+            return None
+        return "on" if facts.profile.deals else Assumed("on", f"the {what} counts as a layer")
+
+    return value
 
 
 def _recompute_switch(name: str) -> Callable[[Facts], Value]:
@@ -283,13 +303,16 @@ _KERNELS = (
 
 
 def _kernel(facts: Facts) -> Value:
-    """Return the attention kernel that the row names; without a name it is the framework's."""
+    """Return the attention kernel that the row names.
+
+    Without a name, or with several, it is the framework's of that time.
+    """
     said = (facts.row.attention or "").lower()
     if _flash(facts) == "off":
         return None
-    for pattern, name in _KERNELS:
-        if re.search(pattern, said):
-            return name
+    named = [name for pattern, name in _KERNELS if re.search(pattern, said)]
+    if len(named) == 1:
+        return named[0]
     if facts.profile.writes_scores:
         return Assumed("auto", "the usual kernel of fused attention on the device")
     return None
@@ -340,23 +363,11 @@ def _gradients(facts: Facts) -> Value:
         return _on(said)
     if "overlapped dp grad" in notes:
         return "on"
-    reduces = facts.profile.reduces or facts.is_fsdp
-    return Assumed(
-        "on" if reduces else "off",
-        f"gradients are reduced {'under' if reduces else 'after'} backward, as in "
-        f"{facts.profile.title}",
-    )
+    return None
 
 
 def _parameters(facts: Facts) -> Value:
-    if "param all-gather" in facts.row.notes:
-        return "on"
-    gathers = facts.profile.gathers or facts.is_fsdp
-    return Assumed(
-        "on" if gathers else "off",
-        f"parameters are gathered {'under' if gathers else 'before'} forward, as in "
-        f"{facts.profile.title}",
-    )
+    return "on" if "param all-gather" in facts.row.notes else None
 
 
 def _tensor(facts: Facts) -> Value:
@@ -364,9 +375,7 @@ def _tensor(facts: Facts) -> Value:
         return None
     if "TP comm overlap" in facts.row.notes or facts.row.extra.get("async_tp") is True:
         return "pipelined"
-    if facts.profile.tensor == "off":
-        return None
-    return Assumed(facts.profile.tensor, f"tensor-parallel sums hide as in {facts.profile.title}")
+    return None
 
 
 def _bucket(facts: Facts) -> Value:
@@ -387,6 +396,13 @@ def _balance(facts: Facts) -> Value:
     return None
 
 
+def _capacity(facts: Facts) -> Value:
+    """Return the capacity of recipes that drop tokens: experts get as many as the mean."""
+    if not (facts.row.is_sparse and re.search(r"qualifier: tokendrop", facts.row.notes)):
+        return None
+    return Assumed("1", "tokens beyond the mean of an expert are dropped, as in Megatron-Bridge")
+
+
 def _loss(facts: Facts) -> Value:
     row = facts.row
     if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
@@ -398,17 +414,19 @@ def _loss(facts: Facts) -> Value:
     return None
 
 
-def _context(facts: Facts) -> Value:
-    if facts.row.parallel.cp == 1 or facts.profile.context == "ring":
+def _dispatcher(facts: Facts) -> Value:
+    """Return who sends tokens to experts: the backend of Megatron-Core's flexible dispatcher."""
+    row = facts.row
+    if not row.is_sparse:
         return None
-    why = f"keys and values reach all ranks by {facts.profile.context}, as in {facts.profile.title}"
-    return Assumed(facts.profile.context, why)
-
-
-def _deduplicate(facts: Facts) -> Value:
-    """Return whether a token crosses once to each domain, as DeepEP and HybridEP send it."""
-    said = str(facts.row.extra.get("moe_flex_dispatcher_backend") or "").lower()
-    return "on" if facts.row.is_sparse and said in ("deepep", "hybridep") else None
+    said = str(row.extra.get("moe_flex_dispatcher_backend") or "").lower()
+    if said in KERNEL_DISPATCHERS:
+        return said
+    if re.search(r"all-to-all dispatcher", row.notes, re.IGNORECASE):
+        return "alltoall"
+    if facts.profile.framework == "megatron_core":
+        return Assumed("alltoall", "tokens go to experts by an all-to-all, as Megatron advises")
+    return None
 
 
 def _hidden_exchange(facts: Facts) -> Value:
@@ -463,9 +481,11 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("model", "norm", _norm),
     Attribute("model", "biases", _biases),
     Attribute("model", "positions", _positions),
+    Attribute("model", "alibi", _of_model(r"bloom", "on", "BLOOM has ALiBi")),
     Attribute("model", "embedding_norm", _of_model(r"bloom", "on", "BLOOM norms its embedding")),
     Attribute("model", "qk_norm", _of_model(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
-    Attribute("model", "sinks", _of_model(r"gpt-?oss", "on", "gpt-oss has attention sinks")),
+    Attribute("model", "sinks", _of_model(_GPT_OSS, "on", "gpt-oss has attention sinks")),
+    Attribute("model", "clamped", _of_model(_GPT_OSS, "on", "gpt-oss clamps gate and up")),
     Attribute("model", "window", _window),
     Attribute("model", "full_every", _full_every),
     Attribute("model", "kv_lora", lambda f: _number(f.row.model.kv_lora_rank)),
@@ -492,8 +512,9 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("sharding", "reshard", _reshard),
     Attribute("schedule", "kind", _schedule),
     Attribute("schedule", "chunks", _chunks),
-    Attribute("schedule", "stages", _stages),
-    Attribute("schedule", "transfers", _transfers),
+    Attribute("schedule", "assignment", _assignment),
+    Attribute("schedule", "count_embedding", _counted(2, "embedding")),
+    Attribute("schedule", "count_head", _counted(1, "head")),
     Attribute("training", "sequence", lambda f: _number(f.row.model.seq)),
     Attribute("training", "micro_batch", lambda f: _number(f.row.batch.micro)),
     Attribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
@@ -521,9 +542,9 @@ ATTRIBUTES: Sequence[Attribute] = (
     Attribute("overlap", "parameters", _parameters),
     Attribute("overlap", "tensor", _tensor),
     Attribute("overlap", "bucket", _bucket),
-    Attribute("context", "algorithm", _context),
     Attribute("routing", "distribution", _balance),
-    Attribute("routing", "deduplicate", _deduplicate),
+    Attribute("routing", "capacity_factor", _capacity),
+    Attribute("routing", "dispatcher", _dispatcher),
     Attribute("routing", "hide", _hidden_exchange),
     Attribute("offload", "activations", _offloaded),
 )
@@ -576,9 +597,13 @@ def write(row: Row) -> Written:
     imports = [f"devices.{entry.device}", f"fabrics.{entry.fabric}"]
     if facts.profile is not GENERIC:
         imports.append(f"frameworks.{facts.profile.framework}")
+        blocks[f"framework {facts.profile.framework}"] = [("enforced", "off")]
     imports += [f"precisions.{name}" for name in (facts.recipe.name, facts.recipe.state) if name]
-    if facts.profile is GENERIC:
-        assumptions.append("the row names no framework")
+    assumptions.append(
+        "the row names no framework"
+        if facts.profile is GENERIC
+        else f"what the row does not say of its software is as in {facts.profile.framework}"
+    )
     lines = [
         f"# {_comment(row.id)}",
         f"# {_comment(row.source)}: {_comment(row.source_locator)}",

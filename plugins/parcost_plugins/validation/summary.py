@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from attrs import frozen
 
+from parcost_plugins.validation.hardware import entry_of
+from parcost_plugins.validation.intervals import Holding, Kind, Ranges, Ratio, holding, ranges
 from parcost_plugins.validation.pricing import Case, Prediction
 from parcost_plugins.validation.rows import Flaw, Row
 from parcost_plugins.validation.scores import (
@@ -42,6 +44,11 @@ class Scored:
         return self.prediction.step_time / self.row.measured.step_time_s - 1.0
 
     @property
+    def ratio(self) -> float:
+        """Measured over predicted step time."""
+        return self.row.measured.step_time_s / self.prediction.step_time
+
+    @property
     def baseline_error(self) -> float:
         """Error of the baseline's step time."""
         return self.baseline / self.row.measured.step_time_s - 1.0
@@ -51,6 +58,29 @@ class Scored:
         """Error of the memory, where it was measured."""
         measured = self.row.measured.memory_gb
         return None if measured is None else self.prediction.memory / (measured * 1e9) - 1.0
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Measured over predicted memory, where it was measured."""
+        measured = self.row.measured.memory_gb
+        predicted = self.prediction.memory
+        return None if measured is None or not predicted else measured * 1e9 / predicted
+
+    @property
+    def step_held(self) -> bool | None:
+        """Whether the measured step time lies in its interval; None without one."""
+        return _is_within(self.row.measured.step_time_s, self.prediction.step_interval)
+
+    @property
+    def memory_held(self) -> bool | None:
+        """Whether the measured memory lies in its interval; None without either."""
+        measured = self.row.measured.memory_gb
+        interval = self.prediction.memory_interval
+        return None if measured is None else _is_within(measured * 1e9, interval)
+
+
+def _is_within(value: float, ends: tuple[float, float] | None) -> bool | None:
+    return None if ends is None else ends[0] <= value <= ends[1]
 
 
 @frozen(kw_only=True)
@@ -63,6 +93,8 @@ class Group:
     baseline: Score
     memory: Score | None
     refused: int
+    held: Holding | None  # by the intervals of the step time
+    memory_held: Holding | None
     worst: Sequence[str]  # ids of the rows with the largest errors
 
 
@@ -85,6 +117,7 @@ class Summary:
     groups: Sequence[Group]
     rankings: Sequence[Ranking]
     memory: Sequence[tuple[str, Score]]
+    left_out: Mapping[str, Ranges]
     unmodelled: Sequence[Flaw]
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
@@ -125,6 +158,11 @@ class Summary:
             return None
         if metric == "refused":
             return group.refused / group.step.n
+        if metric in ("coverage", "half-width"):
+            held = group.held if quantity == "step" else group.memory_held
+            if held is None:
+                return None
+            return held.share if metric == "coverage" else held.half_width
         found = group.step if quantity == "step" else group.memory
         return None if found is None else float(getattr(found, metric))
 
@@ -185,11 +223,15 @@ def summarize(
     cases: Sequence[Case],
     flaws: Sequence[Flaw],
     unknown: Mapping[str, int],
+    families: Mapping[str, str] | None = None,
 ) -> Summary:
-    """Return the summary of *cases*, and of what was wrong with other rows."""
+    """Return the summary of *cases*, and of what was wrong with other rows.
+
+    *families* are those of the catalogue's devices, by name.
+    """
     priced = [case for case in cases if case.prediction is not None]
-    absurd = [case for case in priced if _excess(case)]
-    kept = [case for case in priced if not _excess(case)]
+    absurd = [case for case in priced if excess(case)]
+    kept = [case for case in priced if not excess(case)]
     rows = _with_baseline(kept)
     groups = [
         _group(dimension, name, found)
@@ -197,12 +239,13 @@ def summarize(
         for name, found in _grouped(rows, key).items()
         if name is not None
     ]
-    found_flaws = [*flaws, *(_flaw(case, "absurd", _excess(case)) for case in absurd)]
+    found_flaws = [*flaws, *(_flaw(case, "absurd", excess(case)) for case in absurd)]
     return Summary(
         rows=rows,
         groups=groups,
         rankings=_rankings(rows),
         memory=_memory(rows),
+        left_out=ranges_of(rows, families or {}),
         unmodelled=[
             _flaw(case, "unmodelled", case.reason) for case in cases if case.prediction is None
         ],
@@ -229,7 +272,7 @@ def _speed(case: Case) -> float:
     return case.prediction.model_flops / case.placed.row.measured.step_time_s
 
 
-def _excess(case: Case) -> str:
+def excess(case: Case) -> str:
     """Return why a step time cannot be true: the device would compute beyond its peak."""
     assert case.prediction is not None
     row, speed = case.placed.row, _speed(case)
@@ -277,8 +320,59 @@ def _group(dimension: str, name: str, rows: Sequence[Scored]) -> Group:
         baseline=baseline,
         memory=score([e for one in rows if (e := one.memory_error) is not None]),
         refused=sum(not one.prediction.fits for one in rows),
+        held=_step_held(rows),
+        memory_held=_memory_held(rows),
         worst=[one.row.id for one in largest(rows, _WORST)],
     )
+
+
+def _step_held(rows: Sequence[Scored]) -> Holding | None:
+    found = [
+        (held, half_width(ends, one.prediction.step_time))
+        for one in rows
+        if (held := one.step_held) is not None and (ends := one.prediction.step_interval)
+    ]
+    return holding([held for held, _ in found], [width for _, width in found])
+
+
+def _memory_held(rows: Sequence[Scored]) -> Holding | None:
+    found = [
+        (held, half_width(ends, one.prediction.memory))
+        for one in rows
+        if (held := one.memory_held) is not None and (ends := one.prediction.memory_interval)
+    ]
+    return holding([held for held, _ in found], [width for _, width in found])
+
+
+def half_width(ends: tuple[float, float], predicted: float) -> float:
+    """Return half of what lies between the ends of an interval, of the prediction."""
+    return (ends[1] - ends[0]) / 2 / predicted
+
+
+def ranges_of(rows: Sequence[Scored], families: Mapping[str, str]) -> Mapping[str, Ranges]:
+    """Return the ranges of measured / predicted; *families* are those of devices by name."""
+    steps = [(one, one.ratio) for one in rows]
+    memories = [(one, ratio) for one in rows if (ratio := one.memory_ratio) is not None]
+    found = {}
+    for figure, pairs in (("step_time", steps), ("memory", memories)):
+        ratios = [
+            Ratio(model=one.row.model.name, kind=_kind(one, families), value=ratio)
+            for one, ratio in pairs
+        ]
+        if (known := ranges(ratios, figure)) is not None:
+            found[figure] = known
+    return found
+
+
+def _kind(one: Scored, families: Mapping[str, str]) -> Kind:
+    model = "experts" if one.row.is_sparse else "dense"
+    return model, families.get(device_of(one.row), ""), one.written.framework
+
+
+def device_of(row: Row) -> str:
+    """Return the device of the catalogue that *row* means."""
+    entry = entry_of(row.hardware)
+    return "" if entry is None else entry.device
 
 
 def _rankings(rows: Sequence[Scored]) -> list[Ranking]:

@@ -5,6 +5,7 @@ Anyone may import from here; a third-party plugin writes
 """
 
 from parcost import hookimpl
+from parcost_plugins.vocabulary.accuracy import Accuracy, Family, Observed
 from parcost_plugins.vocabulary.attention import (
     AttentionKernel,
     AttentionTable,
@@ -14,7 +15,7 @@ from parcost_plugins.vocabulary.compression import BucketSketch, Compression, Ex
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.custom import CustomTerm
 from parcost_plugins.vocabulary.estimates import Estimate, Grid, PipelineSketch
-from parcost_plugins.vocabulary.framework import Framework
+from parcost_plugins.vocabulary.framework import Framework, Offer
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level, Plausible
 from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.interference import multiprocessors_taken, slowdown
@@ -72,6 +73,7 @@ from parcost_plugins.vocabulary.understanding import Plan, Roofline, Targets
 
 __all__ = [
     "OPERATIONS",
+    "Accuracy",
     "AttentionKernel",
     "AttentionTable",
     "BatchScaling",
@@ -90,6 +92,7 @@ __all__ = [
     "Estimate",
     "ExchangeSketch",
     "Fabric",
+    "Family",
     "Flow",
     "Framework",
     "FsdpSketch",
@@ -110,6 +113,8 @@ __all__ = [
     "Model",
     "ModelFlops",
     "Network",
+    "Observed",
+    "Offer",
     "Offload",
     "Overlap",
     "Parameters",
@@ -156,6 +161,7 @@ __all__ = [
 def blocks() -> list[type]:
     """Offer the shared blocks."""
     return [
+        Accuracy,
         AttentionKernel,
         AttentionTable,
         BatchScaling,
@@ -174,6 +180,7 @@ def blocks() -> list[type]:
         Estimate,
         ExchangeSketch,
         Fabric,
+        Family,
         Flow,
         Framework,
         GenerationTuning,
@@ -191,6 +198,8 @@ def blocks() -> list[type]:
         MemoryBudget,
         Model,
         Network,
+        Observed,
+        Offer,
         Offload,
         Overlap,
         PipelineSketch,

@@ -85,6 +85,6 @@ def _interpolate(points: Sequence[tuple[Real, Real]], at: Real) -> Real:
     (low, found), *others = points
     for high, value in others:
         part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)
-        found = found + part * (value - found)
+        found = (1.0 - part) * found + part * value  # exact at both ends
         low = high
     return found

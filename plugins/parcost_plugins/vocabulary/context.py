@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from parcost import BYTES, Real, block, integer, quantity, switch, word
 from parcost.numeric import minimum
+from parcost_plugins.vocabulary.framework import CONTEXTS
 from parcost_plugins.vocabulary.layout import Layout
+from parcost_plugins.vocabulary.training import Training
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -21,8 +23,10 @@ class Context:
     groups of ``ulysses`` ranks and passes blocks between them.
     """
 
-    algorithm: str = word(
-        "ring", "all_gather", "ulysses", "hybrid", default="ring", doc="how they do it"
+    algorithm: str | None = word(
+        *CONTEXTS,
+        default=None,
+        doc="how they do it; what the framework does where it is left out",
     )
     balance: str = word(
         "zigzag",
@@ -54,22 +58,27 @@ class Context:
         "where they arrive",
     )
 
-    def trading(self, cp: Real) -> Real:
-        """Return how many of *cp* ranks trade the sequence for heads."""
-        if self.algorithm == "ulysses":
-            return cp
-        return minimum(self.ulysses, cp) if self.algorithm == "hybrid" else 1.0
+
+def algorithm(study: Study) -> str:
+    """Return how the ranks get to all keys: as the spec says, or the framework does it."""
+    return study[Context].algorithm or study[Training].framework.context
+
+
+def trading(study: Study) -> Real:
+    """Return how many of the context-parallel ranks trade the sequence for heads."""
+    kind, cp = algorithm(study), study[Layout].cp
+    if kind == "ulysses":
+        return cp
+    return minimum(study[Context].ulysses, cp) if kind == "hybrid" else 1.0
 
 
 def blocks_of_keys(study: Study) -> Real:
     """Return in how many blocks, one a kernel, the keys of a query arrive."""
-    cp, context = study[Layout].cp, study[Context]
-    if context.algorithm in ("all_gather", "ulysses"):
+    if algorithm(study) in ("all_gather", "ulysses"):
         return 1.0
-    return cp / context.trading(cp)
+    return study[Layout].cp / trading(study)
 
 
 def latent_blocks(study: Study) -> Real:
     """Return of how many ranks' tokens, its own included, one projects keys and values up."""
-    context, cp = study[Context], study[Layout].cp
-    return cp / context.trading(cp) if context.latent else 1.0
+    return study[Layout].cp / trading(study) if study[Context].latent else 1.0

@@ -7,7 +7,19 @@ the framework decides.
 
 from __future__ import annotations
 
-from parcost import BYTES, SECONDS, Real, block, fraction, integer, quantity, string, switch, word
+from parcost import (
+    BYTES,
+    SECONDS,
+    Real,
+    block,
+    children,
+    fraction,
+    integer,
+    quantity,
+    string,
+    switch,
+    word,
+)
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 
 #: How layers are dealt to stages that do not divide them.
@@ -16,10 +28,53 @@ ASSIGNMENTS = ("even", "front", "fill", "ends")
 #: What the cross entropy keeps of its logits.
 LOSSES = ("eager", "softmax", "logits", "gradient")
 
+#: Who sends tokens to their experts.
+DISPATCHERS = ("alltoall", "allgather", "deepep", "hybridep")
+#: Those of them whose own kernels send a token once to each rank of a unit.
+KERNEL_DISPATCHERS = ("deepep", "hybridep")
+
 #: How the host issues the operators of a layer.
 MODES = ("eager", "compiled")
 #: What a CUDA graph replays in place of kernels that are issued one by one.
 CUDA_GRAPHS = ("none", "layer", "iteration")
+
+
+#: What tensor-parallel collectives hide under; see the block ``overlap``.
+TENSOR_OVERLAPS = ("off", "on", "weight_gradients", "pipelined", "split_batch")
+#: Whether a device works on while it sends to its neighbour.
+TRANSFERS = ("overlapped", "blocking")
+#: How ranks with a share of the sequence get to all keys and values.
+CONTEXTS = ("ring", "all_gather", "ulysses", "hybrid")
+#: When gradients are reduced under ZeRO 2 and 3.
+ACCUMULATIONS = ("shard", "whole")
+
+
+@block("offers", inside="framework", label="required")
+class Offer:
+    """What a framework has of one attribute; rules refuse other values, and no search takes them.
+
+    A framework that makes no such statement about an attribute refuses nothing of it.
+    """
+
+    attribute: str = string(doc="which one, by block and name, as in `schedule.kind`")
+    values: str = string(
+        default="",
+        doc="that the framework has, with commas between them, as in `one_f_one_b, interleaved`; "
+        "left empty, nothing is said of it, whatever a framework that this one extends says",
+    )
+    beyond: str = word(
+        "any",
+        "tp",
+        "cp",
+        "pp",
+        "dp",
+        "ep",
+        default="any",
+        doc="it is about layouts in which this degree is above 1; about all with `any`",
+    )
+    since: str = string(
+        default="", doc="what changed at which version, for whoever runs another one"
+    )
 
 
 @block("framework", label="required")
@@ -89,8 +144,22 @@ class Framework:
     routing_kernels: Real = integer(
         default=0,
         minimum=0,
-        doc="issued for the forward pass of a layer with experts beyond those of a dense one; "
-        "twice as many for the backward pass",
+        doc="issued for the forward pass of a layer with experts beyond those of a dense one",
+    )
+    routing_backward_kernels: Real = integer(
+        default="2 * routing_kernels", minimum=0, doc="the same, for the backward pass"
+    )
+    grouped_kernels: Real = integer(
+        default=0,
+        minimum=0,
+        doc="issued for the forward pass of one expert where the experts of a rank run as one "
+        "product, but that product's own; twice as many for the backward pass",
+    )
+    grouped_casts: Real = integer(
+        default=0,
+        minimum=0,
+        doc="tensors that are made narrow for either pass of one expert, where its products run in "
+        "a narrow type: each with the kernels of `precision.cast_kernels`",
     )
     grouped_experts: bool = switch(
         default=True,
@@ -156,6 +225,26 @@ class Framework:
         doc="tokens copied for their experts, and added up behind them: each read or written once, "
         "or copy by copy",
     )
+    dispatcher: str = word(
+        *DISPATCHERS,
+        default="alltoall",
+        doc="of tokens to their experts where a run says nothing, as of `routing.dispatcher`",
+    )
+    expert_activation: str = word(
+        "dense",
+        "traced",
+        "in_product",
+        default="dense",
+        doc="gated activation of routed experts: as that of dense MLPs; with the routing weight in "
+        "a kernel that is compiled for any number of tokens, where their number is not fixed; or "
+        "in the kernel of the product ahead of it",
+    )
+    expert_biases: str = word(
+        "fused",
+        "eager",
+        default="fused",
+        doc="biases behind routed experts: in the kernel of the product, or expert by expert",
+    )
     separate_projections: bool = switch(
         default=False,
         doc="queries, keys and values, gate and up are made by layers of their own, and the "
@@ -187,6 +276,11 @@ class Framework:
         doc="which tensor of an expert a token's routing weight is multiplied with; that tensor "
         "is kept for backward, but for the activation, which is made again from what is kept",
     )
+    reruns_core: bool = switch(
+        default=False,
+        doc="selective recomputation runs a fused attention core again as well, which keeps no "
+        "scores in any case",
+    )
     remakes_elementwise: bool = switch(
         default=False,
         doc="of a compiled layer: outputs of norms and activations are not kept, as backward's "
@@ -215,6 +309,61 @@ class Framework:
         default="even",
         doc="layers of the stages where a run says nothing, as of `schedule.assignment`",
     )
+    gradient_overlap: bool = switch(
+        default=True,
+        doc="gradients are reduced under the backward pass where a run says nothing; under ZeRO 3 "
+        "they always are",
+    )
+    parameter_overlap: bool = switch(
+        default=True,
+        doc="parameters are gathered under the forward pass where a run says nothing; under ZeRO 3 "
+        "they always are",
+    )
+    tensor_overlap: str = word(
+        *TENSOR_OVERLAPS,
+        default="off",
+        doc="what tensor-parallel collectives hide under where a run says nothing, as of "
+        "`overlap.tensor`",
+    )
+    transfers: str = word(
+        *TRANSFERS,
+        default="overlapped",
+        doc="messages between stages with one chunk each, where a run says nothing",
+    )
+    interleaved_transfers: str = word(
+        *TRANSFERS,
+        default="overlapped",
+        doc="messages between stages with several chunks, where a run says nothing",
+    )
+    accumulate: str = word(
+        *ACCUMULATIONS,
+        default="shard",
+        doc="when gradients are reduced under ZeRO 2 and 3 where a run says nothing, as of "
+        "`sharding.accumulate`: in every micro-batch (`shard`), or once per step (`whole`)",
+    )
+    pipelined_accumulate: str | None = word(
+        *ACCUMULATIONS,
+        default=None,
+        doc="the same with several stages; as without where it is left out",
+    )
+    reshard: bool = switch(
+        default=True,
+        doc="under ZeRO 3: parameters are dropped after forward where a run says nothing",
+    )
+    pipelined_reshard: bool | None = switch(
+        default=None, doc="the same with several stages; as without where it is left out"
+    )
+    reduce_scatter: bool = switch(
+        default=True,
+        doc="under ZeRO 1 and 2 a rank is sent the gradients of its share alone; off, all "
+        "gradients are all-reduced, and it keeps its share of them",
+    )
+    context: str = word(
+        *CONTEXTS,
+        default="ring",
+        doc="how context-parallel ranks get to all keys where a run says nothing, as of "
+        "`context.algorithm`",
+    )
     attention: str = word(
         "auto",
         "unfused",
@@ -223,3 +372,9 @@ class Framework:
         doc="attention kernel where a run says nothing and the device has it; `auto`, and where "
         "the device has none of the name: the usual one of the device",
     )
+    enforced: bool = switch(
+        default=True,
+        doc="what it does not have is refused; off where a run took place and its version is a "
+        "guess",
+    )
+    offers: tuple[Offer, ...] = children("offers", doc="what it has, and what it has not")

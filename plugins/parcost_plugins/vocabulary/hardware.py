@@ -21,6 +21,7 @@ from parcost import (
     switch,
     word,
 )
+from parcost_plugins.vocabulary.accuracy import Family
 from parcost_plugins.vocabulary.attention import AttentionTable
 
 _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
@@ -143,7 +144,26 @@ class Device:
         doc="bytes of a collective that it sums per second (1 / gamma); part of the copy where it "
         "is left out",
     )
-    power: Real | None = quantity(WATTS, default=None, doc="thermal design power")
+    power: Real | None = quantity(
+        WATTS, default=None, doc="thermal design power, at which its rates were measured"
+    )
+    power_cap: Real | None = quantity(
+        WATTS,
+        default=None,
+        positive=True,
+        doc="that a site holds the board to, below its design power: products and attention slow "
+        "down",
+    )
+    static_power: Real | None = fraction(
+        default=None,
+        doc="of the design power, drawn whatever the clock is; `kernels.static_power` where it is "
+        "left out",
+    )
+    family: Family | None = reference(
+        "family",
+        default=None,
+        doc="devices of its architecture: how far predictions are off where it was not measured",
+    )
     library: str = word(
         "any",
         registry="libraries",
@@ -166,10 +186,11 @@ class Level:
     bandwidth: Rate = quantity(
         RATE,
         positive=True,
-        qualifiers=_DIRECTION,
+        qualifiers={**_DIRECTION, "per_unit": "ports"},
         must_qualify=True,
         curve=True,
-        doc="of one port; measured points may stand in place of it",
+        doc="of one port; measured points may stand in place of it. `per_unit` is one direction of "
+        "all `ports` of a unit of the level below, such as a node",
     )
     latency: Real = quantity(SECONDS, doc="start-up time of one message (alpha)")
     efficiency: Real = quantity(

@@ -73,6 +73,7 @@ class Serving:
     longest: Real = quantity(
         ONE,
         default="max(prompt + output, context)",
+        positive=True,
         qualifiers={"tokens": 1.0},
         doc="tokens that room is kept for in the cache of every sequence",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import ONE, Real, block, fraction, integer, integers, quantity, string, switch, word
-from parcost_plugins.vocabulary.framework import ASSIGNMENTS
+from parcost_plugins.vocabulary.framework import ASSIGNMENTS, TRANSFERS
 
 
 @block("layout", label="none")
@@ -54,11 +54,11 @@ class ScheduleChoice:
         structural=True,
         doc="interleaved: micro-batches that pass a chunk before the next chunk's turn comes",
     )
-    transfers: str = word(
-        "overlapped",
-        "blocking",
-        default="overlapped",
-        doc="whether a device works on while it sends to its neighbour",
+    transfers: str | None = word(
+        *TRANSFERS,
+        default=None,
+        doc="whether a device works on while it sends to its neighbour; what the framework does "
+        "where it is left out",
     )
     overlap: Real = fraction(
         doc="how much of the communication that a forward and a backward pass could hide under "

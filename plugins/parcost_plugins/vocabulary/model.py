@@ -58,7 +58,11 @@ class Model:
     )
     head_bias: bool = switch(default=False, doc="the output head has a bias")
     positions: int = integer(
-        default=0, minimum=0, structural=True, doc="rows of learned positions; 0 for RoPE"
+        default=0, minimum=0, structural=True, doc="rows of learned positions; 0 for RoPE or ALiBi"
+    )
+    alibi: bool = switch(
+        default=False,
+        doc="positions are a bias on the scores, which the core adds: nothing is rotated",
     )
     causal: bool = switch(default=True, doc="a token attends to those before it only")
 
@@ -112,6 +116,9 @@ class Model:
     )
     shared_ffn: Real = integer(
         default="expert_ffn", minimum=0, doc="inner width of one shared expert"
+    )
+    clamped: bool = switch(
+        default=False, doc="gate and up of routed experts are clamped ahead of the activation"
     )
     shared_gate: bool = switch(default=False, doc="the shared expert's output is gated per token")
     router_bias: bool = switch(

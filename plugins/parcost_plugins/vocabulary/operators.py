@@ -91,15 +91,27 @@ StreamKind = Literal[
     "composite",
     "complex",
     "halves",
+    "eager_rotary",
+    "eager_softmax",
     "parallel_loss",
+    "permuted",
 ]
 STREAM_KINDS: tuple[StreamKind, ...] = get_args(StreamKind)
+
+#: How kernels make the elements of their results, where that takes longer than the bytes do: they
+#: work out where each element lies, or add to memory that others add to as well. Each has its
+#: time of an element on a multiprocessor: `kernels { strided_time = ... }`.
+StepKind = Literal["", "traced", "traced_gradient", "strided", "scattered", "indexed"]
+STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 
 @answers("operators")
 @record(kw_only=True, eq=False)
 class Stream:
-    """A memory-bound operator that reads and writes *bytes_* in all, in so many *kernels*."""
+    """A memory-bound operator that reads and writes *bytes_* in all, in so many *kernels*.
+
+    Its kernels make *steps* elements, one by one where they are of a *step_kind*.
+    """
 
     name: str
     bytes_: Real
@@ -107,6 +119,8 @@ class Stream:
     count: Sequence[float]
     kernels: Real = 1.0
     kind: StreamKind = "plain"
+    steps: Real = 0.0
+    step_kind: StepKind = ""
     host: str = ""
     source: str = ""
 

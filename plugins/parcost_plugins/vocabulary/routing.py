@@ -8,10 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost import BYTES, ONE, Mask, Real, block, integer, integers, quantity, switch, word
+from parcost import (
+    BYTES,
+    ONE,
+    RATE,
+    Mask,
+    Real,
+    block,
+    fraction,
+    integer,
+    integers,
+    quantity,
+    switch,
+    word,
+)
 from parcost.numeric import any_of, divides, is_array, log, maximum, sqrt, where
+from parcost_plugins.vocabulary.framework import DISPATCHERS, KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.layout import Layout
-from parcost_plugins.vocabulary.training import Training
+from parcost_plugins.vocabulary.training import KernelChoice, Training
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -55,8 +69,29 @@ class Routing:
     node_limit: Real | None = integer(
         default=None, doc="most units of the fastest level that one token is sent to"
     )
+    dispatcher: str | None = word(
+        *DISPATCHERS,
+        default=None,
+        doc="who sends tokens to experts and back: an all-to-all of copies; an all-gather of all "
+        "tokens, and a reduce-scatter back; or kernels of DeepEP or HybridEP, which send a token "
+        "once to each unit and there once to each rank; as the framework does where it is left out",
+    )
+    deepep_multiprocessors: Real = integer(doc="that DeepEP's kernels take")
+    deepep_rate: Real = quantity(RATE, positive=True, doc="of one multiprocessor of DeepEP's")
+    deepep_efficiency: Real = fraction(
+        positive=True, doc="of what the fastest level reaches, by DeepEP at most"
+    )
+    hybridep_multiprocessors: Real = integer(doc="that HybridEP's kernels take")
+    hybridep_rate: Real = quantity(RATE, positive=True, doc="of one multiprocessor of HybridEP's")
+    hybridep_efficiency: Real = fraction(
+        positive=True, doc="of what the fastest level reaches, by HybridEP at most"
+    )
+    outer_efficiency: Real = fraction(
+        positive=True, doc="of what outer levels reach, by the kernels of either"
+    )
     deduplicate: bool = switch(
-        doc="a token crosses to each unit of the fastest level once, and is copied there"
+        doc="by an all-to-all: a token crosses to each unit of the fastest level once, and is "
+        "copied there"
     )
     dispatch: Real | None = quantity(
         BYTES,
@@ -89,6 +124,23 @@ class Routing:
         minimum=1.0,
         doc="room for arriving tokens over their mean; the imbalance where that is larger",
     )
+
+
+def dispatcher_of(study: Study) -> str:
+    """Return who sends tokens to their experts."""
+    return study[Routing].dispatcher or study[Training].framework.dispatcher
+
+
+def sends_once(study: Study) -> bool:
+    """Return whether a token crosses once to each unit of the fastest level."""
+    kind = dispatcher_of(study)
+    return kind in KERNEL_DISPATCHERS or (kind == "alltoall" and study[Routing].deduplicate)
+
+
+def has_fixed_counts(study: Study) -> bool:
+    """Return whether experts have as many tokens each time: a capacity, or a graph of a step."""
+    chosen = study[KernelChoice].cuda_graphs or study[Training].framework.cuda_graphs
+    return study[Routing].capacity_factor is not None or chosen == "iteration"
 
 
 def rank_tokens(study: Study) -> Real:

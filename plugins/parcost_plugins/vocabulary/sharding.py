@@ -16,6 +16,7 @@ from parcost import (
     switch,
     word,
 )
+from parcost_plugins.vocabulary.framework import ACCUMULATIONS
 from parcost_plugins.vocabulary.training import Precision
 
 
@@ -30,12 +31,12 @@ class Sharding:
         doc="ranks, of the dp x cp that hold the same parameters, over which their state is "
         "sharded; fewer than all is hybrid sharding, and the groups all-reduce their shares",
     )
-    accumulate: str = word(
-        "shard",
-        "whole",
-        default="shard",
+    accumulate: str | None = word(
+        *ACCUMULATIONS,
+        default=None,
         doc="under ZeRO 2 and 3: gradients are reduced in every micro-batch and a rank keeps "
-        "its share, or they are kept whole and reduced in the last",
+        "its share, or they are kept whole and reduced in the last; what the framework does where "
+        "it is left out",
     )
     replicate: str = word(
         "step",
@@ -43,9 +44,10 @@ class Sharding:
         default="step",
         doc="how often the groups of hybrid sharding all-reduce their shares",
     )
-    reshard: bool = switch(
-        default=True,
-        doc="under ZeRO 3: parameters are dropped after forward and gathered again for backward",
+    reshard: bool | None = switch(
+        default=None,
+        doc="under ZeRO 3: parameters are dropped after forward and gathered again for backward; "
+        "what the framework does where it is left out",
     )
     keep_last: bool = switch(
         default=False, doc="under ZeRO 3: the last layer stays gathered from forward to backward"

@@ -20,8 +20,15 @@ from parcost import (
     switch,
     word,
 )
+from parcost_plugins.vocabulary.accuracy import Accuracy
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
-from parcost_plugins.vocabulary.framework import CUDA_GRAPHS, LOSSES, MODES, Framework
+from parcost_plugins.vocabulary.framework import (
+    CUDA_GRAPHS,
+    LOSSES,
+    MODES,
+    TENSOR_OVERLAPS,
+    Framework,
+)
 from parcost_plugins.vocabulary.hardware import Device
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
@@ -61,6 +68,9 @@ class Precision:
         BYTES,
         default=0.0,
         doc="memory traffic of making an element narrow, greatest value and copies included",
+    )
+    cast_kernels: Real = integer(
+        default=1, doc="that make one tensor narrow, one after another; of each expert for itself"
     )
     weight_cast: Real = quantity(
         BYTES, default=0.0, doc="the same for a parameter of a linear layer, once per step"
@@ -166,6 +176,11 @@ class Training:
     precision: Precision = reference("precision", default="precision", doc="which recipe")
     framework: Framework = reference(
         "framework", default="framework", doc="which framework runs it; `generic` if none is named"
+    )
+    accuracy: Accuracy = reference(
+        "accuracy",
+        default="accuracy",
+        doc="errors of measured runs, which intervals of step time and memory are made of",
     )
     sequence: Real = integer(qualifiers={"tokens": 1.0}, doc="tokens of one sequence (s)")
     micro_batch: Real = integer(
@@ -289,6 +304,11 @@ class KernelChoice:
     misaligned_efficiency: Real = fraction(
         positive=True, default=1.0, doc="of a product's rate where they are not"
     )
+    odd_efficiency: Real = fraction(
+        positive=True,
+        default=1.0,
+        doc="of a product's rate where rows are a multiple of no more than 2 bytes",
+    )
     head_sizes: tuple[int, ...] = integers(
         default=(),
         doc="sizes of heads that the fused core has kernels for, from the smallest upwards; a "
@@ -325,12 +345,46 @@ class KernelChoice:
     halves_efficiency: Real = fraction(
         positive=True, doc="of the rate of streaming, by eager kernels on halves of a tensor"
     )
+    eager_rotary_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a rotation of halves in eager kernels"
+    )
+    eager_softmax_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by eager scale, mask and softmax of scores"
+    )
     parallel_loss_efficiency: Real = fraction(
         positive=True, doc="of the rate of streaming, by an eager loss on a share of the vocabulary"
+    )
+    permuted_efficiency: Real = fraction(
+        positive=True, doc="of the rate of streaming, by a kernel that permutes rows"
+    )
+    traced_time: Real = quantity(
+        SECONDS,
+        doc="of an element on one multiprocessor, by an activation that is compiled for any number "
+        "of tokens: its kernel divides to find where an element lies",
+    )
+    traced_gradient_time: Real = quantity(
+        SECONDS, doc="the same, by its gradient, which joins two halves"
+    )
+    strided_time: Real = quantity(
+        SECONDS,
+        doc="the same, by an eager kernel on a part of a tensor or on tensors of several shapes",
+    )
+    scattered_time: Real = quantity(
+        SECONDS, doc="the same, by an eager kernel that scatters and adds"
+    )
+    indexed_time: Real = quantity(
+        SECONDS, doc="the same, by the gradient of eager indexing, which adds to rows by index"
     )
     shape_efficiency: Real = fraction(
         positive=True,
         doc="a real shape against the best shape that the device's figure was measured on",
+    )
+    static_power: Real = fraction(
+        doc="of a device's design power, drawn whatever its clock is; see `device.power_cap`"
+    )
+    lowest_voltage: Real = fraction(
+        positive=True,
+        doc="of the voltage at full clock: it falls with the clock down to here, and no further",
     )
     wave_weight: Real = fraction(doc="how much of a partly filled last wave is paid for")
     tiles: tuple[Tile, ...] = children(
@@ -373,14 +427,19 @@ class KernelChoice:
 class Overlap:
     """Which communication may hide under compute."""
 
-    gradients: bool = switch(doc="gradient reduction under the last backward, in buckets")
-    parameters: bool = switch(doc="parameter gathers under the forward passes")
-    tensor: str = word(
-        "off",
-        "on",
-        "weight_gradients",
-        "pipelined",
-        "split_batch",
+    gradients: bool | None = switch(
+        default=None,
+        doc="gradient reduction under the last backward, in buckets; what the framework does where "
+        "it is left out",
+    )
+    parameters: bool | None = switch(
+        default=None,
+        doc="parameter gathers under the forward passes; what the framework does where it is left "
+        "out",
+    )
+    tensor: str | None = word(
+        *TENSOR_OVERLAPS,
+        default=None,
         doc="tensor-parallel collectives: under the weight-gradient products of the same layer "
         "(`on` for short), cut into chunks that run beside the products that need or make them "
         "too, or under the other half of the micro-batch",

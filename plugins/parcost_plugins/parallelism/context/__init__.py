@@ -19,7 +19,6 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Memory, Outcome, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.context.exchange import alone, exchange
-from parcost_plugins.vocabulary import Context
 
 
 @hookimpl
@@ -30,7 +29,7 @@ def terms(study: Study) -> Iterator[Work]:
     from parcost_plugins.parallelism.context import gather, ring, trade
 
     found = exchange(study)
-    if study[Context].algorithm == "all_gather":
+    if found.kind == "all_gather":
         yield from gather.collected(found)
     else:
         yield from trade.traded(found)

@@ -20,7 +20,7 @@ def held(found: Exchange) -> Iterator[Memory]:
     """Yield the buffers of the algorithm."""
     if found.context.latent:
         yield from _projected(found)
-    if found.context.algorithm == "all_gather":
+    if found.kind == "all_gather":
         yield _buffer(
             found,
             "gathered keys and values",
@@ -66,7 +66,7 @@ def _projected(found: Exchange) -> Iterator[Memory]:
 
     A ring works on a block at a time, a gather on all of them.
     """
-    whole = found.context.algorithm == "all_gather"
+    whole = found.kind == "all_gather"
     bytes_ = (found.cp if whole else 1.0) * found.tokens * found.projected * found.element
     text = "s b a (d + v) e / t" if whole else "(s / c) b a (d + v) e / t"
     letters = {

@@ -18,6 +18,7 @@ from parcost_plugins.vocabulary import (
     Training,
     slowdown,
 )
+from parcost_plugins.vocabulary.context import algorithm, trading
 
 SIZES = "counted from the tensors that attention reads"
 
@@ -32,6 +33,7 @@ class Exchange:
 
     study: Study
     context: Context
+    kind: str
     cp: Real
     trading: Real
     rounds: Real
@@ -170,9 +172,9 @@ def alone(study: Study) -> bool:
 
 def exchange(study: Study) -> Exchange:
     """Return what a rank of *study* exchanges."""
-    context, cp = study[Context], study[Layout].cp
-    trading = context.trading(cp)
-    return Exchange(study, context, cp, trading, cp / trading, slowdown(study))
+    cp, traders = study[Layout].cp, trading(study)
+    kind = algorithm(study)
+    return Exchange(study, study[Context], kind, cp, traders, cp / traders, slowdown(study))
 
 
 def _sum(one: Sequence[float] | None, other: Sequence[float]) -> tuple[float, ...]:

@@ -144,7 +144,7 @@ def regime(found: Exchange, outcome: Outcome) -> Section:
     """Return whether the exchange hides, and from how many tokens it would."""
     send, work, exposed = _send(found), _work(found), _spent(outcome)[0]
     tokens, free = _tokens(found), _free_from(found)
-    rings = found.context.algorithm in ("ring", "hybrid")
+    rings = found.kind in ("ring", "hybrid")
     rows = [
         ("tokens of a sequence on a rank", (tokens, "")),
         ("exposed in a step", (exposed, "s")),
@@ -156,7 +156,7 @@ def regime(found: Exchange, outcome: Outcome) -> Section:
             ("working on a block", (work, "s")),
             ("free from, tokens on a rank", (free, "")),
         ]
-        if found.context.algorithm == "ring":
+        if found.kind == "ring":
             notes = []
         notes.append(
             "sending grows with the tokens and working with their square: longer blocks hide more"
@@ -186,7 +186,7 @@ def _tokens(found: Exchange) -> Real:
 
 def _volumes(found: Exchange) -> tuple[Real, Real]:
     """Return the bytes that a rank sends for a layer, forward and backward."""
-    if found.context.algorithm == "all_gather":
+    if found.kind == "all_gather":
         forward = (found.cp - 1) * found.block
         return forward, forward + (found.cp - 1) * found.block_gradients
     ring = found.rounds - 1

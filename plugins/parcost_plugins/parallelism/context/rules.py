@@ -9,18 +9,19 @@ from parcost.numeric import all_of, ceil_div, maximum, where
 from parcost_plugins.parallelism.context.exchange import Exchange, exchange
 from parcost_plugins.vocabulary import Context, Layout, Training
 from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.nearest import divisors, first_failure
 
 
 def words(study: Study) -> Iterator[Check]:
     """Refuse attributes that belong to another algorithm or model."""
-    context = study[Context]
+    context, kind = study[Context], algorithm(study)
     yield Check(
         id="ulysses-without-hybrid",
-        holds=True if context.algorithm == "hybrid" else context.ulysses == 1,
+        holds=True if kind == "hybrid" else context.ulysses == 1,
         subject="context.ulysses",
         message="`ulysses = {u}` is the inner degree of a hybrid, and the algorithm is `{kind}`",
-        inputs={"u": context.ulysses, "kind": context.algorithm},
+        inputs={"u": context.ulysses, "kind": kind},
         help="`algorithm = hybrid` trades within {u} ranks; `algorithm = ulysses` within all",
     )
     yield Check(
@@ -32,7 +33,7 @@ def words(study: Study) -> Iterator[Check]:
     )
     yield Check(
         id="latent-under-ulysses",
-        holds=not context.latent or context.algorithm != "ulysses",
+        holds=not context.latent or kind != "ulysses",
         subject="context.latent",
         message="`ulysses` trades whole heads: no compressed keys and values travel",
         help="leave `latent` out, or say `algorithm = ring`, `all_gather` or `hybrid`",
@@ -42,7 +43,7 @@ def words(study: Study) -> Iterator[Check]:
 def splits(study: Study) -> Iterator[Check]:
     """Require that sequence, heads and ranks divide."""
     found = exchange(study)
-    context, training, layout = found.context, study[Training], study[Layout]
+    kind, context, training, layout = found.kind, found.context, study[Training], study[Layout]
     yield Check(
         id="context-needs-fused",
         holds=(not writes_scores(study)) | (layout.cp == 1),
@@ -51,7 +52,7 @@ def splits(study: Study) -> Iterator[Check]:
         help="`training.flash_attention = on` and `kernels.attention = auto`",
     )
     zigzag = context.balance == "zigzag" and training.model.causal
-    parts = found.cp * where(zigzag and context.algorithm != "ulysses", 2.0, 1.0)
+    parts = found.cp * where(zigzag and kind != "ulysses", 2.0, 1.0)
     parts = where(found.cp > 1, parts, 1.0)
     sequence = training.sequence
     yield Check(
@@ -68,9 +69,9 @@ def splits(study: Study) -> Iterator[Check]:
         },
         help="take {below} or {above} tokens",
     )
-    if context.algorithm == "hybrid":
+    if kind == "hybrid":
         yield _hybrid(found)
-    if context.algorithm in ("ulysses", "hybrid"):
+    if kind in ("ulysses", "hybrid"):
         yield from _heads(found)
 
 
@@ -102,7 +103,7 @@ def _heads(found: Exchange) -> Iterator[Check]:
         yield Check(
             id=id_,
             holds=holds,
-            subject="layout.cp" if found.context.algorithm == "ulysses" else "context.ulysses",
+            subject="layout.cp" if found.kind == "ulysses" else "context.ulysses",
             message="{heads} {name} of a tensor-parallel rank do not divide by the {u} ranks that "
             "trade the sequence for them",
             inputs={"heads": heads, "name": name, "u": u},

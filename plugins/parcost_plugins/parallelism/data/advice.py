@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary import (
     Targets,
     Training,
 )
+from parcost_plugins.vocabulary.chosen import hides_gradients
 
 
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
@@ -115,7 +116,12 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             _yes(overlap.bucket >= least),
             f"more than {least / 1e6:.3g} MB, P alpha B",
         ),
-        ("reduction may hide", "on" if overlap.gradients else "off", _yes(overlap.gradients), ""),
+        (
+            "reduction may hide",
+            "on" if hides_gradients(study) else "off",
+            _yes(hides_gradients(study)),
+            "",
+        ),
         (
             "reduction hides",
             (round(1.0 - share, 6), "%"),

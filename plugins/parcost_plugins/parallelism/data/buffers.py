@@ -10,21 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Pass, Real, Study
-from parcost_plugins.vocabulary import Layout, Sharding, Stream, Training
+from parcost_plugins.vocabulary import Layout, Stream, Training
+from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
 
 
 def copies(study: Study) -> Iterator[Stream]:
     """Yield the copies of gathered parameters, and of gradients that are reduced."""
-    framework, sharding = study[Training].framework, study[Sharding]
+    framework = study[Training].framework
     if study[Layout].zero != 3:
         return
-    gathered: list[Pass] = ["F", "B"] if sharding.reshard else ["F"]
+    gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]
     kinds: list[tuple[str, Real, list[Pass]]] = [
         ("copies of gathered parameters", framework.gather_copy, gathered)
     ]
-    if sharding.accumulate == "shard":
+    if reduces_each_micro_batch(study):
         kinds.append(("copies of gradients to be reduced", framework.reduction_copy, ["B"]))
     for name, each, passes in kinds:
         if isinstance(each, float) and each == 0.0:

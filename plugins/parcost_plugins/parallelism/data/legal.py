@@ -69,7 +69,7 @@ def _kept(study: Study) -> Iterator[Check]:
     """Warn of choices that only ZeRO 3 has."""
     sharding, zero = study[Sharding], study[Layout].zero
     chosen = {
-        "reshard": not sharding.reshard,
+        "reshard": sharding.reshard is False,
         "keep_last": sharding.keep_last,
     }
     for name, differs in chosen.items():

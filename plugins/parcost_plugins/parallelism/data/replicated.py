@@ -26,6 +26,12 @@ from parcost.numeric import ceil_div, is_array, maximum, minimum, where
 from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, times, wires
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.chosen import (
+    hides_gradients,
+    hides_parameters,
+    reduces_each_micro_batch,
+    scatters,
+)
 
 When = Literal["fill", "drain", "end"]
 
@@ -33,7 +39,7 @@ When = Literal["fill", "drain", "end"]
 def reduction(study: Study) -> Iterator[Work | Once]:
     """Reduce gradients: once per step, or in every micro-batch where only a share is kept."""
     zero = study[Layout].zero
-    if zero == 2 and study[Sharding].accumulate == "shard":
+    if zero == 2 and reduces_each_micro_batch(study):
         yield from _every_micro_batch(study)
         return
     yield from once_per_step(study)
@@ -41,16 +47,19 @@ def reduction(study: Study) -> Iterator[Work | Once]:
 
 def once_per_step(study: Study) -> Iterator[Once]:
     """Reduce gradients that are kept whole until the last micro-batch."""
-    operation, name = (
-        ("reduce_scatter", "gradient reduce-scatter")
-        if study[Layout].zero
-        else ("all_reduce", "gradient all-reduce")
-    )
-    overlap = study[Overlap].gradients
+    operation, name = _operation(study)
+    overlap = hides_gradients(study)
     for wire in wires(study):
         yield from _reduced(wire, operation, name, overlap)
         if wire.across:
             yield across_once(wire, overlap)
+
+
+def _operation(study: Study) -> tuple[str, str]:
+    """Return the collective that sums gradients, and its name in the ledger."""
+    if scatters(study):
+        return "reduce_scatter", "gradient reduce-scatter"
+    return "all_reduce", "gradient all-reduce"
 
 
 def gather(study: Study) -> Iterator[Once]:
@@ -61,7 +70,7 @@ def gather(study: Study) -> Iterator[Once]:
     """
     if study[Layout].zero == 0:
         return
-    overlap = study[Overlap].parameters
+    overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
     for wire in wires(study):
         n = wire.kind.elements * study[Training].precision.gather
@@ -151,22 +160,20 @@ def across_once(wire: Wire, overlap: bool) -> Once:
 
 
 def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
-    """Reduce-scatter as backward goes: a rank has no room for the other ranks' sums."""
-    overlap, size = study[Overlap].gradients, study[Training].precision.reduction
+    """Reduce as backward goes: a rank has no room for the other ranks' sums."""
+    operation, name = _operation(study)
+    overlap, size = hides_gradients(study), study[Training].precision.reduction
     for wire in wires(study):
         kind = wire.kind
         buckets = maximum(ceil_div(kind.elements * size, wire.bucket), 1.0)
         part = kind.elements / buckets
-        scattered = wire.reduce("reduce_scatter", part)
-        calls = [
-            ("gradient reduce-scatter", "last gradient bucket", scattered, wire.on),
-        ]
+        calls = [(name, "last gradient bucket", wire.reduce(operation, part), wire.on)]
         if wire.across and study[Sharding].replicate == "micro_batch":
-            name, call = "all-reduce of gradient shards", wire.reduce_across(part)
-            calls.append((name, f"last {name}", call, wire.on_across))
+            shards, call = "all-reduce of gradient shards", wire.reduce_across(part)
+            calls.append((shards, f"last {shards}", call, wire.on_across))
         elif wire.across:
             yield across_once(wire, overlap)
-        for name, last, call, on in calls:
+        for whole, last, call, on in calls:
             yield wire.work(
                 kind.named(last),
                 call,
@@ -177,7 +184,7 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
                 tag=GRADIENTS,
             )
             yield wire.work(
-                kind.named(name),
+                kind.named(whole),
                 call,
                 "W",
                 count=kind.count,

@@ -25,7 +25,13 @@ from typing import Literal, NamedTuple
 from parcost import Once, Pass, Real, Study, Work
 from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
 from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, wires
-from parcost_plugins.vocabulary import Overlap, Sharding, Training
+from parcost_plugins.vocabulary import Sharding, Training
+from parcost_plugins.vocabulary.chosen import (
+    hides_gradients,
+    hides_parameters,
+    reduces_each_micro_batch,
+    reshards,
+)
 from parcost_plugins.vocabulary.partition import ends_together
 
 Part = Literal["before", "layer", "after"]
@@ -61,15 +67,15 @@ _REDUCED = [
 
 def passes(study: Study) -> Iterator[Work | Once]:
     """Gather parameters for both passes, and reduce-scatter gradients in backward."""
-    sharding, overlap = study[Sharding], study[Overlap]
-    hides = overlap.parameters and sharding.prefetch > 0
+    sharding, reduces = study[Sharding], reduces_each_micro_batch(study)
+    hides = hides_parameters(study) and sharding.prefetch > 0
     for wire in wires(study):
         yield from _gathers(wire, [*_GATHERED, *_again(study)], hides)
-        if sharding.accumulate == "shard":
-            yield from _reductions(wire, overlap.gradients)
+        if reduces:
+            yield from _reductions(wire, hides_gradients(study))
             if wire.across and sharding.replicate == "step":
-                yield across_once(wire, overlap.gradients)
-    if sharding.accumulate == "whole":
+                yield across_once(wire, hides_gradients(study))
+    if not reduces:
         yield from once_per_step(study)
 
 
@@ -81,7 +87,7 @@ def held_once(study: Study) -> bool:
 def _again(study: Study) -> list[_Traffic]:
     """Return what backward gathers that forward has dropped."""
     sharding = study[Sharding]
-    if not sharding.reshard:
+    if not reshards(study):
         return []
     kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
     return kept[:-1] if held_once(study) else kept

@@ -16,10 +16,10 @@ from parcost_plugins.vocabulary import (
     Compression,
     KernelChoice,
     Layout,
-    Sharding,
     Training,
 )
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch
 from parcost_plugins.vocabulary.held import Alike, alike
 
 BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
@@ -30,7 +30,7 @@ def compressing(study: Study) -> Iterator[Work | Once]:
     chosen, layout = study[Compression], study[Layout]
     if chosen.method == "none":
         return
-    every = layout.zero >= 2 and study[Sharding].accumulate == "shard"
+    every = layout.zero >= 2 and reduces_each_micro_batch(study)
     device, kernels = study[Cluster].device, study[KernelChoice]
     streams = (
         device.memory_efficiency if kernels.memory_efficiency is None else kernels.memory_efficiency

@@ -28,6 +28,7 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
+from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards, scatters
 from parcost_plugins.vocabulary.partition import stages_of_devices
 
 #: The tags of what the end of backward waits for.
@@ -136,9 +137,9 @@ def volume(study: Study, wire: Wire) -> Real:
     kind, zero, m = wire.kind, layout.zero, study.pipeline.micro_batches
     inside = study.group(wire.inside).ranks
     around = (inside - 1.0) / inside
-    every = zero >= 2 and sharding.accumulate == "shard"
+    every = zero >= 2 and reduces_each_micro_batch(study)
     reduced = m if every else 1.0
-    found = reduced * _reduction(study, wire) * (1.0 if zero else 2.0)
+    found = reduced * _reduction(study, wire) * (1.0 if scatters(study) else 2.0)
     if wire.across:
         groups = study.group(wire.across).ranks
         often = m if every and sharding.replicate == "micro_batch" else 1.0
@@ -176,7 +177,7 @@ def _gathered(study: Study, wire: Wire) -> Real:
     """Return the parameters that a micro-batch gathers, those of both passes added up."""
     kind, sharding = wire.kind, study[Sharding]
     forward = kind.before + kind.layers * kind.layer + kind.after
-    if not sharding.reshard:
+    if not reshards(study):
         return forward
     layers = max(kind.layers - int(sharding.keep_last), 0)
     before = 0.0 if held_once(study) else kind.before

@@ -48,7 +48,8 @@ from parcost_plugins.parallelism.tensor.rows import (
 )
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.parallelism.tensor.wire import Wire, wire
-from parcost_plugins.vocabulary import Layout, Overlap, Training, on_first, on_last
+from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
+from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
@@ -84,7 +85,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
     layout = study[Layout]
     if isinstance(layout.tp, float) and layout.tp == 1.0:
         return
-    chosen, mode = study[TensorParallel], study[Overlap].tensor
+    chosen, mode = study[TensorParallel], tensor_overlap(study)
     on_wire = wire(study)
     yield from _layers(study, on_wire, mode, saved_inputs=chosen.saved_inputs)
     if mode == "pipelined":

@@ -8,6 +8,7 @@ from math import gcd
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import Layout, Overlap, Training
+from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.nearest import all_divisors, first_failure, next_to
 
 PADDED_TO = (
@@ -104,7 +105,7 @@ def _nearest(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
 
 def overlap(study: Study) -> Iterator[Check]:
     """Require what each mode of ``overlap.tensor`` cuts."""
-    mode, layout, training = study[Overlap].tensor, study[Layout], study[Training]
+    mode, layout, training = tensor_overlap(study), study[Layout], study[Training]
     if mode == "split_batch":
         b = training.micro_batch
         yield Check(

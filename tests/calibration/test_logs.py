@@ -1,4 +1,4 @@
-"""`parcost fit`: logs in every dialect, lines that come back, blocks that price as measured."""
+"""`parcost calibrate LOG`: logs in every dialect, lines that come back, blocks that price as measured."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parcost
-from parcost_plugins.fitting import tables
-from parcost_plugins.fitting.command import command
-from parcost_plugins.fitting.least_squares import fit
+from parcost_plugins.calibration import tables
+from parcost_plugins.calibration.command import command
+from parcost_plugins.calibration.least_squares import fit
 
 SIZES = [8.0 * 4**i for i in range(14)]  # to 0.5 GB
 
@@ -60,8 +60,8 @@ def test_what_a_slope_alone_would_say_is_told_beside_the_link() -> None:
     """Over 8 ranks n / T of a ring tends to B / (2 x 7 / 8) = 257 of 450 GB/s."""
     timings = "\n".join(f"{n:.0f}, {ring(n, 8, 0.0, 450e9):.9e} s" for n in SIZES)
     told = run(timings, "--operation", "all_reduce", "--ranks", "8")
-    assert "bandwidth of a rank (1 / beta) 450 GB/s" in told.stderr
-    assert "algorithm bandwidth            257.1 GB/s" in told.stderr
+    assert "bandwidth of a rank (1 / beta) 450 GB/s" in told.stdout
+    assert "algorithm bandwidth            257.1 GB/s" in told.stdout
 
 
 def test_ports_of_a_node_share_what_a_ring_over_nodes_achieves() -> None:
@@ -94,11 +94,61 @@ def test_the_block_prices_the_collective_as_it_was_measured(tmp_path: Path) -> N
         )
 
 
-def test_the_written_block_is_canonical() -> None:
+def test_the_written_block_is_canonical(tmp_path: Path) -> None:
     from parcost.language.format import format_text
 
-    text = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce", "--as", "curve").stdout
-    assert format_text(text) == text
+    out = tmp_path / "site.par"
+    told = run(
+        log(8, 1, 3e-6, 450e9), "--operation", "all_reduce", "--as", "curve", "--out", str(out)
+    )
+    assert told.exit_code == 0, told.output
+    assert "fabric" not in told.stdout
+    assert format_text(out.read_text()) == out.read_text()
+
+
+def test_logs_of_both_levels_make_a_whole_fabric(tmp_path: Path) -> None:
+    for name, nodes, bandwidth in (("in.log", 1, 250e9), ("across.log", 2, 160e9)):
+        text = "# Collective test starting: all_reduce_perf\n" + log(16, nodes, 5e-6, bandwidth)
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in ("in.log", "across.log")]
+    told = CliRunner().invoke(command, paths)
+    assert told.exit_code == 0, told.output
+    assert "size      = 16 devices" in told.stdout
+    assert "bandwidth = 250 GB/s per_direction" in told.stdout
+    assert "bandwidth = 20 GB/s per_direction" in told.stdout  # 160 over eight ports
+    assert "Add the levels" not in told.stdout
+
+
+def test_logs_that_contradict_each_other_widen_the_interval(tmp_path: Path) -> None:
+    for name, bandwidth in (("day.log", 200e9), ("night.log", 300e9)):
+        text = "# Collective test starting: all_reduce_perf\n" + log(8, 1, 5e-6, bandwidth)
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in ("day.log", "night.log")]
+    told = CliRunner().invoke(command, paths)
+    assert "warning[contradictory-logs]" in told.stderr
+    assert "200 GB/s" in told.stderr
+    assert "300 GB/s" in told.stderr
+    assert "in nine cases of ten 200 to 300 GB/s" in told.stdout
+
+
+def test_an_interval_holds_what_timings_with_noise_were_made_from() -> None:
+    """Of 100 fits to timings that are off by 3 % the interval holds the truth in about 90."""
+    import numpy as np
+
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(100):
+        seconds = [(2e-6 + n / 1e11) * float(np.exp(0.03 * rng.normal())) for n in SIZES]
+        line = fit(SIZES, seconds, [1.0] * len(SIZES), SIZES)
+        held += line.bandwidth_within[0] <= 1e11 <= line.bandwidth_within[1]
+    assert 80 <= held <= 98
+
+
+def test_fit_names_the_command_that_took_over(capsys: pytest.CaptureFixture[str]) -> None:
+    from parcost.cli import main
+
+    assert main(["fit", "all_reduce.log", "--ranks", "8"]) == 2
+    assert "parcost calibrate all_reduce.log --ranks 8" in capsys.readouterr().err
 
 
 @given(

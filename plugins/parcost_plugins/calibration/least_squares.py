@@ -29,6 +29,8 @@ class Line:
     largest_error: float
     worst_size: float  # bytes of n, where the error is largest
     sizes: int  # that it was fitted to; any two lie on a line
+    latency_within: tuple[float, float] = (0.0, float("inf"))  # in nine cases of ten
+    bandwidth_within: tuple[float, float] = (0.0, float("inf"))
 
     def seconds(self, rounds: float, bytes_: float) -> float:
         """Return what the line predicts."""
@@ -51,6 +53,8 @@ def fit(
     if len(set(sizes)) < 2:
         raise ValueError("a start-up time and a bandwidth need timings of two sizes at least")
     t = np.asarray(seconds)
+    if t.min() < 1e-15 or t.max() > 1e6 or max(bytes_) > 1e18:
+        raise ValueError("times are above 1e-15 s and up to 1e6 s, and sizes up to 1e18 bytes")
     columns = np.column_stack([np.asarray(rounds) / t, np.asarray(bytes_) / t])
     ones = np.ones(len(t))
     (alpha, beta), *_ = np.linalg.lstsq(columns, ones, rcond=None)
@@ -60,6 +64,7 @@ def fit(
         raise ValueError("time does not grow with size: there is no bandwidth to be fitted")
     errors = columns @ np.array([alpha, beta]) - 1.0
     worst = int(np.argmax(np.abs(errors)))
+    a, b = _within(columns, errors) if len(t) > 2 else (float("inf"), float("inf"))
     return Line(
         latency=float(alpha),
         bandwidth=float(1.0 / beta),
@@ -67,7 +72,18 @@ def fit(
         largest_error=float(abs(errors[worst])),
         worst_size=float(sizes[worst]),
         sizes=len(set(sizes)),
+        latency_within=(max(float(alpha) - a, 0.0), float(alpha) + a),
+        bandwidth_within=(1.0 / (float(beta) + b), 1.0 / max(float(beta) - b, 1e-300)),
     )
+
+
+def _within(columns: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[float, float]:
+    """Return half of the interval of each parameter that holds it in nine cases of ten."""
+    import numpy as np
+
+    variance = float(errors @ errors) / (len(errors) - 2)
+    spread = np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)) * variance)
+    return 1.645 * float(spread[0]), 1.645 * float(spread[1])
 
 
 def _alone(column: NDArray[np.float64]) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Collective, Group
-from parcost_plugins.fitting.least_squares import Line, fit
+from parcost_plugins.calibration.least_squares import Line, fit
 
 
 @frozen(kw_only=True, eq=False)

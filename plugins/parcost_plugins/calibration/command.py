@@ -1,0 +1,437 @@
+"""``parcost calibrate``: constants of a device, fabric or framework out of measurements.
+
+Imports are in the functions: listing the commands imports this module and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli import options
+from parcost.cli.output import Interrupts, Progress, Target, tell
+
+if TYPE_CHECKING:
+    from parcost import Session
+    from parcost.picked import Picked
+    from parcost_plugins.calibration.constants import Constant, Kind
+    from parcost_plugins.calibration.grids import Grid, Measurement
+    from parcost_plugins.calibration.inputs import Input
+    from parcost_plugins.calibration.logs import Options
+    from parcost_plugins.calibration.report import Part, Report
+    from parcost_plugins.calibration.runs import Studies
+    from parcost_plugins.calibration.solve import Left, Problem
+    from parcost_plugins.validation.rows import Flaw
+
+_FLAWED = 1
+_MOST_TOLD = 50
+_LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+@click.command("fit", hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED)
+def moved(rest: tuple[str, ...]) -> int:
+    """Say that `parcost calibrate` does what this did."""
+    example = " ".join(rest) or "LOG"
+    raise click.UsageError(f"`parcost fit` is now `parcost calibrate`: parcost calibrate {example}")
+
+
+@click.command("calibrate")
+@click.argument("paths", metavar="[RUNS|LOGS|TABLES]...", nargs=-1)
+@click.option(
+    "--constants",
+    metavar="NAME,...",
+    help="What to fit to runs: h100_sxm.sustained, or sustained for every device. By default "
+    "what the catalogue marks as fitted.",
+)
+@click.option(
+    "--bounds",
+    multiple=True,
+    metavar="NAME=LOW..HIGH",
+    help="Narrower bounds than the physical ones: issue=10..60us. May be repeated.",
+)
+@click.option(
+    "--leave",
+    type=click.Choice(["models", "sources", "rows"]),
+    multiple=True,
+    help="What is left out to see how a fit holds for others: models, where none is named.",
+)
+@click.option("--folds", type=click.IntRange(2, 100), default=8, show_default=True,
+              help="In so many parts; each source is a part of its own.")  # fmt: skip
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "md"]),
+    default="table",
+    show_default=True,
+    help="Of the report, which goes to stdout.",
+)
+@click.option("--name", default="measured", show_default=True, help="What blocks are called.")
+@click.option("--out", type=click.Path(dir_okay=False), help="A catalogue file to write.")
+@click.option("--device", metavar="NAME", help="The device of kernel tables: h100_sxm.")
+@click.option(
+    "--framework", metavar="NAME", help="The framework of host rows; generic if none is named."
+)
+@click.option(
+    "--operation",
+    metavar="NAME",
+    help="Which collective, where a log does not say: all_reduce, all_gather, reduce_scatter, "
+    "broadcast, reduce, all_to_all, point_to_point.",
+)
+@click.option("--ranks", type=click.IntRange(2), help="How many ranks, where a log does not say.")
+@click.option("--nodes", type=click.IntRange(1), help="On how many nodes they were.")
+@click.option("--ports", type=click.IntRange(1), help="Network ports of a node; one per rank.")
+@click.option("--algorithm", metavar="NAME", help="What the library ran: ring, if it can.")
+@click.option("--table", type=click.IntRange(1), help="Which table of a log that has several.")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["auto", "line", "curve"]),
+    default="auto",
+    show_default=True,
+    help="A latency and a bandwidth, or every point; auto takes the line where it is close.",
+)
+@options.picked
+def command(
+    paths: tuple[str, ...],
+    constants: str | None,
+    bounds: tuple[str, ...],
+    leave: tuple[str, ...],
+    folds: int,
+    format_: str,
+    name: str,
+    out: str | None,
+    device: str | None,
+    framework: str | None,
+    operation: str | None,
+    ranks: int | None,
+    nodes: int | None,
+    ports: int | None,
+    algorithm: str | None,
+    table: int | None,
+    form: str,
+    picked: Picked,
+) -> int:
+    """Fit named constants to measurements, and write them as a catalogue file.
+
+    Runs are rows as `parcost validate` reads them; tables are those of products, attention,
+    element-wise passes, host and collectives, as benchmarks/measure writes them (.jsonl); any
+    other file is a log of nccl-tests or rccl-tests, or two columns of size and time. A
+    directory stands for its .jsonl and .log files. Without a path the runs that ship are taken.
+    """
+    import re
+
+    from parcost_plugins.calibration import constants as known
+    from parcost_plugins.calibration.inputs import inputs
+    from parcost_plugins.calibration.logs import Options
+
+    if not re.fullmatch(_LABEL, name):
+        raise click.UsageError(f"`--name {name}` is no label: letters, digits and underscores")
+    if out is not None and Path(out).exists():
+        raise click.UsageError(f"{out} exists already; remove it or choose another name")
+    session = options.session(picked)
+    table_ = known.kinds(session.plugins)
+    files, passed = inputs(paths) if paths else ([_shipped(session)], [])
+    by_rows = any(one.content in ("runs", "products", "attention", "streams") for one in files)
+    if by_rows:
+        from parcost_plugins.calibration.solve import require_scipy
+
+        require_scipy()
+    asked = Options(
+        operation=operation,
+        ranks=ranks,
+        nodes=nodes,
+        ports=ports,
+        algorithm=algorithm,
+        table=table,
+        form=form,
+    )
+    picked_names = [n.strip() for n in (constants or "").split(",") if n.strip()]
+    given = [one for one in files if one.content == "runs"]
+    if (picked_names or bounds) and not given:
+        raise click.UsageError("`--constants` and `--bounds` are of runs, and no file has any")
+    for one in passed:
+        tell(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
+    interrupts = Interrupts()
+    target = Target(None, interrupts)
+    with interrupts:
+        work = _Work(session, table_, picked_names, bounds, leave or ("models",), folds, interrupts)
+        report = work.report(files, asked, device or "", framework or "generic", name)
+        for flaw in work.flaws[:_MOST_TOLD]:
+            tell(f"error[{flaw.kind}-row]: {flaw.text}")
+        if len(work.flaws) > _MOST_TOLD:
+            tell(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
+        for network in report.networks:
+            for warning in network.warnings:
+                tell(warning)
+        for text in work.explicit:
+            tell(f"error[not-carried]: {text}")
+        if not report.text:
+            tell("error[nothing-fitted]: the data carry no constant, and no file is written")
+        target.put(_text(report, format_, target, inside=out is None))
+        target.finish()
+    if out is not None and report.text:
+        _write(report.text, out)
+    return _FLAWED if work.flaws or work.explicit or not report.text else 0
+
+
+def _text(report: Report, format_: str, target: Target, *, inside: bool) -> str:
+    from attrs import evolve
+
+    from parcost_plugins.calibration import report as made
+
+    if format_ == "json":
+        return made.to_json(report)
+    shown = report if inside else evolve(report, text="")
+    return made.to_markdown(shown) if format_ == "md" else made.to_table(shown, target.paper())
+
+
+def _shipped(session: Session) -> Input:
+    from parcost_plugins.calibration.inputs import Input
+    from parcost_plugins.validation.rows import shipped
+
+    found = shipped(session.plugins)
+    if found is None:
+        raise click.UsageError("no catalogue has measured runs; name files: RUNS, LOGS, TABLES")
+    return Input(*found, "runs")
+
+
+class _Work:
+    """One calibration: its inputs, fits and flaws."""
+
+    def __init__(
+        self,
+        session: Session,
+        table: Sequence[Kind],
+        names: Sequence[str],
+        bounds: Sequence[str],
+        leave: Sequence[str],
+        folds: int,
+        interrupts: Interrupts,
+    ) -> None:
+        self.session, self.table = session, table
+        self.names, self.bounds = names, bounds
+        self.leave, self.folds = leave, folds
+        self.interrupts = interrupts
+        self.flaws: list[Flaw] = []
+        self.explicit: list[str] = []  # constants that the user named and data do not carry
+        self.unmodelled: list[Flaw] = []
+        self.passed: list[str] = []
+        self.refused: list[str] = []
+
+    def report(
+        self, files: Sequence[Input], asked: Options, device: str, framework: str, name: str
+    ) -> Report:
+        """Return what the files say."""
+        from attrs import evolve
+
+        from parcost_plugins.calibration import host, inputs, logs, spec
+        from parcost_plugins.calibration.report import Report, entries
+
+        parts: list[Part] = []
+        runs = [one for one in files if one.content == "runs"]
+        if runs:
+            parts += self._runs(runs)
+        parts += self._kernels(
+            [one for one in files if one.content in ("products", "attention", "streams")], device
+        )
+        found: list[logs.Log] = []
+        for one in files:
+            if one.content == "log":
+                found.append(logs.fitted(one.name, logs.read(one.name, asked), asked))
+            elif one.content == "collectives":
+                tables, flaws = logs.rows(inputs.objects(one))
+                self.flaws += flaws
+                for label, timings in tables:
+                    try:
+                        found.append(logs.fitted(label, timings, asked))
+                    except click.UsageError as error:  # one job of many
+                        self.refused.append(error.message)
+        rows = [row for one in files if one.content == "host" for row in inputs.objects(one)]
+        issued: list[host.Issued] = []
+        if rows:
+            measured = host.issued(rows, self._framework_name(framework), self.session, self.table)
+            issued = measured.constants
+            self.flaws += measured.flaws
+            self.refused += measured.refused
+            self.passed += [
+                f"{n:,} rows of host: no constant is of {what}"
+                for what, n in measured.passed.items()
+            ]
+        networks = logs.levels(found, asked.form)
+        report = Report(
+            parts=parts,
+            networks=networks,
+            host=issued,
+            refused=self.refused,
+            unmodelled=self.unmodelled,
+            passed=self.passed,
+        )
+        texts = [spec.blocks(name, entries(report))]
+        if networks:
+            notes = [note for network in networks for note in network.notes]
+            if not any(network.level.size for network in networks):
+                notes.append("Add the levels inside of a node.")
+            texts.append(spec.fabric(name, [network.level for network in networks], notes))
+        return evolve(report, text="\n".join(text for text in texts if text))
+
+    def _framework_name(self, framework: str) -> str:
+        from difflib import get_close_matches
+
+        for _, catalogue in self.session.plugins.named("catalogues").values():
+            names = [f.name.removesuffix(".par") for f in (catalogue.root / "frameworks").iterdir()]
+            if framework in names:
+                return framework
+            close = get_close_matches(framework, names, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else "they are " + ", ".join(names)
+            raise click.UsageError(f"`--framework {framework}`: no such framework; {hint}")
+        return framework
+
+    # --- runs -------------------------------------------------------------------------------
+
+    def _runs(self, files: Sequence[Input]) -> list[Part]:
+        from parcost.temporary import temporary_folder
+        from parcost_plugins.calibration import constants, runs
+        from parcost_plugins.calibration.report import Part
+        from parcost_plugins.calibration.solve import fit, problem
+        from parcost_plugins.validation.rows import read_files
+
+        rows = read_files([(one.name, one.path) for one in files])
+        self.flaws += rows.flaws
+        if not rows.placed:
+            self.refused.append("runs: every row has a flaw")
+            return []
+        for field, count in rows.unknown.items():
+            tell(f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have")
+        with temporary_folder() as folder:
+            found = runs.studies(rows, folder.path, self.session, self.table)
+            self.unmodelled += found.unmodelled
+            known = runs.candidates(found)
+            if not known:
+                self.refused.append("runs: no row can be modelled")
+                return []
+            wanted = (
+                constants.chosen(self.names, known, self.table) if self.names else runs.usual(found)
+            )
+            wanted = constants.narrowed(wanted, self.bounds)
+            if wrong := constants.within(wanted):
+                raise click.UsageError("; ".join(wrong))
+            progress = Progress()
+
+            def show(done: int) -> None:
+                self.interrupts.check()
+                progress.show(f"{done:,} of {len(found.cases):,} rows")
+
+            grids, unmodelled, absurd = runs.grids(found, wanted, self.session, show)
+            progress.clear()
+            self.unmodelled += unmodelled
+            self.flaws += absurd
+            if not grids:
+                self.refused.append("runs: no row can be priced")
+                return []
+            task = problem(wanted, grids)
+            fitted = fit(task, _model, self.folds)
+            values = {v.constant.name: (v.constant, v.value) for v in fitted.values}
+            off, after = None, fitted.after
+            if values:
+                off, after = self._exactly(task, found, values, fitted.after)
+        if self.names:
+            self.explicit += [f"`{one.constant}`: {one.reason}" for one in fitted.refused]
+        # A value of the catalogue that was fitted may have seen the rows that are left out.
+        again = dict.fromkeys([*values, *(c.name for c in wanted if c.fitted)])
+        left = [self._left(task, list(again), one) for one in self.leave] if values else []
+        notes = [
+            f"{first} and {last} are one run, and {last} took {more:.0%} longer: one row cannot "
+            "be explained"
+            for first, last, more in runs.contradictions(rows)[:_MOST_TOLD]
+        ]
+        from attrs import evolve
+
+        return [
+            Part(
+                title="runs",
+                rows=task.rows,
+                fit=evolve(fitted, after=after),
+                left=left,
+                interpolation=off,
+                notes=notes,
+            )
+        ]
+
+    def _exactly(
+        self,
+        task: Problem,
+        found: Studies,
+        values: Mapping[str, tuple[Constant, float]],
+        after: Sequence[float],
+    ) -> tuple[float, list[float]]:
+        """Return how far interpolated times are off, and the errors of evaluated ones."""
+        from parcost_plugins.calibration import runs
+
+        seconds = runs.exact(found, values, self.session)
+        errors = [
+            seconds[row.id] / row.seconds - 1.0 if row.id in seconds else error
+            for row, error in zip(task.rows, after, strict=True)
+        ]
+        off = max(abs((1 + a) / (1 + b) - 1) for a, b in zip(after, errors, strict=True))
+        return off, errors
+
+    def _left(self, task: Problem, names: Sequence[str], what: str) -> Left:
+        from parcost_plugins.calibration.solve import left_out
+
+        key: Callable[[Measurement], Hashable] = {
+            "models": _model,
+            "sources": lambda row: row.source,
+            "rows": lambda row: row.configuration,
+        }[what]
+        count = len({row.source for row in task.rows}) if what == "sources" else self.folds
+        return left_out(task, names, key, what, count)
+
+    # --- tables -----------------------------------------------------------------------------
+
+    def _kernels(self, files: Sequence[Input], device: str) -> list[Part]:
+        from parcost_plugins.calibration.inputs import objects
+        from parcost_plugins.calibration.kernels import Tables
+        from parcost_plugins.calibration.report import Part
+        from parcost_plugins.calibration.solve import fit, left_out, problem
+
+        parts = []
+        for content in dict.fromkeys(one.content for one in files):
+            tables = Tables(self.session, self.table, device)
+            for one in files:
+                if one.content == content:
+                    tables.add(objects(one), content)
+                    self.interrupts.check()
+            self.flaws += tables.flaws
+            self.passed += [f"{n:,} rows of {content}: {why}" for why, n in tables.passed.items()]
+            grids: list[Grid] = tables.grids()
+            if not grids:
+                self.refused.append(f"{content}: no row says anything of a constant")
+                continue
+            task = problem(tables.constants, grids)
+            fitted = fit(task, _model, self.folds)
+            names = [value.constant.name for value in fitted.values]
+            left = [left_out(task, names, _model, "shapes", self.folds)] if names else []
+            parts.append(Part(title=content, rows=task.rows, fit=fitted, left=left))
+        return parts
+
+
+def _model(row: Measurement) -> Hashable:
+    return row.model
+
+
+def _write(text: str, out: str) -> None:
+    from parcost.render.escapes import visible
+
+    path = Path(out)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise click.UsageError(f"{out} exists already; remove it or choose another name") from error
+    except OSError as error:
+        raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
+    tell(visible(f"wrote {out}"))

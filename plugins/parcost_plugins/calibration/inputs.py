@@ -1,0 +1,202 @@
+"""Which files there are, and what each holds: runs, tables of kernels or host, or a log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from attrs import frozen
+
+from parcost.files import read_lines
+from parcost_plugins.validation.rows import RUNS, Flaw
+
+Content = Literal["runs", "products", "attention", "streams", "host", "collectives", "log"]
+
+#: By the fields that a row of a table has; the first counts.
+_FIELDS: Sequence[tuple[Content, Sequence[str]]] = (
+    ("runs", ("measured",)),
+    ("runs", ("parallel",)),
+    ("products", ("products",)),
+    ("attention", ("seq_q",)),
+    ("streams", ("runs", "elements")),
+    ("collectives", ("collective", "message_bytes")),
+    ("host", ("what", "mode", "count")),
+)
+_LOGS = (".log", ".txt", ".csv", ".json")
+
+
+@frozen
+class Input:
+    """A file, what it holds, and what messages call it."""
+
+    name: str
+    path: Path
+    content: Content
+
+
+@frozen
+class Placed:
+    """An object of a table, and the line that it stands on."""
+
+    value: Mapping[str, Any]
+    file: str
+    line: int
+
+    def flaw(self, reason: str, kind: str = "malformed") -> Flaw:
+        """Return a flaw of the row."""
+        id = self.value.get("id")
+        named = id if isinstance(id, str) else ""
+        return Flaw(file=self.file, line=self.line, id=named, kind=kind, reason=reason)
+
+
+def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
+    """Return the files that *names* stand for, and what directories hold that is passed over.
+
+    A directory stands for its tables (`.jsonl`) and logs (`.log`).
+    """
+    from parcost.files import failure
+
+    found: list[Input] = []
+    passed: list[str] = []
+    for name in names:
+        path = Path(name)
+        if name == "-" or not path.is_dir():
+            content = "log" if name == "-" or path.suffix != ".jsonl" else _content(path)
+            if content is None:
+                raise click.UsageError(f"{name}: {_unlike(path)}")
+            found.append(Input(name, path, content))
+            continue
+        inside = sorted(p for p in path.iterdir() if p.suffix in (".jsonl", ".log"))
+        if not inside:
+            message = f"`{name}` has nothing to calibrate from: neither `.jsonl` nor `.log`"
+            raise failure("missing-file", message, name)
+        for each in inside:
+            content = "log" if each.suffix == ".log" else _content(each)
+            if content is None:
+                passed.append(str(each))
+            else:
+                found.append(Input(str(each), each, content))
+    return found, passed
+
+
+def _first(path: Path) -> str:
+    return next((line for line in read_lines(path, RUNS) if line.strip()), "")
+
+
+def _content(path: Path) -> Content | None:
+    """Return what the table at *path* holds; None where no row of that kind is known."""
+    text = _first(path)
+    if not text:
+        raise click.UsageError(f"{path}: the file is empty")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return "runs"  # reading it says what is wrong
+    if not isinstance(value, Mapping):
+        return "runs"
+    return next((c for c, names in _FIELDS if all(name in value for name in names)), None)
+
+
+def _unlike(path: Path) -> str:
+    value = json.loads(_first(path))
+    names = ", ".join(f"`{name}`" for name in list(value)[:8])
+    kinds = "; ".join(
+        f"{content}: {', '.join(fields)}" for content, fields in dict(reversed(_FIELDS)).items()
+    )
+    return f"no table that is known has rows of {names}; {kinds}"
+
+
+def objects(one: Input) -> Iterator[Placed | Flaw]:
+    """Yield the rows of a table, and the lines that are none."""
+    for number, line in enumerate(read_lines(one.path, RUNS), 1):
+        if not line.strip():
+            continue
+        reason = ""
+        try:
+            value = json.loads(line)
+            if not isinstance(value, Mapping):
+                reason = "the line is no object"
+        except RecursionError:
+            reason = "the line is no JSON: nested too deeply"
+        except ValueError as error:
+            reason = f"the line is no JSON: {error}"
+        if reason:
+            yield Flaw(file=one.name, line=number, id="", kind="unreadable", reason=reason)
+        else:
+            yield Placed(value, one.name, number)
+
+
+# --- fields ---------------------------------------------------------------------------------
+
+
+class FieldError(ValueError):
+    """A field of a row is missing or of a wrong type."""
+
+
+def number(row: Mapping[str, Any], name: str, *, above: float = 0.0) -> float:
+    """Return the number in a field, which is above a limit.
+
+    Raises:
+        FieldError: There is none.
+    """
+    if name not in row:
+        raise FieldError(f"`{name}` is missing{_hint(name, row)}")
+    value = row[name]
+    if not is_number(value):
+        raise FieldError(f"`{name}` is {_shown(value)}, not a number")
+    if value <= above:
+        raise FieldError(f"`{name}` is {value:g}, and has to be above {above:g}")
+    return float(value)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether *value* is a number that a float holds, and neither true nor false."""
+    from math import isfinite
+
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def text(row: Mapping[str, Any], name: str) -> str:
+    """Return the text in a field.
+
+    Raises:
+        FieldError: There is none.
+    """
+    if name not in row:
+        raise FieldError(f"`{name}` is missing{_hint(name, row)}")
+    if not isinstance(row[name], str):
+        raise FieldError(f"`{name}` is {_shown(row[name])}, not a text")
+    return str(row[name])
+
+
+def truth(row: Mapping[str, Any], name: str) -> bool:
+    """Return the truth in a field.
+
+    Raises:
+        FieldError: There is none.
+    """
+    if name not in row:
+        raise FieldError(f"`{name}` is missing{_hint(name, row)}")
+    if not isinstance(row[name], bool):
+        raise FieldError(f"`{name}` is {_shown(row[name])}, neither true nor false")
+    return bool(row[name])
+
+
+def _hint(name: str, row: Mapping[str, Any]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [str(other) for other in row], n=1)
+    return f"; the row has `{close[0]}`" if close else ""
+
+
+def _shown(value: Any) -> str:
+    shown = json.dumps(value, default=str)
+    return shown if len(shown) <= 40 else shown[:37] + "..."

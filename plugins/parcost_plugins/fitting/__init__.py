@@ -1,1 +1,0 @@
-"""From measured timings to a fabric: logs are read, a link is fitted, a block is written."""

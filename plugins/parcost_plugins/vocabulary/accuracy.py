@@ -1,0 +1,87 @@
+"""How far predictions were off measured runs: what the interval of a figure is made of.
+
+The errors are measured / predicted, with the constants of the catalogue, of which some were
+fitted to the same runs. They differ most between dense models and mixtures of experts, between
+families of devices and between frameworks, so that each of these has a range of its own where
+enough models were measured.
+"""
+
+from __future__ import annotations
+
+from parcost import (
+    ONE,
+    Real,
+    block,
+    children,
+    fraction,
+    integer,
+    quantity,
+    reference,
+    string,
+    word,
+)
+
+
+@block("family", label="required")
+class Family:
+    """Devices of one architecture, whose kernels reach like shares of their peaks."""
+
+    spread: Real = quantity(
+        ONE,
+        positive=True,
+        doc="by what share a device of the family without measured runs may be faster or slower, "
+        "beside the errors that measured devices have",
+    )
+
+
+@block("observed", inside="accuracy", label="required")
+class Observed:
+    """The errors of one figure in measured runs that have something in common."""
+
+    figure: str = word("step_time", "memory", doc="which figure")
+    model: str = word("any", "dense", "experts", default="any", doc="which models")
+    family: str = string(default="", doc="of the devices; any where it is empty")
+    framework: str = string(default="", doc="that ran; any where it is empty")
+    runs: int = integer(structural=True, minimum=1, doc="that were measured")
+    models: int = integer(structural=True, minimum=1, doc="that were measured")
+    low: Real = quantity(ONE, positive=True, doc="low end of measured / predicted")
+    high: Real = quantity(ONE, positive=True, doc="high end of measured / predicted")
+
+    def holds_for(self, model: str, family: str, framework: str) -> bool:
+        """Return whether a study of that kind belongs to these runs."""
+        return (
+            self.model in ("any", model)
+            and self.family in ("", family)
+            and self.framework in ("", framework)
+        )
+
+    @property
+    def narrowness(self) -> int:
+        """How many properties its runs have in common."""
+        return (self.model != "any") + bool(self.family) + bool(self.framework)
+
+
+@block("accuracy", label="required")
+class Accuracy:
+    """The errors of predictions in measured runs; written by `parcost validate --intervals`."""
+
+    coverage: float = fraction(positive=True, doc="of measured values that an interval holds")
+    others: Family = reference("family", doc="that a device without a family counts as")
+    devices: str = string(
+        default="",
+        doc="with runs enough to know their efficiencies: their labels, apart by spaces",
+    )
+    observed: tuple[Observed, ...] = children("observed", doc="errors, by what runs have in common")
+
+    def find(self, figure: str, model: str, family: str, framework: str) -> Observed | None:
+        """Return the errors of the narrowest kind of runs that a study belongs to, if any."""
+        found = [
+            one
+            for one in self.observed
+            if one.figure == figure and one.holds_for(model, family, framework)
+        ]
+        return max(found, key=lambda one: one.narrowness, default=None)
+
+    def knows(self, device: str) -> bool:
+        """Return whether *device* is one with measured runs."""
+        return device in self.devices.split()

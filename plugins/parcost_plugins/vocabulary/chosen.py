@@ -1,0 +1,70 @@
+"""What a run does: as its spec says, or as its framework does where the spec says nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
+from parcost_plugins.vocabulary.sharding import Sharding
+from parcost_plugins.vocabulary.training import Overlap, Training
+
+if TYPE_CHECKING:
+    from parcost import Study
+
+
+def hides_gradients(study: Study) -> bool:
+    """Return whether gradients may be reduced under the backward pass."""
+    stated, framework = study[Overlap].gradients, study[Training].framework
+    if stated is not None:
+        return stated
+    return framework.gradient_overlap or study[Layout].zero == 3
+
+
+def hides_parameters(study: Study) -> bool:
+    """Return whether parameters may be gathered under the forward pass."""
+    stated, framework = study[Overlap].parameters, study[Training].framework
+    if stated is not None:
+        return stated
+    return framework.parameter_overlap or study[Layout].zero == 3
+
+
+def tensor_overlap(study: Study) -> str:
+    """Return what tensor-parallel collectives hide under."""
+    return study[Overlap].tensor or study[Training].framework.tensor_overlap
+
+
+#: Whether a collective may hide under compute, by the attribute of the block `overlap`.
+HIDING = {"gradients": hides_gradients, "parameters": hides_parameters}
+
+
+def blocks_on_transfers(study: Study) -> bool:
+    """Return whether a device waits for its messages to the neighbouring stages."""
+    choice, framework = study[ScheduleChoice], study[Training].framework
+    if choice.transfers is not None:
+        return choice.transfers == "blocking"
+    usual = framework.transfers if choice.chunks == 1 else framework.interleaved_transfers
+    return usual == "blocking"
+
+
+def reduces_each_micro_batch(study: Study) -> bool:
+    """Return whether gradients that ZeRO shards are reduced in every micro-batch."""
+    stated, framework = study[Sharding].accumulate, study[Training].framework
+    if stated is not None:
+        return stated == "shard"
+    pipelined = framework.pipelined_accumulate if study[Layout].pp > 1 else None
+    return (pipelined or framework.accumulate) == "shard"
+
+
+def scatters(study: Study) -> bool:
+    """Return whether a rank receives the sums of its own share of the gradients only."""
+    zero = study[Layout].zero
+    return zero == 3 or (zero > 0 and study[Training].framework.reduce_scatter)
+
+
+def reshards(study: Study) -> bool:
+    """Return whether ZeRO 3 drops gathered parameters after the forward pass."""
+    stated, framework = study[Sharding].reshard, study[Training].framework
+    if stated is not None:
+        return stated
+    pipelined = framework.pipelined_reshard if study[Layout].pp > 1 else None
+    return framework.reshard if pipelined is None else pipelined

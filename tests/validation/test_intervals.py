@@ -1,0 +1,240 @@
+"""Ranges of measured / predicted by kind of run, worked out by hand, and how often they hold."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable
+from io import StringIO
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost.cli import main
+from parcost_plugins.validation import intervals
+from parcost_plugins.validation.intervals import (
+    FOLDS,
+    LEVELS,
+    Range,
+    Ratio,
+    _folds,
+    _samples,
+    left_out,
+    ranges,
+    ranges_at,
+    shortest,
+)
+from parcost_plugins.vocabulary import Accuracy
+
+Raw = Callable[..., dict[str, Any]]
+Write = Callable[[Iterable[Any]], Path]
+Validate = Callable[..., Any]
+
+STEP, MEMORY = LEVELS["step_time"], LEVELS["memory"]
+NEMO = ("dense", "hopper", "nemo")
+
+
+def ratios(values: Iterable[float], kind: Any = NEMO, models: int = 0) -> list[Ratio]:
+    """Runs of so many models in turn, or each of one of its own."""
+    return [
+        Ratio(model=f"m{i % models if models else i}", kind=kind, value=value)
+        for i, value in enumerate(values)
+    ]
+
+
+def ranges_of(share: float, found: list[Ratio], levels: Any = STEP) -> dict[Any, Range]:
+    return ranges_at(share, _samples(found, levels), levels)
+
+
+def test_the_shortest_range_that_holds_a_share() -> None:
+    values = [0.0, 5.0, 6.0, 6.5, 7.0, 20.0]
+    assert shortest(values, 0.5) == (6.0, 7.0)  # three of six: 1 wide, and any other is wider
+    assert shortest(values, 4 / 6) == (5.0, 7.0)
+    assert shortest(values, 1.0) == (0.0, 20.0)
+    assert shortest([3.0], 0.9) == (3.0, 3.0)
+
+
+def test_a_range_holds_the_prediction() -> None:
+    """All runs took 10 to 29 % longer than predicted: the low end is the prediction."""
+    found = ranges_of(0.9, ratios(1.1 + i / 100 for i in range(20)))
+    assert found[NEMO].low == 1.0
+    # 0.9 x 21 / 20 = 94.5 % of 20 runs are 19: the shortest 19 in logarithms are the last ones
+    assert found[NEMO].high == pytest.approx(1.29)
+
+
+def test_few_models_hold_all_runs_and_no_less_than_the_kind_around() -> None:
+    wide = ratios((exp((i - 50) / 100) for i in range(101)), ("dense", "ampere", "x"))
+    narrow = ratios((1.0 + i / 100 for i in range(12)), NEMO, models=3)
+    found = ranges_of(0.8, wide + narrow)
+    around = found["dense", "", ""]
+    assert (found[NEMO].models, found[NEMO].runs) == (3, 12)
+    # 0.8 x 4 / 3 is over 1
+    assert found[NEMO].low == pytest.approx(min(around.low, 1.0))
+    assert found[NEMO].high == pytest.approx(max(around.high, 1.11))
+    assert found["dense", "hopper", ""].high == found[NEMO].high
+
+
+def test_a_kind_of_few_runs_is_the_one_around() -> None:
+    others = ratios((exp((i - 50) / 100) for i in range(101)), ("dense", "ampere", "x"))
+    found = ranges_of(0.8, others + ratios([0.5] * 9, NEMO))
+    assert NEMO not in found
+    assert ("dense", "hopper", "") not in found
+    assert ranges_of(0.8, others + ratios([0.5] * 10, NEMO))[NEMO].runs == 10
+
+
+def test_mixtures_never_count_as_dense() -> None:
+    mixed = ratios([2.0, 3.0], ("experts", "ampere", "x"), models=2)
+    found = ranges_of(0.8, ratios([1.0] * 30) + mixed)
+    assert found["experts", "", ""].low == 1.0
+    assert found["experts", "", ""].high == pytest.approx(3.0)
+
+
+def test_a_model_is_judged_by_the_other_folds() -> None:
+    """All runs of a model lie in its fold, and its ratio in no range that judges it."""
+    found = ratios((float(i) for i in range(1, 41)), ("any", "", ""))
+    assert {one.fold for one in found} == set(range(FOLDS))
+    for one, judged in left_out(0.9, _folds(found, MEMORY), MEMORY):
+        others = [other.value for other in found if other.fold != one.fold]
+        # up to 0.9 (m + 1) / m of m models, by hand: the shortest range is the upper one
+        assert judged.runs == len(others)
+        assert judged.high == pytest.approx(max(others))
+        assert judged.low == 1.0
+
+
+def test_the_share_is_that_at_which_models_left_out_hold_nine_in_ten() -> None:
+    found = ranges(ratios((exp((i - 100) / 200) for i in range(201)), ("any", "", "")), "memory")
+    assert found is not None
+    assert found.left_out.n == 201
+    assert found.left_out.share == pytest.approx(0.9, abs=0.02)
+    # nine in ten of an even spread from e^-0.5 to e^0.5: 0.9 wide in logarithms
+    whole = found.found["any", "", ""]
+    assert whole.high / whole.low == pytest.approx(exp(0.9), rel=0.05)
+
+
+def test_runs_of_one_model_say_nothing_of_others() -> None:
+    assert ranges(ratios([1.0, 1.1, 0.9], models=1), "step_time") is None
+    assert ranges([], "memory") is None
+
+
+# --- the command --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(small: Raw, file: Write, predicted: float) -> Path:
+    """Return ten rows of ten models: nine near the prediction, and one at three times it."""
+    rows = [
+        small(f"r{i}", predicted * (3.0 if i == 9 else 1.0 + i / 100), model__name=f"GPT {i}")
+        for i in range(10)
+    ]
+    return file(rows)
+
+
+@pytest.mark.slow
+def test_coverage_is_the_share_of_rows_in_their_intervals(runs: Path, validate: Validate) -> None:
+    document = json.loads(validate(runs, "--format", "json").stdout)
+    found = document["groups"]["all"]["all"]["interval"]
+    # 24 runs of Megatron-LM ship, and none of them was three times as long as predicted
+    assert found["n"] == 10
+    assert found["coverage"] < 100.0
+    row = next(one for one in document["runs"] if one["id"] == "r9")
+    assert row["held"] is False
+    inside = [one for one in document["runs"] if one["held"]]
+    for one in inside:
+        low, high = one["predicted_seconds_low"], one["predicted_seconds_high"]
+        assert low <= one["measured_seconds"] <= high
+    assert found["coverage"] == 100.0 * len(inside) / 10
+    width = (row["predicted_seconds_high"] - row["predicted_seconds_low"]) / 2
+    assert found["half_width"] == pytest.approx(100 * width / row["predicted_seconds"], abs=1e-3)
+    assert document["intervals_left_out"]["step_time"]["n"] == 10
+    assert "intervals" in validate(runs, "--format", "html").stdout
+
+
+@pytest.mark.slow
+def test_a_table_of_groups_says_how_often_intervals_hold(runs: Path, validate: Validate) -> None:
+    found = validate(runs).stdout
+    part = found.partition("90 % intervals")[2]
+    assert "in 8 folds of models" in part
+    assert "half-width" in part
+    (head, *lines) = csv.reader(StringIO(validate(runs, "--format", "csv").stdout))
+    held = [line[head.index("held")] for line in lines]
+    assert held[9] == "no"
+
+
+@pytest.mark.slow
+def test_a_limit_may_be_about_intervals(runs: Path, validate: Validate) -> None:
+    assert validate(runs, "--fail-over", "coverage < 1 %").exit_code == 0
+    broken = validate(runs, "--fail-over", "coverage of dense < 100 %")
+    assert broken.exit_code == 1
+    assert "coverage of dense < 100 %" in broken.stderr
+    assert validate(runs, "--fail-over", "half-width > 0.1 %").exit_code == 1
+    missing = validate(runs, "--fail-over", "memory coverage < 50 %")
+    assert missing.exit_code == 2
+    assert "there is no such figure" in missing.stderr
+
+
+@pytest.mark.slow
+def test_the_ranges_of_own_rows_take_the_place_of_the_catalogue(
+    runs: Path, validate: Validate, tmp_path: Path
+) -> None:
+    path = tmp_path / "our_runs.par"
+    done = validate(runs, "--intervals", path)
+    assert done.exit_code == 0
+    assert main(["fmt", "--check", str(path)]) == 0
+    study = tmp_path / "a.par"
+    study.write_text(
+        'use "our_runs.par"\n'
+        "use catalog.devices.a100_sxm_80g\nuse catalog.fabrics.dgx_a100\n"
+        "use catalog.models.gpt3_1_3b\nuse catalog.precisions.fp16\n"
+        "cluster { devices = 1 }\ntraining { sequence = 2048, global_batch = 1 sequences }\n",
+        encoding="utf-8",
+    )
+    (scenario,) = parcost.load(study)
+    result = scenario.evaluate().result
+    found = result.interval("step_time")
+    assert found is not None
+    assert "10 runs of 10 models" in found.formula.source
+    # nine of ten are held, and the shortest range of nine ends at the ninth
+    assert found.high / result.figure("step_time") == pytest.approx(1.08, abs=1e-3)
+    assert result.study.all(Accuracy)
+    # a hundred and more runs made the catalogue's; these are on a device with ten
+    assert "u" not in found.formula.inputs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["runs.json", "our-runs.par", "2runs.par"])
+def test_a_file_that_no_study_can_import_is_refused(
+    runs: Path, validate: Validate, tmp_path: Path, name: str
+) -> None:
+    found = validate(runs, "--intervals", tmp_path / name)
+    assert found.exit_code == 2
+    assert "our_runs.par" in found.stderr
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.slow
+def test_ranges_need_several_models(
+    small: Raw, file: Write, predicted: float, validate: Validate, tmp_path: Path
+) -> None:
+    path = tmp_path / "one.par"
+    found = validate(file([small("a", predicted)]), "--intervals", path)
+    assert found.exit_code == 2
+    assert "several models" in found.stderr
+    assert not path.exists()
+
+
+@pytest.mark.slow
+def test_without_the_plugin_rows_are_scored_all_the_same(runs: Path, validate: Validate) -> None:
+    found = validate(runs, "--without", "uncertainty", "--format", "json")
+    whole = json.loads(found.stdout)["groups"]["all"]["all"]
+    assert (whole["n"], whole["interval"]) == (10, None)
+
+
+def test_the_folds_and_the_coverage_are_those_that_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+    assert f"{FOLDS} folds" in page
+    assert f"{100 * intervals.COVERAGE:g} % of rows" in page
+    assert f"fewer than {intervals.FEWEST_RUNS} rows" in page
+    assert f"from {intervals.FEWEST_OF_DEVICE} rows on" in page
