@@ -173,12 +173,16 @@ class Coverage:
         self._folder = tree.folder
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run the line of *mutant*, or their files where they are many."""
+        """Return the tests that run the line of *mutant*, or their files where they are many.
+
+        Those in the folder of the same subject come first.
+        """
         lines = self._data.contexts_by_lineno(str(self._folder / mutant.path))
         names = {context.partition("|")[0] for context in lines.get(mutant.line, ())} - {""}
         if len(names) > MOST_NAMES:
             names = {name.partition("::")[0] for name in names}
-        return sorted(names)
+        subject = set(mutant.path.relative_to(SOURCE).with_suffix("").parts)
+        return sorted(names, key=lambda name: (subject.isdisjoint(Path(name).parts), name))
 
 
 class Tree:
