@@ -18,6 +18,7 @@ import argparse
 import ast
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -38,7 +39,7 @@ SOURCE = Path("plugins/parcost_plugins")
 WITHOUT_PHYSICS = {"vocabulary", "exporters", "executors", "calibration"}
 TEXTS = {"text", "source", "message", "help", "name", "title", "doc", "note", "notes", "subject"}
 MOST_NAMES = 300  # tests that are run by name, and not by file
-TIME_LIMIT = 1200.0  # seconds after which a mutant that never ends counts as noticed
+TIME_LIMIT = 3600.0  # seconds after which a run that only waits counts as noticed
 
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
@@ -155,6 +156,13 @@ def draw(count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(every, count)
 
 
+def _limited(seconds: int | None) -> list[str]:
+    """Return the start of a command line that may take *seconds* of processor time."""
+    if seconds is None:
+        return []
+    return ["bash", "-c", f'ulimit -t {seconds}; exec "$@"', "bash"]
+
+
 class Coverage:
     """Which fast tests run a line, by one run of all of them."""
 
@@ -166,8 +174,11 @@ class Coverage:
         """
         data = tree.folder / ".coverage"
         options = ["--cov=plugins/parcost_plugins", "--cov-context=test", "--cov-report="]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         if failed := tree.run(options, COVERAGE_FILE=str(data)):
             raise RuntimeError(f"the fast tests fail without a mutant: {failed}")
+        #: Seconds of processor time in which all fast tests end, with a mutant or without.
+        self.limit = 60 + round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
         self._data = CoverageData(str(data))
         self._data.read()
         self._folder = tree.folder
@@ -214,17 +225,21 @@ class Tree:
             os.utime(path, (stamp, stamp))
             some = coverage.tests(mutant)
             # What another test has computed may be remembered, so a survivor runs all tests.
-            failed = (some and self.run(some)) or self.run([])
+            limit = coverage.limit
+            failed = (some and self.run(some, limit)) or self.run([], limit)
             return not failed, failed
         finally:
             path.write_bytes(before)
             os.utime(path, (1, 1))
 
-    def run(self, arguments: Sequence[str], **variables: str) -> str:
-        """Run pytest until a test fails, and return its line; nothing if all pass."""
+    def run(self, arguments: Sequence[str], limit: int | None = None, **variables: str) -> str:
+        """Run pytest until a test fails, and return its line; nothing if all pass.
+
+        A run that takes more than *limit* seconds of processor time has no end.
+        """
         options = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *arguments],
+            [*_limited(limit), sys.executable, "-m", "pytest", *options, *arguments],
             cwd=self.folder,
             env={**self.environment, **variables},
             stdout=subprocess.PIPE,
@@ -239,6 +254,8 @@ class Tree:
             return "no end"
         if not process.returncode:
             return ""
+        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL, 128 + signal.SIGXCPU):
+            return "no end"
         lines = output.decode(errors="replace").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
         return failed[0][:120] if failed else lines[-1][:120]
