@@ -3,6 +3,8 @@
     python benchmarks/mutants.py                     # 100 mutants of seed 1, two at a time
     python benchmarks/mutants.py --count 20 --seed 7
     python benchmarks/mutants.py --list              # draw, and run nothing
+    python benchmarks/mutants.py --quick --count 9999 --under memory --tests tests/memory
+                                                     # all of a subject, by its own tests
 
 Draws small changes of the code in `plugins/` before any is looked at: an operator, a number, a
 comparison, a minimum for a maximum. The fast tests that run its line run until one fails, in a
@@ -227,10 +229,10 @@ class Worker:
     nothing. Functions are found by file and line among all objects.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, tests: Sequence[str] = ()) -> None:
         context = get_context("spawn")
         self._connection, other = context.Pipe()
-        process = context.Process(target=_work, args=(tree, other), daemon=True)
+        process = context.Process(target=_work, args=(tree, tests, other), daemon=True)
         process.start()
         other.close()
 
@@ -240,13 +242,14 @@ class Worker:
         return self._connection.recv()
 
 
-def _work(tree: Tree, connection: Connection[Any, Order | None]) -> None:
+def _work(tree: Tree, tests: Sequence[str], connection: Connection[Any, Order | None]) -> None:
     os.chdir(tree.folder)
     os.environ["PYTHONPATH"] = tree.path
     sys.path[:0] = tree.path.split(os.pathsep)
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         sys.stdout = sys.stderr = nowhere
-        pytest.main([*OPTIONS, "-p", "no:xdist", "-p", "no:cov"], plugins=[_Server(connection)])
+        options = [*OPTIONS, "-p", "no:xdist", "-p", "no:cov", "-m", "not slow"]
+        pytest.main([*options, *tests], plugins=[_Server(connection)])
 
 
 class _Server:
@@ -369,6 +372,7 @@ def main() -> int:
     parser.add_argument("--allow", type=int, default=2, help="survivors that are no failure")
     parser.add_argument("--list", action="store_true", help="draw, and run nothing")
     parser.add_argument("--under", default="", help="only files below that folder of the plugins")
+    parser.add_argument("--tests", nargs="+", default=[], help="files or folders, in place of all")
     parser.add_argument("--quick", action="store_true", help="believe what forks say of survivors")
     options = parser.parse_args()
     drawn = draw(options.count, options.seed, options.under)
@@ -379,7 +383,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         tree, other = Tree(Path(folder, "forks")), Tree(Path(folder, "survivors"))
         workers: Queue[Worker] = Queue()
-        first = Worker(tree)
+        first = Worker(tree, options.tests)
         taken, failed = first.ask(None)
         for name in failed:
             print(f"left out, as it fails without a mutant: {name}")
@@ -387,7 +391,7 @@ def main() -> int:
         limit = 60 + round(2 * sum(taken.values()))
         workers.put(first)
         for _ in range(1, options.jobs):
-            workers.put(Worker(tree))
+            workers.put(Worker(tree, options.tests))
         data = CoverageData(str(tree.folder / COVERED))
         data.read()
         covered = {
