@@ -36,58 +36,76 @@ ROWS = {
     "nvls_tree": (157, 163, 167, 173),
     "pat": (179, 181, 191, 193),
 }
-GENERATION = GenerationTuning(
-    label="hopper",
-    payload=7.0,
-    ll_one_node=90.0,
-    ring_ll128=15.0,
-    tree_ll128_one_node=13.0,
-    tree_ll128_two_nodes=9.0,
-    tree_ll128_more_nodes=7.0,
-    tree_one_node=17.0,
-    tree_two_nodes=19.0,
-    tree_more_nodes=10.0,
-    nvls_tree_two_nodes=26.0,
-    nvls_tree_more_nodes=11.0,
-    nvls_efficiency=0.8,
-    long_ring=1.5,
-    collnet=0.5,
-)
-HOST = HostTuning(label="intel", ll_two_nodes=110.0, ll_more_nodes=50.0, overhead=4.0)
-TABLE = Tuning(
-    label="primes",
-    protocols=tuple(
-        ProtocolTuning(
-            label=name, base=float(base), nvlink=float(near), pcie=float(pcie), network=float(far)
-        )
-        for name, (base, near, pcie, far) in ROWS.items()
-    ),
-    generations=(GENERATION,),
-    hosts=(HOST,),
-    ring_ll=0.5,
-    ring_ll128=0.8,
-    tree=0.9,
-    tree_ll=0.6,
-    tree_ll128_one_node=0.7,
-    tree_ll128_more_nodes=0.6,
-    pat=0.75,
-    pat_steps=4.0,
-    pat_rank=3.0,
-    collnet_direct_peer=5.0,
-    collnet_network=0.4,
-    simple_overhead=3.0,
-    simple_ports=2.0,
-    long_message=64.0,
-    correction_from=64.0,
-    tree_ll_correction=(100, 50, 20),
-    tree_ll128_correction=(100, 40, 10),
-    tree_simple_correction=(100, 80, 25),
-)
+
+
+def generation(**given: float) -> GenerationTuning:
+    """Return a generation with caps that differ, but for what is *given*."""
+    caps: dict[str, Any] = {
+        "label": "hopper",
+        "payload": 7.0,
+        "ll_one_node": 90.0,
+        "ring_ll128": 15.0,
+        "tree_ll128_one_node": 13.0,
+        "tree_ll128_two_nodes": 9.0,
+        "tree_ll128_more_nodes": 7.0,
+        "tree_one_node": 17.0,
+        "tree_two_nodes": 19.0,
+        "tree_more_nodes": 10.0,
+        "nvls_tree_two_nodes": 26.0,
+        "nvls_tree_more_nodes": 11.0,
+        "nvls_efficiency": 0.8,
+        "long_ring": 1.5,
+        "collnet": 0.5,
+    }
+    return GenerationTuning(**{**caps, **given})
+
+
+def host(**given: float) -> HostTuning:
+    """Return a host, but for what is *given*."""
+    caps: dict[str, Any] = {"ll_two_nodes": 110.0, "ll_more_nodes": 50.0, "overhead": 4.0}
+    return HostTuning(**{"label": "intel", **caps, **given})
+
+
+def row(name: str) -> ProtocolTuning:
+    """Return the row called *name*."""
+    times = dict(zip(("base", "nvlink", "pcie", "network"), map(float, ROWS[name]), strict=True))
+    return ProtocolTuning(**{"label": name, **times})  # type: ignore[arg-type]
+
+
+def table(*names: str) -> Tuning:
+    """Return a table with the rows called *names*."""
+    return Tuning(
+        label="primes",  # type: ignore[call-arg]
+        protocols=tuple(map(row, names)),
+        generations=(generation(),),
+        hosts=(host(),),
+        ring_ll=0.5,
+        ring_ll128=0.8,
+        tree=0.9,
+        tree_ll=0.6,
+        tree_ll128_one_node=0.7,
+        tree_ll128_more_nodes=0.6,
+        pat=0.75,
+        pat_steps=4.0,
+        pat_rank=3.0,
+        collnet_direct_peer=5.0,
+        collnet_network=0.4,
+        simple_overhead=3.0,
+        simple_ports=2.0,
+        long_message=64.0,
+        correction_from=64.0,
+        tree_ll_correction=(100, 50, 20),
+        tree_ll128_correction=(100, 40, 10),
+        tree_simple_correction=(100, 80, 25),
+    )
+
+
+TABLE = table(*ROWS)
 #: Ten channels of 20 B/s in a node and over two, 12 B/s over more; a card adds a second.
 MACHINE = Machine(
     table=TABLE,
-    generation=GENERATION,
-    host=HOST,
+    generation=generation(),
+    host=host(),
     channels=10.0,
     intra=20.0,
     inter=12.0,
@@ -158,7 +176,7 @@ def test_an_all_reduce_over_two_nodes_crosses_the_network_twice() -> None:
         "collnet_direct": 97 + 2 * (101 + 3 * 5) + 107 + 2,
         "collnet_chain": 109 + 2 * 3 * 113 + 131 + 2,
     }
-    slow = evolve(MACHINE, host=evolve(HOST, overhead=10.0))  # 30 s with Simple
+    slow = evolve(MACHINE, host=host(overhead=10.0))  # 30 s with Simple
     assert start_ups("all_reduce", nodes(4.0, 2.0), slow)["ring_simple"] == 23 + 12 * 30 + 2 * 39
 
 
@@ -177,7 +195,7 @@ def test_two_nodes_have_the_channels_of_one_and_caps_of_their_own() -> None:
             "collnet_chain": 200 / 2,
         }
     )
-    capped = evolve(MACHINE, generation=evolve(GENERATION, nvls_tree_two_nodes=23.0))
+    capped = evolve(MACHINE, generation=generation(nvls_tree_two_nodes=23.0))
     found = rates("all_reduce", 64.0, nodes(4.0, 2.0), capped)
     assert found["nvls_tree"] == pytest.approx(230 * 8 / 14)
     crowded = rates("all_reduce", 64.0, nodes(20.0, 2.0))
@@ -205,7 +223,7 @@ def test_four_nodes_have_the_channels_of_the_network() -> None:
             "collnet_chain": 200 / 2,
         }
     )
-    wide = evolve(MACHINE, generation=evolve(GENERATION, nvls_tree_more_nodes=50.0))
+    wide = evolve(MACHINE, generation=generation(nvls_tree_more_nodes=50.0))
     assert rates("all_reduce", 64.0, group, wide)["nvls_tree"] == pytest.approx(120 * 16 / 30)
 
 
@@ -287,14 +305,14 @@ def test_trees_are_corrected_by_powers_of_two_and_not_beyond_the_last() -> None:
         assert [each[name] / rate for each in found] == pytest.approx(expected), name
     both = evolve(
         MACHINE,
-        generation=evolve(GENERATION, nvls_tree_corrected=True),
-        host=evolve(HOST, nvls_tree_corrected=True),
+        generation=generation(nvls_tree_corrected=True),
+        host=host(nvls_tree_corrected=True),
     )
     group = nodes(4.0, 2.0)
     for known, share in (
         (both, 0.8),
-        (evolve(both, host=HOST), 1.0),
-        (evolve(both, generation=GENERATION), 1.0),
+        (evolve(both, host=host()), 1.0),
+        (evolve(both, generation=generation()), 1.0),
     ):
         assert rates("all_reduce", 128.0, group, known)["nvls_tree"] == pytest.approx(
             share * 240 * 8 / 14
@@ -308,7 +326,7 @@ def test_what_the_machine_has_not_is_not_offered() -> None:
     collnet = {"collnet_direct", "collnet_chain"}
     without = [
         (nodes(4.0, 2.0, in_network=False), MACHINE, nvls),
-        (group, evolve(MACHINE, generation=evolve(GENERATION, nvls_efficiency=0.0)), nvls),
+        (group, evolve(MACHINE, generation=generation(nvls_efficiency=0.0)), nvls),
         (group, evolve(MACHINE, collnet=False), {*collnet, "nvls"}),  # which needs it over nodes
     ]
     for placed, known, left_out in without:
@@ -318,7 +336,7 @@ def test_what_the_machine_has_not_is_not_offered() -> None:
 
 
 def test_a_pair_that_the_table_gives_no_bandwidth_is_not_offered() -> None:
-    none = evolve(MACHINE, generation=evolve(GENERATION, ring_ll128=0.0))
+    none = evolve(MACHINE, generation=generation(ring_ll128=0.0))
     assert set(start_ups("all_gather", nodes(8.0), none)) == {"ring_ll", "ring_simple", "nvls"}
 
 
@@ -356,7 +374,7 @@ def test_a_machine_has_the_channels_that_the_study_says_or_that_its_links_make()
         {"generation": "volta"},
         {"host": "amd"},
         {"links": None},
-        {"tuning": evolve(TABLE, protocols=TABLE.protocols[1:])},
+        {"tuning": table(*list(ROWS)[1:])},
     ],
 )
 def test_a_study_that_leaves_something_out_has_no_machine(left_out: dict[str, Any]) -> None:
