@@ -66,17 +66,17 @@ def host(**given: float) -> HostTuning:
     return HostTuning(**{"label": "intel", **caps, **given})
 
 
-def row(name: str) -> ProtocolTuning:
-    """Return the row called *name*."""
+def row(name: str, **given: Any) -> ProtocolTuning:
+    """Return the row called *name*, but for what is *given*."""
     times = dict(zip(("base", "nvlink", "pcie", "network"), map(float, ROWS[name]), strict=True))
-    return ProtocolTuning(**{"label": name, **times})  # type: ignore[arg-type]
+    return ProtocolTuning(**{"label": name, **times, **given})
 
 
-def table(*names: str) -> Tuning:
-    """Return a table with the rows called *names*."""
+def table(*rows: ProtocolTuning) -> Tuning:
+    """Return a table with *rows*."""
     return Tuning(
         label="primes",  # type: ignore[call-arg]
-        protocols=tuple(map(row, names)),
+        protocols=rows,
         generations=(generation(),),
         hosts=(host(),),
         ring_ll=0.5,
@@ -100,7 +100,7 @@ def table(*names: str) -> Tuning:
     )
 
 
-TABLE = table(*ROWS)
+TABLE = table(*map(row, ROWS))
 #: Ten channels of 20 B/s in a node and over two, 12 B/s over more; a card adds a second.
 MACHINE = Machine(
     table=TABLE,
@@ -227,6 +227,18 @@ def test_four_nodes_have_the_channels_of_the_network() -> None:
     assert rates("all_reduce", 64.0, group, wide)["nvls_tree"] == pytest.approx(120 * 16 / 30)
 
 
+def test_three_nodes_are_more_than_two_and_one_level_of_a_tree() -> None:
+    group = nodes(4.0, 3.0)
+    assert start_ups("all_reduce", group)["tree_ll"] == 41 + 2 * (3 * 43 + 54)
+    found = rates("all_reduce", 64.0, group)
+    expected = {"ring_ll": 50 * 12 / 22, "tree_simple": 50, "nvls_tree": 110 * 12 / 22}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    wide = evolve(MACHINE, generation=generation(nvls_tree_more_nodes=50.0))
+    found = rates("all_reduce", 64.0, group, wide)
+    assert found["nvls_tree"] == pytest.approx(120 * 12 / 22)
+    assert found["ring_simple"] == pytest.approx(120 * 12 / 22)
+
+
 @pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter"])
 def test_a_gather_takes_half_the_steps_of_an_all_reduce(operation: str) -> None:
     """Seven steps, one of them between two nodes; NVLS passes what is not a rank's own."""
@@ -282,6 +294,19 @@ def test_one_rank_on_each_node_steps_by_the_rows_of_the_tree_and_by_pat() -> Non
     assert start_ups("all_gather", nodes(1.0, 2.0))["pat"] == 179 + 195 / 4 + 3 * 2
 
 
+def test_two_ranks_on_each_node_step_by_the_rows_of_the_ring() -> None:
+    starts = start_ups("all_gather", nodes(2.0, 2.0))
+    assert starts["ring_ll"] == 2 + 2 * 4 + 8
+    assert starts["collnet_direct"] == 97 + 2 * (101 + 5) + 109
+    assert "pat" not in starts
+
+
+def test_a_step_that_is_not_taken_takes_nothing_where_the_table_has_no_time_for_it() -> None:
+    alone = evolve(MACHINE, table=table(*(row(name, network=None) for name in ROWS)))
+    assert start_ups("all_reduce", nodes(8.0), alone) == start_ups("all_reduce", nodes(8.0))
+    assert start_ups("all_reduce", nodes(4.0, 2.0), alone) == {}
+
+
 def test_a_ring_of_long_messages_waits_longer_from_64_bytes_per_channel_and_rank_on() -> None:
     group, n = nodes(4.0, 2.0), 64.0 * 10 * 8
     start = start_ups("all_reduce", group)["ring_simple"]
@@ -331,6 +356,9 @@ def test_what_the_machine_has_not_is_not_offered() -> None:
     ]
     for placed, known, left_out in without:
         assert everything - set(start_ups("all_reduce", placed, known)) == left_out
+    bare = AlphaBeta(name="node", latency=0.0, bandwidth=1.0)  # of no level
+    plain = Group(name="g", ranks=8.0, shape=(8.0,), links=(bare,))
+    assert not nvls & set(start_ups("all_reduce", plain))
     on_one = start_ups("all_reduce", nodes(8.0), evolve(MACHINE, collnet=False))
     assert on_one["nvls"] == 139
 
@@ -338,6 +366,10 @@ def test_what_the_machine_has_not_is_not_offered() -> None:
 def test_a_pair_that_the_table_gives_no_bandwidth_is_not_offered() -> None:
     none = evolve(MACHINE, generation=generation(ring_ll128=0.0))
     assert set(start_ups("all_gather", nodes(8.0), none)) == {"ring_ll", "ring_simple", "nvls"}
+    little = evolve(MACHINE, generation=generation(ring_ll128=0.05, nvls_efficiency=1.0))
+    found = rates("all_gather", 64.0, nodes(8.0), little)
+    assert found["ring_ll128"] == pytest.approx(0.5 * 8 / 7)
+    assert found["nvls"] == pytest.approx(10 * 20 * 9 / 10 * 7 / 8)
 
 
 @pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "broadcast"])
@@ -374,7 +406,7 @@ def test_a_machine_has_the_channels_that_the_study_says_or_that_its_links_make()
         {"generation": "volta"},
         {"host": "amd"},
         {"links": None},
-        {"tuning": table(*list(ROWS)[1:])},
+        {"tuning": table(*map(row, list(ROWS)[1:]))},
     ],
 )
 def test_a_study_that_leaves_something_out_has_no_machine(left_out: dict[str, Any]) -> None:
