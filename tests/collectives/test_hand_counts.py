@@ -25,6 +25,7 @@ from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.collectives.torus import Bucket, Torus
 from parcost_plugins.collectives.tree import Tree
+from parcost_plugins.collectives.van_de_geijn import VanDeGeijn
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import Level
 
@@ -221,6 +222,14 @@ def test_pieces_of_two_trees_may_be_said() -> None:
     for n in (3.0, 1e6):
         (whole,) = DoubleTree().phases("reduce", n, group(1))
         assert tuple(whole)[1:] == (0, 0, 0)
+
+
+def test_a_root_deals_out_the_parts_of_its_nodes_and_then_of_their_ranks() -> None:
+    for operation in ("scatter", "gather"):
+        phases = [tuple(p)[1:] for p in Tree().phases(operation, 24.0, group(3, 4))]
+        assert phases == [(2, 16, 0), (2, 6, 0)]
+    phases = [tuple(p)[1:] for p in VanDeGeijn().phases("broadcast", 24.0, group(3, 4))]
+    assert phases == [(2, 16, 0), (2, 6, 0), (11, 22, 0)]
 
 
 def test_formulas_of_two_trees_are_twice_for_an_all_reduce() -> None:
@@ -490,6 +499,7 @@ def test_a_grid_waits_for_its_whole_length_in_one_direction() -> None:
     # eight ranks fill the four of the first dimension, and two places of the second
     part = group(8, levels=(torus(4, 3),))
     assert counts(Torus(), "all_gather", part) == [(2 + 1, 21 / 2, 0)]
+    assert counts(Torus(), "all_to_all", group(5, levels=(torus(5),))) == [(2, 24 * 4 / 5, 0)]
     # four are the ring of the first dimension alone
     assert counts(Torus(), "all_gather", group(4, levels=(torus(4, 3),))) == [(2, 9, 0)]
     assert counts(Torus(), "all_to_all", group(1, levels=(torus(4, 3),))) == [(0, 0, 0)]

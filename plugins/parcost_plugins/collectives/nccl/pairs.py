@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Group, Mask, Real
-from parcost.numeric import INFINITY, floor_log2, maximum, minimum, ratio, where
+from parcost.numeric import INFINITY, floor_log2, maximum, minimum, where
 from parcost_plugins.collectives.nccl.machine import Machine, Placed
 from parcost_plugins.vocabulary import ProtocolTuning
 
@@ -161,7 +161,8 @@ def _pat(machine: Machine, placed: Placed, n: Real) -> Real:
 
 def _copy_time(latency: Real, n: Real, bandwidth: Real) -> Real:
     """Return the time of *n* bytes; a table that gives a pair no bandwidth does not offer it."""
-    return where(bandwidth > 0, latency + ratio(n, bandwidth), INFINITY)
+    offered = bandwidth > 0
+    return where(offered, latency + n / where(offered, bandwidth, 1.0), INFINITY)
 
 
 def _total_time(times: Real, step: Real) -> Real:
