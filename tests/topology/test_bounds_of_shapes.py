@@ -68,5 +68,4 @@ def test_bounds_are_those_of_a_range_of_ranks(
 def test_small_groups_on_a_huge_unit_that_they_do_not_fill_straddle_it() -> None:
     """Three in a row on units of 2^20, which three does not divide."""
     shape, fewest = occupancy([2.0**20], [(1.0, 3.0)], 3 * 2.0**20)
-    assert shape == (3, 2)
-    assert fewest == (1, 1)
+    assert (shape, fewest) == ((3, 2), (1, 1))

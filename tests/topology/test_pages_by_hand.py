@@ -9,6 +9,7 @@ import pytest
 import parcost
 from parcost import Check, Figure, Section, SpecError, Study
 from parcost.evaluation.rules import diagnose
+from parcost_plugins import topology
 from parcost_plugins.topology import details, views
 
 JOB = """
@@ -251,3 +252,110 @@ def test_what_a_figure_is_made_of_is_in_its_formula() -> None:
     of = {f.name: {k: v for k, (v, _) in f.formula.inputs.items()} for f in figures}
     assert of["device_bandwidth"] == {"B": 300e9, "ports": 1}
     assert of["node_bandwidth"] == {"B": 50e9, "ports": 4, "devices": 8}
+
+
+def plausible(given: Study) -> dict[str, tuple[str, str | None]]:
+    """Return what is warned of, by the attribute and what is said of it."""
+    found = broken(given)
+    said = [diagnose(c, given) for i, c in found.items() if i.startswith("implausible")]
+    return {d.id: (d.message, d.help) for d in said}
+
+
+def test_links_that_nobody_has_are_told_in_the_unit_that_was_meant() -> None:
+    """800 GB/s of a port, of which two thirds are achieved by flows that collide: as written."""
+    fast = "bandwidth = 800 GB/s per_direction, latency = 20 s, efficiency = 0.5, collisions = 1.5"
+    pod = f"size = 2 }}\n  level wide {{ {fast}"
+    known = "plausible { network_bandwidth = 100 GB/s per_direction, latency = 0.1 s }"
+    assert plausible(study(pod=pod, more=known)) == {
+        "implausible-bandwidth": (
+            (
+                "level `wide` carries 800 GB/s of each device, and the fastest known link of its "
+                "kind 100 GB/s"
+            ),
+            "for 800 gigabits per second write `800 Gbps per_direction`",
+        ),
+        "implausible-latency": (
+            (
+                "a message on level `wide` takes 20 s to start, and light goes half round the "
+                "earth in 0.1 s"
+            ),
+            "for 20 microseconds write `20 us`",
+        ),
+    }
+
+
+def test_a_share_of_a_fast_port_is_told_as_what_it_is() -> None:
+    """Four ports of 250 GB/s for 32 devices are 31.25 GB/s of each; 250 GB/s are written."""
+    pod = "ports = 4, efficiency = 0.5, collisions = 1.25"
+    fast = study(pod=pod, more="plausible { network_bandwidth = 20 GB/s per_direction }")
+    assert "implausible-bandwidth" not in broken(fast)
+    text = JOB.format(devices=64, layout="tp = 8", pod=pod, more="plausible { MORE }")
+    text = text.replace("25 GB/s", "250 GB/s").replace(
+        "MORE", "network_bandwidth = 31 GB/s per_direction, latency = 19 us"
+    )
+    found = broken(parcost.load_text(text)[0].studies()[0])
+    for id, said in {
+        "implausible-bandwidth": {"rate": 31.25, "most": 31, "written": 250},
+        "implausible-latency": {"latency": 20e-6, "most": 19e-6},
+    }.items():
+        inputs = found[id].inputs
+        assert {name: inputs[name] for name in said} == pytest.approx(said, rel=1e-12)
+        assert inputs["level"] == "pod"
+
+
+def test_links_as_fast_as_the_fastest_known_are_plausible() -> None:
+    """A network of 25 GB/s; inner levels of 400 and of 4 x 50 / 8 GB/s, where latency is 20 us."""
+
+    def limits(device: int, network: int, latency: float) -> str:
+        return (
+            f"plausible {{ device_bandwidth = {device} GB/s per_direction, "
+            f"network_bandwidth = {network} GB/s per_direction, latency = {latency} us }}"
+        )
+
+    assert plausible(study(more=limits(400, 25, 20))) == {}
+    assert set(plausible(study(more=limits(399, 25, 20)))) == {"implausible-bandwidth"}
+    assert set(plausible(study(more=limits(400, 24, 20)))) == {"implausible-bandwidth"}
+    assert set(plausible(study(more=limits(400, 25, 19)))) == {"implausible-latency"}
+
+
+def test_all_ranks_together_are_the_job() -> None:
+    job = study().group("job")
+    assert (job.ranks, job.shape) == (64, (8, 4, 2))
+    assert (job.name, job.strides[0]) == ("job", 1)
+    alone = study("tp = 1").group("tp")
+    assert (alone.ranks, alone.shape, alone.reduction) == (1, (1, 1, 1), 0)
+
+
+def test_a_device_that_sums_at_a_rate_takes_its_inverse_for_a_byte() -> None:
+    text = JOB.format(layout="tp = 8", devices=64, pod="", more="")
+    mine = "device mine extends h100_sxm { reduction_bandwidth = 4 B/s }\n"
+    text = text.replace("cluster { devices", "cluster { device = mine, devices")
+    (given,) = parcost.load_text(mine + text)[0].studies()
+    assert given.group("tp").reduction == 0.25
+    assert given.group("job").reduction == 0.25
+
+
+@pytest.mark.parametrize(
+    "these, those, same",
+    [
+        ([(1.0, 2.0)], [(1.0, 2.0)], True),
+        ([(1.0, 2.0)], [(1.0, 3.0)], False),
+        ([(1.0, 2.0)], [(2.0, 2.0)], False),
+        ([(1.0, 2.0)], [(1.0, 2.0), (4.0, 2.0)], False),
+        ([(1.0, 2.0), (4.0, 2.0)], [(1.0, 2.0), (4.0, 2.0)], True),
+        ([(1.0, 2.0), (4.0, 2.0)], [(1.0, 2.0), (4.0, 3.0)], False),
+        ([], [], True),
+    ],
+)
+def test_groups_on_the_same_axes_are_placed_once(
+    these: list[tuple[float, float]], those: list[tuple[float, float]], same: bool
+) -> None:
+    assert topology._same(these, those) is same
+
+
+def test_groups_of_the_same_ranks_have_the_same_links() -> None:
+    given = study("tp = 2, cp = 2, dp = 4, pp = 4")
+    assert given.group("dp_cp").links is not given.group("dp").links
+    plain = study("tp = 8, pp = 4")
+    assert plain.group("dp_cp").links is plain.group("dp").links
+    assert plain.group("tp").links is not plain.group("dp").links
