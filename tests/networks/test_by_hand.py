@@ -81,6 +81,14 @@ def test_a_dragonfly_whose_links_do_not_reach_every_group() -> None:
     )
 
 
+def test_two_groups_are_joined_by_one_link() -> None:
+    """Thirty devices of a group inject 390 GB/s, all of which one link of 11 GB/s carries."""
+    text = network("dragonfly", 60, groups=2, global_links=1)
+    half = 11 / 390
+    compared(text, {"uniform": 2 * half, "adversarial": half, "valiant": half / 2})
+    compared(text, {"links": 1, "crossing": 1, "bisection": 11e9, "groups_reached": 1})
+
+
 def test_no_port_has_more_than_its_own_throughput() -> None:
     given = {"groups": 2, "global_links": 100}
     wide = {"crossing": 1.0, "uniform": 1.0, "adversarial": 1.0, "valiant": 1.0}
@@ -93,7 +101,9 @@ def test_the_routers_of_a_group_say_its_links_together_or_not_at_all() -> None:
     whole = network("dragonfly", 60, groups=5, routers=4, links_per_router=3)
     compared(whole, {"links": 5 * 12 / 2, "most_groups": 13, "balanced_per_router": 2})
     said = network("dragonfly", 60, groups=5, routers=4, global_links=7)
-    assert "most_groups" not in figures(said)
+    found = figures(said)
+    assert "most_groups" not in found
+    assert (found["links"], found["valiant_hops"]) == (17.5, 5)
     for half in ({"routers": 4}, {"links_per_router": 3}):
         assert broken(network("dragonfly", 60, groups=5, **half)) == ["network-lacks"]
     assert broken(network("dragonfly", 60, groups="[5, 6]")) == ["network-lacks"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Figure, Section, SpecError, Study
+from parcost import Check, Edge, Figure, Formula, Section, SpecError, Study
 from parcost.evaluation.rules import diagnose
+from parcost.numeric import INFINITY
 from parcost_plugins import topology
 from parcost_plugins.topology import details, views
+from parcost_plugins.topology.decomposition import Decomposition, has_experts, joined
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -159,6 +164,32 @@ def test_a_node_has_what_its_devices_and_ports_carry() -> None:
     )
 
 
+def test_a_device_with_two_ports_in_its_node_has_both_of_them() -> None:
+    text = JOB.format(layout="tp = 8", devices=64, pod="", more="")
+    text = text.replace("latency = 3 us", "latency = 3 us, ports = 2")
+    found = machine(parcost.load_text(text)[0].studies()[0])
+    assert found["device_bandwidth"] == pytest.approx(600e9)
+    assert found["node_ratio"] == pytest.approx(24)
+
+
+@pytest.mark.parametrize("bytes_, needed, headroom", [(0.0, 0, INFINITY), (5.0, 0.3, 25e9 / 0.3)])
+def test_a_boundary_needs_what_all_parts_of_all_micro_batches_send(
+    bytes_: float, needed: float, headroom: float
+) -> None:
+    """Two parts of three micro-batches in 100 s, over a rank's share of the pod's ports."""
+    hop = Edge(name="hop", seconds=0.0, formula=Formula(text="0"), bytes_=bytes_)
+    outcome: Any = SimpleNamespace(
+        pipeline=SimpleNamespace(micro_batches=3.0, chunks=2.0),
+        ledger=[SimpleNamespace(term=None), SimpleNamespace(term=hop)],
+        step_seconds=100.0,
+    )
+    given = study("tp = 32, pp = 2")
+    found = {f.name: f.value for f in details._boundary(given, outcome)}
+    assert found == pytest.approx({"pp_sustained": needed, "pp_headroom": headroom})
+    outcome.ledger = []
+    assert not list(details._boundary(given, outcome))
+
+
 RAILS = """
 use catalog.devices.h100_sxm
 use catalog.models.llama3_70b
@@ -228,8 +259,18 @@ def broken(given: Study) -> dict[str, Check]:
     ],
 )
 def test_a_kind_is_what_its_level_can_be(pod: str, id: str | None) -> None:
-    found = broken(study(pod=pod)).keys() & {"fat-tree-full", "dragonfly-links", "torus-size"}
+    found = broken(study(pod=pod)).keys() & {
+        "fat-tree-full", "dragonfly-links", "torus-size", "torus-dimensions",
+    }  # fmt: skip
     assert found == ({id} if id else set())
+
+
+def test_switches_that_a_tree_needs_have_the_next_even_number_of_ports() -> None:
+    """128 ends want a cube of 512, which is that of eight; 64 want 6.35."""
+    for devices, ends, needed in ((128, 128, 8), (64, 64, 8)):
+        given = study("tp = 8", devices, pod="kind = fat_tree, radix = 4")
+        inputs = broken(given)["fat-tree-full"].inputs
+        assert (inputs["ends"], inputs["most"], inputs["needed"]) == (ends, 16, needed)
 
 
 def test_a_dragonfly_reaches_each_other_group_by_a_link_where_routes_are_straight() -> None:
@@ -359,3 +400,81 @@ def test_groups_of_the_same_ranks_have_the_same_links() -> None:
     plain = study("tp = 8, pp = 4")
     assert plain.group("dp_cp").links is plain.group("dp").links
     assert plain.group("tp").links is not plain.group("dp").links
+
+
+def test_what_leaving_the_fast_domain_costs_is_of_one_activation_as_far_as_it_goes() -> None:
+    """Two sequences of 8192 tokens, 8192 wide, of 2 B: 268.4 MB over sixteen ranks of a rack."""
+    text = JOB.format(layout="tp = 16", devices=64, pod="", more="collectives { tensor = ring }")
+    text = text.replace("sequence = 8192,", "sequence = 8192, micro_batch = 2,")
+    (given,) = parcost.load_text(text)[0].studies()
+    inputs = broken(given)["tp-wider-than-fast-domain"].inputs
+    n = 2 * 8192 * 8192 * 2
+    expected = {
+        "tp": 16,
+        "cap": 8,
+        "n": n / 1e6,
+        "b": 2,
+        "there": (30 * 10e-6 + 2 * 15 / 16 * n / 200e9) * 1e3,  # the four ports of a node
+        "inside": (30 * 3e-6 + 2 * 15 / 16 * n / 300e9) * 1e3,
+    }
+    assert {name: inputs[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+    assert (inputs["level"], inputs["outermost"]) == ("node", "rack")
+
+
+# --- axes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "axes, found",
+    [
+        ([(1.0, 3.0), (3.0, 5.0)], [(1.0, 15.0)]),
+        ([(3.0, 5.0), (1.0, 3.0)], [(1.0, 15.0)]),
+        ([(1.0, 3.0), (6.0, 5.0)], [(1.0, 3.0), (6.0, 5.0)]),
+        ([(6.0, 5.0), (1.0, 3.0)], [(1.0, 3.0), (6.0, 5.0)]),
+        ([(4.0, 1.0), (2.0, 7.0)], [(2.0, 7.0)]),
+        ([(4.0, 1.0), (2.0, 1.0)], []),
+    ],
+)
+def test_axes_that_go_on_where_another_ends_are_one(axes: Any, found: Any) -> None:
+    assert joined(axes) == found
+
+
+def test_axes_of_a_sweep_are_one_where_the_narrower_has_one_rank_somewhere() -> None:
+    """Strides of 2, and of 2 or 4: four or eight ranks that are two apart."""
+    cp = (2.0, np.array([1.0, 2.0]))
+    dp = (np.array([2.0, 4.0]), 4.0)
+    for axes in ([cp, dp], [dp, cp]):
+        ((stride, extent),) = joined(axes)  # type: ignore[arg-type]
+        assert (stride, list(extent)) == (2.0, [4.0, 8.0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "model, layout, experts",
+    [
+        ("llama3_70b", "tp = 8", False),
+        ("deepseek_v3", "tp = 8", True),
+        ("llama3_70b", "tp = 8, ep = 2", True),
+        ("llama3_70b", "tp = 8, etp = 2", True),
+    ],
+)
+def test_ranks_of_experts_are_cut_where_there_are_some(
+    model: str, layout: str, experts: bool
+) -> None:
+    text = JOB.format(layout=layout, devices=64, pod="", more="").replace("llama3_70b", model)
+    (given,) = parcost.load_text(text)[0].studies()
+    assert has_experts(given) is experts
+    assert ("edp" in [group.name for _, group in given.contributions("groups")]) is experts
+
+
+def test_all_ranks_of_the_same_parameters_train_together_unless_some_are_apart() -> None:
+    given = study("tp = 4, cp = 2, dp = 8")
+
+    def ranks(given: Study, name: str) -> Any:
+        return prod(n for _, n in Decomposition.of(given).axes[name])
+
+    names = ("tp", "cp", "dp", "pp", "dp_cp", "workers", "shard", "replicate")
+    assert {name: ranks(given, name) for name in names} == {
+        "tp": 4, "cp": 2, "dp": 8, "pp": 1, "dp_cp": 16, "workers": 1, "shard": 16, "replicate": 1,
+    }  # fmt: skip
+    apart = study("tp = 4, cp = 2, dp = 8", more="local_updates { workers = 4 }")
+    assert [ranks(apart, name) for name in ("workers", "shard")] == [4, 4]

@@ -199,11 +199,13 @@ def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
 def test_tensor_parallelism_that_straddles_nodes_is_warned_of_too() -> None:
     given = study(tp=6.0, dp=8.0, devices=48.0)
     assert "groups of 6 do not divide" in said(given, "tp-wider-than-fast-domain").message
+    given = study(tp=7.0, dp=8.0, devices=56.0)  # of which one place is left
+    assert "groups of 7 do not divide" in said(given, "tp-wider-than-fast-domain").message
 
 
 def test_tensor_parallelism_that_is_placed_last_leaves_the_node_however_small_it_is() -> None:
     given = study(tp=2.0, dp=32.0, order="dp-tp-pp")
-    assert "tp-wider-than-fast-domain" in failed(given)
+    assert "groups of 2 reach beyond" in said(given, "tp-wider-than-fast-domain").message
 
 
 def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> None:
