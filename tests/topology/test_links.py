@@ -69,6 +69,11 @@ def test_times_of_sizes_that_are_one_in_logarithms_go_on_level_where_they_do_not
         assert link.seconds(1.0, 4.0 * size) == pytest.approx(last)
 
 
+def test_points_that_are_near_one_another_have_a_slope_of_their_own() -> None:
+    link = measured((1e3, 1e-3), (2e3, 2**0.5 * 1e-3))
+    assert link.seconds(1.0, 8e3) == pytest.approx(2 * 2**0.5 * 1e-3)
+
+
 def test_a_hundredth_of_a_byte_takes_less_than_one() -> None:
     link = measured((1e3, 1e-3), (1e6, 1.0))
     assert link.seconds(1.0, 0.01) == pytest.approx(1e-8)

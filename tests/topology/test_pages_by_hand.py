@@ -16,6 +16,9 @@ from parcost.numeric import INFINITY
 from parcost_plugins import topology
 from parcost_plugins.topology import details, views
 from parcost_plugins.topology.decomposition import Decomposition, has_experts, joined
+from parcost_plugins.topology.placement import _share
+from parcost_plugins.topology.tiers import tiers
+from parcost_plugins.vocabulary import Cluster
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -478,3 +481,88 @@ def test_all_ranks_of_the_same_parameters_train_together_unless_some_are_apart()
     }  # fmt: skip
     apart = study("tp = 4, cp = 2, dp = 8", more="local_updates { workers = 4 }")
     assert [ranks(apart, name) for name in ("workers", "shard")] == [4, 4]
+
+
+# --- links ----------------------------------------------------------------------------------------------
+
+
+def test_places_of_a_group_are_counted_in_units_of_each_level() -> None:
+    given = study()
+    assert given.group("dp").strides == (8, 1, 0.25)
+    assert given.group("pp").strides == (16, 2, 0.5)
+    assert study("tp = 1, dp = 64").group("tp").strides == (1, 1 / 8, 1 / 32)
+
+
+def test_a_ring_keeps_the_levels_that_it_crosses_busy_for_a_share() -> None:
+    """Eight ranks of a node at 300 GB/s behind 200, and a rack of 32 behind 800 GB/s."""
+    given = study()
+    job = given.group("job").flat
+    assert (job.name, job.bandwidth, job.latency) == ("rack", 200e9, 20 * 1e-6)
+    assert job.also == ("node", "pod")  # type: ignore[attr-defined]
+    assert job.also_busy == pytest.approx((2 / 3, 1 / 4))  # type: ignore[attr-defined]
+    tp, dp = given.group("tp").flat, given.group("dp").flat
+    assert (tp.name, tp.bandwidth, tp.also) == ("node", 300e9, ())  # type: ignore[attr-defined]
+    assert (dp.name, dp.bandwidth, dp.also) == ("rack", 25e9, ())  # type: ignore[attr-defined]
+
+
+def test_a_level_that_a_group_does_not_cross_delays_nothing() -> None:
+    text = JOB.format(layout="tp = 8, pp = 4", devices=64, pod="", more="")
+    (given,) = parcost.load_text(text.replace("latency = 3 us", "latency = 3 ms"))[0].studies()
+    assert given.group("dp").shape == (1, 2, 1)
+    assert given.group("dp").flat.latency == 10 * 1e-6
+    assert given.group("tp").flat.latency == given.group("job").flat.latency == 3 * 1e-3
+
+
+def test_a_share_of_time_is_of_a_level_that_is_crossed() -> None:
+    assert _share(0.25, 0.5) == 0.5
+    assert _share(3.0, 12.0) == 0.25
+    assert _share(3.0, INFINITY) == _share(3.0, 0.0) == 0
+    rates = np.array([0.5, 4.0, INFINITY, 0.0])
+    assert list(_share(0.25, rates)) == [0.5, 0.0625, 0, 0]  # type: ignore[arg-type]
+    assert list(_share(rates[:2], 8.0)) == [0.0625, 0.5]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ports, hop", [(2, 25 / 32), (32, 25 / 2), (96, 25 * 1.5), (128, 25 * 2)])
+def test_a_message_between_groups_of_a_dragonfly_has_half_a_port_or_its_own(
+    ports: int, hop: float
+) -> None:
+    """Groups of 32 devices, whose messages take two links each: half of what is theirs."""
+    pod = f"kind = dragonfly, routing = valiant, ports = {ports}"
+    given = study("tp = 32, pp = 2", pod=pod)
+    assert given.group("pp").hop.bandwidth == pytest.approx(hop * 1e9)
+
+
+def test_links_of_a_sweep_have_one_name_where_one_level_limits_them_all() -> None:
+    swept = study("tp = [2, 4, 8]")
+    assert swept.group("tp").flat.name == "node"
+    assert not isinstance(study("tp = [8, 16]").group("tp").flat.name, str)
+
+
+def test_groups_along_two_axes_are_no_chain() -> None:
+    group = study('tp = 4, cp = 2, pp = 2, dp = 4, order = "tp-cp-pp-dp"').group("dp_cp")
+    assert {group.hop_after(rank) for rank in range(7)} == {group.hop}
+
+
+@pytest.mark.parametrize(
+    "pod, ends", [("kind = fat_tree, ports = 4", 8), ("kind = rail", 2), ("kind = fat_tree", 64)]
+)
+def test_switches_join_the_ports_of_all_units_and_a_rail_one_of_each(pod: str, ends: int) -> None:
+    assert tiers(study(pod=pod)[Cluster])[2].endpoints == ends
+
+
+@pytest.mark.parametrize(
+    "pod, factor",
+    [
+        # two racks of 32 ports: one switch of 64, or leaves of 16 that are thinned four times
+        ("kind = fat_tree, radix = 64", 1),
+        ("kind = fat_tree, radix = 32", 4),
+        ("kind = fat_tree, radix = 64, hops = 2", 4),
+        ("kind = fat_tree", 4),
+        ("kind = rail, radix = 32", 1),
+    ],
+)
+def test_the_leaves_of_the_outermost_level_are_thinned_where_there_are_several(
+    pod: str, factor: float
+) -> None:
+    given = study(pod=f"{pod}, oversubscription = 4")
+    assert given.group("job").links[2].bandwidth == pytest.approx(25e9 / factor)
