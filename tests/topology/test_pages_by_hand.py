@@ -17,8 +17,8 @@ from parcost_plugins import topology
 from parcost_plugins.topology import details, views
 from parcost_plugins.topology.decomposition import Decomposition, has_experts, joined
 from parcost_plugins.topology.placement import _share
-from parcost_plugins.topology.tiers import tiers
-from parcost_plugins.vocabulary import Cluster
+from parcost_plugins.topology.tiers import _routes, switches, tiers
+from parcost_plugins.vocabulary import Cluster, Level
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -566,3 +566,71 @@ def test_the_leaves_of_the_outermost_level_are_thinned_where_there_are_several(
 ) -> None:
     given = study(pod=f"{pod}, oversubscription = 4")
     assert given.group("job").links[2].bandwidth == pytest.approx(25e9 / factor)
+
+
+@pytest.mark.parametrize(
+    "endpoints, crossed",
+    [
+        # of eight ports: a switch joins 8, leaves of 4 make two levels of 32, pods are of 16
+        (8, {1: 1, 8: 1}),
+        (9, {4: 1, 5: 3, 9: 3}),
+        (32, {4: 1, 5: 3, 17: 3, 32: 3}),
+        (33, {4: 1, 5: 3, 16: 3, 17: 5, 33: 5}),
+    ],
+)
+def test_switches_between_neighbours_are_those_of_the_smallest_tree(
+    endpoints: int, crossed: dict[int, int]
+) -> None:
+    tree = Level(bandwidth=1.0, latency=0.0, kind="fat_tree", radix=8.0)
+    found = {reach: switches(tree, float(endpoints), float(reach)) for reach in crossed}
+    assert found == crossed
+
+
+@pytest.mark.parametrize(
+    "given, crossed",
+    [
+        ({}, 1),
+        ({"hops": 4.0}, 4),
+        ({"kind": "dragonfly"}, 3),
+        ({"kind": "dragonfly_plus", "routing": "minimal"}, 3),
+        ({"kind": "dragonfly", "routing": "valiant"}, 5),
+    ],
+)
+def test_a_way_through_a_level_crosses_the_switches_of_its_kind(
+    given: dict[str, Any], crossed: int
+) -> None:
+    assert switches(Level(bandwidth=1.0, latency=0.0, **given), 64.0, 64.0) == crossed
+
+
+@pytest.mark.parametrize(
+    "routing, links, groups, to_all, to_one",
+    [
+        ("minimal", 4.0, 5.0, 1, 1 / 4),
+        ("minimal", 3.0, 5.0, 1 / 2, 1 / 4),
+        ("minimal", 1.0, 2.0, 1, 1),
+        ("adaptive", 4.0, 5.0, 1, 1 / 2),
+        ("adaptive", 3.0, 5.0, 1 / 2, 1 / 2),
+        ("adaptive", 1.0, 2.0, 1, 1),
+        ("valiant", 4.0, 5.0, 1 / 2, 1 / 2),
+    ],
+)
+def test_routes_of_a_dragonfly_are_straight_or_by_way_of_others(
+    routing: str, links: float, groups: float, to_all: float, to_one: float
+) -> None:
+    level = Level(bandwidth=1.0, latency=0.0, kind="dragonfly", routing=routing)
+    assert _routes(level, links, groups) == (to_all, to_one)
+
+
+def test_groups_of_the_same_ranks_are_listed_under_their_first_name() -> None:
+    def listed(layout: str, more: str = "") -> list[str]:
+        (section,) = page("ranks", study(layout, more=more), [0])
+        return [name.removesuffix(" group") for name in section.columns if " " in name]
+
+    assert listed("tp = 8, pp = 2") == ["tp", "pp", "dp"]
+    assert listed("tp = 8, zero = 3", "sharding { shard = 4 }") == [
+        "tp",
+        "dp",
+        "shard",
+        "replicate",
+    ]
+    assert listed("tp = 2, dp = 32, ep = 32, etp = 2") == ["tp", "dp", "etp", "ep"]

@@ -116,6 +116,7 @@ def test_calls_that_are_packed_launched_and_waited_for() -> None:
 
 def test_what_was_left_at_its_default_has_no_figures() -> None:
     plain = set(figures(f"{RING}, size = 40 B"))
+    assert not {"node_rounds", "node_bytes"} & plain
     several = {"total_seconds", "total_bytes", "total_volume"}
     split = {
         "chunks", "chunk_size", "chunk_seconds", "overhead_seconds", "chunking_cost",
