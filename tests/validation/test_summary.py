@@ -36,9 +36,7 @@ def case(row: Row, seconds: float | None, line: int = 1, **more: Any) -> Case:
     if seconds is None:
         return Case(placed=placed, written=written, reason="it has no step")
     known = {"memory": 0.0, "fits": True, "model_flops": seconds * 1e14, "peak": 3e14, **more}
-    return Case(
-        placed=placed, written=written, prediction=Prediction(step_time=seconds, **known)
-    )
+    return Case(placed=placed, written=written, prediction=Prediction(step_time=seconds, **known))
 
 
 @pytest.fixture(scope="module")
