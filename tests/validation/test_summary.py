@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from parcost.render.page import Table
+from parcost.render.page import Heading, Table
 from parcost_plugins.validation import documents, pages
 from parcost_plugins.validation.intervals import Holding, Range, Ranges
 from parcost_plugins.validation.pricing import Case, Prediction
@@ -54,7 +55,10 @@ def summary(row: Make) -> Summary:
                 step_interval=(7.0, 10.0), memory_interval=(30.0 * GB, 49.0 * GB),
             ),
             case(b, 11.0, step_interval=(10.0, 14.0)),
-            case(c, 13.0, memory=25.0 * GB, fits=False, framework="y"),
+            case(
+                c, 13.0, memory=25.0 * GB, memory_interval=(10.0 * GB, 20.0 * GB),
+                fits=False, framework="y",
+            ),
             case(row(id="d"), None, line=4),
         ],
         [Flaw(file="runs.jsonl", line=9, id="", kind="unreadable", reason="no JSON")],
@@ -66,11 +70,11 @@ def test_what_a_row_is_off(summary: Summary) -> None:
     a, b, c = summary.rows
     assert [one.error for one in (a, b, c)] == pytest.approx([-0.2, 0.1, 0.3])
     assert [one.ratio for one in (a, b, c)] == pytest.approx([10 / 8, 10 / 11, 10 / 13])
-    assert [one.memory_error for one in (a, c)] == pytest.approx([-0.2, 0.25])
-    assert [one.memory_ratio for one in (a, c)] == pytest.approx([1.25, 0.8])
+    assert [one.memory_error for one in (a, c)] == pytest.approx([-0.2, 0.25], rel=1e-12)
+    assert [one.memory_ratio for one in (a, c)] == pytest.approx([1.25, 0.8], rel=1e-12)
     assert (b.memory_error, b.memory_ratio, b.memory_held) == (None, None, None)
     assert [one.step_held for one in (a, b, c)] == [True, True, None]
-    assert (a.memory_held, c.memory_held) == (False, None)
+    assert (a.memory_held, c.memory_held) == (False, True)
     # 80, 110 and 130 TFLOP/s were measured: at the median of them steps take 8, 11, 13 / 1.1
     assert [one.baseline for one in (a, b, c)] == pytest.approx([8 / 1.1, 10.0, 13 / 1.1])
     assert b.baseline_error == pytest.approx(0.0)
@@ -93,9 +97,9 @@ def test_every_figure_of_a_group(summary: Summary) -> None:
         ("memory", "mape", "all"): 0.225,
         ("memory", "mean", "all"): 0.025,
         ("memory", "mape", "y"): 0.25,
-        ("memory", "coverage", "all"): 0.0,
-        ("memory", "half-width", "all"): 19 / 2 / 40,
-        ("memory", "half-width", "two"): None,
+        ("memory", "coverage", "all"): 0.5,
+        ("memory", "half-width", "all"): (19 / 2 / 40 + 10 / 2 / 25) / 2,
+        ("memory", "half-width", "two"): 10 / 2 / 25,
         ("step", "mape", "nobody"): None,
         ("step", "regret", "all"): None,
         ("step", "rho", "all"): None,
@@ -145,6 +149,20 @@ def test_the_worst_rows_are_as_many_of_each_source(row: Make) -> None:
     assert ids == {0: "", 1: "a", 2: "ay", 3: "aby", 4: "abyx", 5: "abcyx", 6: "abcyx"}
     assert "".join(found.row.id for found in one.worst(3)) == "abc"
     assert summarize([], [], {}).worst(2) == []
+
+
+def test_a_configuration_that_was_measured_twice_counts_once(row: Make) -> None:
+    """Errors of 40 % twice and 10 % once: 30 % of all, and 25 % with a half for each of the two."""
+    second = {"measured": {"step_time_s": 1.0, "memory_gb": 2}}
+    cases = [
+        case(row(id="a", extra={"dup_group": "x"}, **second), 1.4),
+        case(row(id="b", extra={"dup_group": "x"}, **second), 1.4),
+        case(row(id="c", **second), 1.1),
+    ]
+    summary = summarize(cases, [], {})
+    found = {group.name: group.step.mape for group in summary.groups}
+    assert (found["all"], found["once"]) == (pytest.approx(0.3), pytest.approx(0.25))
+    assert [one.memory_ratio for one in summary.rows] == [None] * 3  # of a prediction of none
 
 
 def test_nodes_by_how_many_there_are(row: Make) -> None:
@@ -300,7 +318,7 @@ PAGE = """
 | not stated | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
 | all | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
 | rows | n | held | half-width | with memory | held | half-width |
-| all rows | 2 | 100.0 % | 18.5 % | 1 | 0.0 % | 23.8 % |
+| all rows | 2 | 100.0 % | 18.5 % | 2 | 50.0 % | 21.9 % |
 | row | measured | predicted | error |
 | c | 10 s | 13 s | +30.0 % |
 | a | 10 s | 8 s | -20.0 % |
@@ -324,6 +342,12 @@ def test_the_page_has_every_figure(ranked: Summary) -> None:
     found, text = tables(ranked, 2)
     rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in PAGE.split("\n")]
     assert [row for row in rows if row != [""] and row not in found] == []
+    levels = {item.text: item.level for item in pages.page(ranked, 2) if isinstance(item, Heading)}
+    assert levels["Predicted against measured: 3 runs of 2 sources"] == 1
+    assert (levels["Step time"], levels["Predicted over measured"]) == (2, 3)
+    assert ranked.all is not None
+    alike = pages._row(evolve(ranked.all, baseline=ranked.all.step))
+    assert alike.cells[-2] == "20.0 %"  # no star
     for sentence in (
         "best takes 5.0 % longer than the best, on average, and Spearman's rho is 0.75.",
         "one takes 40.0 % longer.",
@@ -334,6 +358,25 @@ def test_the_page_has_every_figure(ranked: Summary) -> None:
         "1 row cannot be modelled:",
     ):
         assert sentence in text
+
+
+def test_the_picture_stands_under_its_title(ranked: Summary) -> None:
+    text = pages.to_html(ranked, 2)
+    assert "<h3>Predicted over measured</h3>\n<svg" in text
+    assert text.count("<svg") == 1
+    assert '<td>c</td><td class="right">10 s</td>' in text
+    assert text.endswith("</html>\n")
+
+
+def test_names_and_reasons_may_take_several_lines(ranked: Summary) -> None:
+    flexible = [
+        column.title
+        for item in pages.page(ranked, 2)
+        if isinstance(item, Table)
+        for column in item.columns
+        if column.flexible
+    ]
+    assert flexible == ["row", "reason", "reason"]  # of the worst, and of two kinds left out
 
 
 def test_a_page_of_nothing() -> None:
@@ -352,7 +395,10 @@ def test_a_page_of_nothing() -> None:
 
 
 def test_the_document_has_every_figure(ranked: Summary) -> None:
-    document = json.loads(documents.to_json(ranked))
+    text = documents.to_json(evolve(ranked, unknown={"Größe": 2}))
+    assert text.startswith('{\n "rows": 3,\n')
+    assert '"Größe": 2' in text
+    document = json.loads(text)
     assert document["mean_over_sources"] == {"mape": 22.5, "baseline": 15.9091}
     assert document["refused"] == ["c"]
     assert document["intervals_left_out"] == {
@@ -364,7 +410,7 @@ def test_the_document_has_every_figure(ranked: Summary) -> None:
     }  # fmt: skip
     one = document["groups"]["all"]["all"]
     assert one["memory"] == {"n": 2, "mape": 22.5, "median": 22.5, "mean": 2.5, "p90": 24.5}
-    assert one["memory_interval"] == {"n": 1, "coverage": 0.0, "half_width": 23.75}
+    assert one["memory_interval"] == {"n": 2, "coverage": 50.0, "half_width": 21.875}
     first = {
         "measured_seconds": 10.0, "predicted_seconds": 8.0, "error_percent": -20.0,
         "predicted_seconds_low": 7.0, "predicted_seconds_high": 10.0, "held": True,
@@ -374,7 +420,8 @@ def test_the_document_has_every_figure(ranked: Summary) -> None:
         "fits": True, "core": True, "devices": 16,
     }  # fmt: skip
     assert {name: document["runs"][0][name] for name in first} == first
-    second = dict(zip(*[line.split(",") for line in documents.to_csv(ranked).splitlines()[:3:2]]))
+    lines = [line.split(",") for line in documents.to_csv(ranked).splitlines()[:3:2]]
+    second = dict(zip(*lines, strict=True))
     assert (second["held"], second["measured_memory_bytes"], second["fits"]) == ("yes", "", "yes")
 
 
