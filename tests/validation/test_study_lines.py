@@ -63,6 +63,7 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"model__mtp_layers": 1}, "model.prediction_layers", "1"),
     ({"model__mtp_layers": 0}, "model.prediction_layers", None),
     ({"model__sliding_window": 512}, "model.window", "512"),
+    ({"model__sliding_window": 1}, "model.window", "1"),
     ({"model__sliding_window": 0}, "model.window", None),
     ({"model__sliding_window": 512}, "model.full_every", None),
     ({"model__full_attention_layers": 4}, "model.full_every", None),
