@@ -113,7 +113,11 @@ def test_who_sends_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_default_may_be_another_attribute() -> None:
-    layout, overlap, schedule = Layout(dp=6.0, tp=2, pp=3), Overlap(bucket=1.0), ScheduleChoice()
+    layout, overlap, schedule = (
+        Layout(dp=6.0, tp=2, pp=3),
+        Overlap(bucket=1.0),
+        ScheduleChoice(overlap=0.0),
+    )
     blocks = {Overlap: (overlap,), ScheduleChoice: (schedule,), Layout: (layout,)}
     study: Any = SimpleNamespace(blocks=blocks)
     assert unread._default(study, overlap, "chunks") == 2  # `layout.tp`
