@@ -60,6 +60,7 @@ def test_the_shortest_range_that_holds_a_share() -> None:
     assert shortest(values, 4 / 6) == (5.0, 7.0)
     assert shortest(values, 1.0) == (0.0, 20.0)
     assert shortest([3.0], 0.9) == (3.0, 3.0)
+    assert shortest([1.0, 2.0, 4.0], 0.3) == (1.0, 1.0)
 
 
 def test_a_range_holds_the_prediction() -> None:

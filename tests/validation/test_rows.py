@@ -180,6 +180,11 @@ EDGES: list[tuple[dict[str, Any], bool]] = [
     ({"parallel__tp": 2, "parallel__cp": 2, "parallel__dp": 2, "batch__grad_accum": None}, True),
     ({"parallel__tp": 2, "parallel__cp": 4, "batch__micro": 1, "batch__grad_accum": 16}, True),
     ({"parallel__tp": 4, "parallel__pp": 4}, True),
+    # 16 sequences for 16 replicas, two at a time
+    (
+        {"parallel__tp": 1, "parallel__pp": 1, "parallel__dp": 16, "batch__grad_accum": None},
+        False,
+    ),
     ({"parallel__tp": 4, "parallel__pp": 2}, False),
     ({"model__experts": 8, "model__topk": 8, "parallel__ep": 8}, True),
     ({"model__experts": 8, "model__topk": 9, "parallel__ep": 8}, False),

@@ -152,8 +152,8 @@ def test_the_name_of_a_file_of_intervals(tmp_path: Path) -> None:
 def test_how_far_and_how_fast_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The clock starts at 100 s: four rows after 2 s are two a second, eight after 8 s one."""
-    times = iter([100.0, 102.0, 108.0, 110.0])
+    """The clock starts at 100 s: four rows after half a second are eight a second."""
+    times = iter([100.0, 100.5, 108.0, 110.0])
     shown: list[str] = []
     progress = SimpleNamespace(show=shown.append, clear=lambda: shown.append("clear"))
 
@@ -167,7 +167,7 @@ def test_how_far_and_how_fast_is_shown(
     monkeypatch.setattr("parcost_plugins.validation.pricing.price", price)
     cases: Any = [(None, None)] * 1200
     assert command._priced(cases, None, None, {}, elsewhere=True) == cases  # type: ignore[arg-type]
-    assert shown == ["4 of 1,200 rows, 2.0 a second", "8 of 1,200 rows, 1.0 a second", "clear"]
+    assert shown == ["4 of 1,200 rows, 8.0 a second", "8 of 1,200 rows, 1.0 a second", "clear"]
     assert "1,200 rows in 10.0 s, 120.0 a second" in capsys.readouterr().err
 
 

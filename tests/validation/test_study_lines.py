@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost_plugins.validation.hardware import domain_of
-from parcost_plugins.validation.rows import Row
+from parcost_plugins.validation.rows import Row, UnmodelledError
 from parcost_plugins.validation.study import write
 
 Make = Callable[..., Row]
@@ -87,6 +87,7 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"parallel__tp": 2, "parallel__sequence_parallel": True}, "layout.sequence_parallel", "on"),
     ({}, "layout.vocabulary_multiple", "128"),
     (TITAN, "layout.vocabulary_multiple", None),
+    (sharded("fsdp"), "layout.zero", "3"),
     (sharded("zero-3"), "layout.zero", "3"),
     (sharded("stage 3"), "layout.zero", "3"),
     (sharded("shard_grad_op"), "layout.zero", "3"),
@@ -118,6 +119,8 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     (split(5, 2, 28), "schedule.count_embedding", "on"),  # 30 over 5 x 2
     (split(5, 2, 29), "schedule.count_head", "on"),
     (split(5, 2, 29), "schedule.count_embedding", None),
+    (split(4, 2, 20), "schedule.assignment", "fill"),  # 22 are no multiple of 4 x 2
+    (split(4, 2, 20), "schedule.count_embedding", None),
     (split(5, 1, 22), "schedule.assignment", "fill"),
     (split(5, 1, 22), "schedule.count_head", None),
     ({**split(5, 1, 23), **TITAN}, "schedule.count_head", None),
@@ -125,6 +128,7 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({**split(5, 1, 23), "source": "Trainer"}, "schedule.assignment", "fill"),
     ({**split(5, 1, 22), "extra__pp_partition": "embed"}, "schedule.count_embedding", "on"),
     ({**split(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_embedding", None),
+    ({**split(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_head", None),
     ({**split(5, 1, 25), "extra__pp_partition": "embed"}, "schedule.count_embedding", None),
     # --- kernels and loss
     ({"attention": None}, "training.flash_attention", "on"),
@@ -198,6 +202,16 @@ def test_a_line_of_a_study(
     changes: dict[str, Any], name: str, value: str | None, row: Make
 ) -> None:
     assert lines(write(row(**changes)).text).get(name) == value
+
+
+def test_blocks_and_kinds_of_attention(row: Make) -> None:
+    text = write(row()).text
+    assert "\nmodel run {\n" in text
+    assert "\ncluster {\n" in text
+    for kind in ("mamba", "MLA"):  # and latent attention whose rank is not stated
+        with pytest.raises(UnmodelledError, match=kind):
+            write(row(model__attn_type=kind))
+    assert write(row(model__attn_type="GQA")).text == text
 
 
 NONE = {"hardware__internode_gbps": None}
