@@ -129,7 +129,8 @@ def test_what_a_device_has_of_each_level(levels: list[Any], rates: list[float]) 
     )
     asked.device.bf16 = 600.0
     study: Any = SimpleNamespace(all=lambda _: [asked])
-    check, *figures, section = calculations(study)
+    found: list[Any] = [*calculations(study)]
+    check, *figures, section = found
     expected = [3.0, *rates]
     assert check.holds
     assert check.help == "it has bf16"

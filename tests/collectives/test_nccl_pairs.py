@@ -46,7 +46,7 @@ def protocol(label: str, base: float, nvlink: float, network: float) -> Protocol
     return made
 
 
-GENERATION = GenerationTuning(
+GENERATION: Any = GenerationTuning(
     payload=1.0,
     ll_one_node=15.0,
     ring_ll128=8.0,
@@ -63,7 +63,7 @@ GENERATION = GenerationTuning(
     collnet=0.85,
     nvls_tree_corrected=True,
 )
-HOST = HostTuning(ll_two_nodes=12.0, ll_more_nodes=5.0, overhead=0.3, nvls_tree_corrected=True)
+HOST: Any = HostTuning(ll_two_nodes=12.0, ll_more_nodes=5.0, overhead=0.3, nvls_tree_corrected=True)
 TABLE = Tuning(
     protocols=tuple(protocol(name, *row) for name, row in ROWS.items()),
     generations=(),

@@ -78,11 +78,21 @@ class Stub(SimpleNamespace):
 
 def stub(**said: Any) -> Any:
     """Return a replica of two ranks of tensor parallelism and three of attention."""
-    model = {"layers": 10, "experts": 8, "top_k": 2, "shared_experts": 1}
+    model: dict[str, Any] = {"layers": 10, "experts": 8, "top_k": 2, "shared_experts": 1}
     model |= {"parallel_residual": False, "window": 0}
-    serving = {"tp": 2, "attention_replicas": 3, "pp": 2, "ep": 1, "compute": "bf16"}
+    serving: dict[str, Any] = {
+        "tp": 2,
+        "attention_replicas": 3,
+        "pp": 2,
+        "ep": 1,
+        "compute": "bf16",
+    }
     serving |= {"matmul_efficiency": None, "memory_efficiency": None}
-    kernels = {"gemm_efficiency": None, "memory_efficiency": None, "shape_efficiency": 0.5}
+    kernels: dict[str, Any] = {
+        "gemm_efficiency": None,
+        "memory_efficiency": None,
+        "shape_efficiency": 0.5,
+    }
     for block in (model, serving, kernels):
         block.update({name: said.pop(name) for name in [*said] if name in block})
     device = SimpleNamespace(
@@ -105,8 +115,8 @@ def stub(**said: Any) -> Any:
         ],
         flops=[flops("matmul", 3.0), flops("attention", 50.0), flops("matmul", 4.0)],
     )
-    block = SimpleNamespace(**serving, device=device, model=SimpleNamespace(**model))
-    return Replica(serving=block, study=study)  # type: ignore[arg-type]
+    made = SimpleNamespace(**serving, device=device, model=SimpleNamespace(**model))
+    return Replica(serving=made, study=study)  # type: ignore[arg-type]
 
 
 def test_what_a_replica_holds_and_computes() -> None:

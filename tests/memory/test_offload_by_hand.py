@@ -204,13 +204,14 @@ def test_rules_of_what_is_offloaded() -> None:
     assert failed(local={"offload": True}, link=None) == [("offload-needs-host-bandwidth", None)]
     # points of a sweep: none, and a half
     shares = np.array([0.0, 0.5])
-    for said in ({"parameters": shares, "zero": 2}, {"optimizer": shares, "update": "host"}):
+    sweeps: list[Any] = [{"parameters": shares, "zero": 2}, {"optimizer": shares, "update": "host"}]
+    for said in sweeps:
         study: Any = Fake(**said)
         broken = [c for c in offload.checks(study) if not np.all(c.holds)]
         assert [[*map(bool, np.broadcast_to(c.holds, 2))] for c in broken] == [[True, False]]
     without: Any = Fake(activations=shares, link=None)
     (check,) = offload.checks(without)
-    assert [*check.holds] == [True, False]
+    assert np.array_equal(check.holds, [True, False])
 
 
 def test_a_host_holds_as_much_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

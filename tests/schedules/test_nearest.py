@@ -45,8 +45,8 @@ def test_columns_that_are_the_same_on_every_stage() -> None:
 
 def test_the_largest_and_the_smallest_elementwise() -> None:
     a, b = np.array([1.0, 5.0, 3.0]), np.array([2.0, 4.0, 3.0])
-    assert [*highest([a, b, 1.5])] == [2.0, 5.0, 3.0]
-    assert [*lowest([a, b, 3.5])] == [1.0, 3.5, 3.0]
+    assert np.array_equal(highest([a, b, 1.5]), [2.0, 5.0, 3.0])
+    assert np.array_equal(lowest([a, b, 3.5]), [1.0, 3.5, 3.0])
     assert (highest([3.0]), lowest(iter([3.0, 2.0, 4.0]))) == (3.0, 2.0)
 
 

@@ -18,8 +18,8 @@ class Fake(dict[Any, Any]):
     flops = (SimpleNamespace(per_token=1.5e12), SimpleNamespace(per_token=0.5e12))
 
     def __init__(self, *, compute: str = "bf16", **search: Any) -> None:
-        names = ("most_memory", "longest_step", "most_devices", "least_tokens_per_second")
-        names += ("deadline", "tokens", "least_mfu")
+        names = ["most_memory", "longest_step", "most_devices", "least_tokens_per_second"]
+        names += ["deadline", "tokens", "least_mfu"]
         super().__init__(
             {
                 Search: SimpleNamespace(**{**dict.fromkeys(names), **search}),

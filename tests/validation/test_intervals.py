@@ -135,7 +135,7 @@ def test_as_many_models_as_make_the_share_one_are_no_part_of_the_kind_around() -
     """0.8 x 5 / 4 is 1: four models hold all of their runs, and no more."""
     wide = ratios((exp((i - 50) / 100) for i in range(101)), ("dense", "ampere", "x"))
     found = ranges_of(0.8, wide + ratios([1.1] * 12, NEMO, models=4))
-    assert (found[NEMO].low, found[NEMO].high) == (1.0, pytest.approx(1.1))
+    assert (found[NEMO].low, found[NEMO].high) == pytest.approx((1.0, 1.1))
     wider = ranges_of(0.8, wide + ratios([1.1] * 12, NEMO, models=3))
     assert wider[NEMO].low == wider["dense", "", ""].low < 1.0
 

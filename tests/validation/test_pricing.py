@@ -32,7 +32,7 @@ ENDS = {"step_time_low_seconds": 3.0, "step_time_high_seconds": 6, "memory_low_b
 
 def test_a_point_as_a_prediction() -> None:
     """200 TFLOP/s for 4 s are 800 TFLOP, and half of a peak of 400."""
-    expected = {"step_time": 4.0, "memory": 3e9, "model_flops": 8e14, "peak": 4e14}
+    expected: dict[str, Any] = {"step_time": 4.0, "memory": 3e9, "model_flops": 8e14, "peak": 4e14}
     assert _prediction([POINT]) == Prediction(**expected, fits=True)
     assert _prediction([{**POINT, "feasible": False, **ENDS}]) == Prediction(
         **expected, fits=False, step_interval=(3.0, 6.0)

@@ -161,7 +161,7 @@ def test_a_configuration_that_was_measured_twice_counts_once(row: Make) -> None:
     ]
     summary = summarize(cases, [], {})
     found = {group.name: group.step.mape for group in summary.groups}
-    assert (found["all"], found["once"]) == (pytest.approx(0.3), pytest.approx(0.25))
+    assert (found["all"], found["once"]) == pytest.approx((0.3, 0.25))
     assert [one.memory_ratio for one in summary.rows] == [None] * 3  # of a prediction of none
 
 
