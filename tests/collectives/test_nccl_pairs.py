@@ -203,6 +203,7 @@ EXPECTED: list[tuple[str, int, int, float, dict[str, float]]] = [
             "pat": 15 + 2 * 17 / 2 + 4 * 0.1 + 100 / (24 * 0.75),
         },
     ),
+    ("all_gather", 2, 1, 100.0, {"ring_ll": 1 + 0.1 + 50 / 15}),
     (
         "broadcast", 4, 2, 100.0,
         {

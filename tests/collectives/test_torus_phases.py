@@ -48,6 +48,7 @@ def test_a_bucket_goes_through_one_dimension_after_another() -> None:
         (24.0, (4, 6), True, 2 + 3, 23 / (2 * 2)),  # of 24 B, by two dimensions both ways
         (24.0, (4, 6), False, 3 + 5, 23 / 2),
         (12.0, (4, 6), True, 2 + 2, 22 / 2),  # half of the second has no way around
+        (8.0, (4, 6), True, 2 + 1, 21 / 2),  # two of six are no ring
         (4.0, (4, 6), True, 2, 18 / 2),
         (4.0, (4, 6), False, 3, 18),
         (5.0, (5,), True, 2, 24 * 4 / 5 / 2),
@@ -82,6 +83,10 @@ def test_an_exchange_waits_for_its_longest_way(ranks: float, wrap: bool, rounds:
     """On 4 x 8: half of a ring of 4 or 8, or all of a line; two of eight are a line."""
     (found,) = phases(Torus(), "all_to_all", 32.0, (ranks, torus(4, 8, wrap=wrap)))
     assert found[:2] == pytest.approx((rounds, 32 * (ranks - 1) / ranks))
+
+
+def test_an_odd_ring_has_two_ways_of_the_same_length() -> None:
+    assert phases(Torus(), "all_to_all", 30.0, (15.0, torus(5, 3))) == [(2, 28, 0)]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def test_the_fullest_host_keeps_the_stages_of_its_device(monkeypatch: pytest.Mon
         assert figure.value == pytest.approx(expected)
     still: Any = Fake(optimizer=0.5)
     assert offload.on_host(still, outcome) == pytest.approx(12000)  # activations stay
+    assert offload.on_host(Fake(), outcome) == 0.0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from parcost import Formula, Once, Work
 from parcost_plugins.parallelism.data import volumes
@@ -13,7 +14,7 @@ from parcost_plugins.parallelism.data.wire import GRADIENTS
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding, Training
 from parcost_plugins.vocabulary.held import Alike
 
-RANKS = {"inside": 4.0, "across": 2.0}
+RANKS = {"inside": 4.0, "across": 3.0}
 
 
 def kind(*, expert: bool = False, stages: tuple[int, ...] = (0,), elements: float = 800.0) -> Alike:
@@ -67,6 +68,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 
 
 REDUCED = 3 / 4 * 800 * 4  # of a reduce-scatter over four ranks
+ACROSS = 2 * 2 / 3 * 800 * 4 / 4
 
 
 @pytest.mark.parametrize(
@@ -80,12 +82,12 @@ REDUCED = 3 / 4 * 800 * 4  # of a reduce-scatter over four ranks
         ({"zero": 1}, {"scatters": True, "each": True}, "", REDUCED + 3 / 4 * 800 * 2),
         # forward gathers 800 of a micro-batch, backward 3 x 200 and 150
         ({"zero": 3}, {"scatters": True}, "", REDUCED + 3 / 4 * 5 * 2 * (800 + 750)),
-        # shares of a quarter between two groups, in one all-reduce
-        ({}, {}, "across", 2 * REDUCED + 2 * 1 / 2 * 800 * 4 / 4),
+        # shares of a quarter between three groups, in one all-reduce
+        ({}, {}, "across", 2 * REDUCED + ACROSS),
         ({"zero": 2, "replicate": "micro_batch"}, {"each": True}, "across",
-         10 * REDUCED + 5 * 800 + 3 / 4 * 1600),
-        ({"zero": 2}, {"each": True}, "across", 10 * REDUCED + 800 + 3 / 4 * 1600),
-        ({"zero": 2, "replicate": "micro_batch"}, {}, "across", 2 * REDUCED + 800 + 3 / 4 * 1600),
+         10 * REDUCED + 5 * ACROSS + 3 / 4 * 1600),
+        ({"zero": 2}, {"each": True}, "across", 10 * REDUCED + ACROSS + 3 / 4 * 1600),
+        ({"zero": 2, "replicate": "micro_batch"}, {}, "across", 2 * REDUCED + ACROSS + 3 / 4 * 1600),
         # eight workers meet every ten steps, with 3 B
         ({"workers": 8.0}, {}, "", 2 * REDUCED + 2 * 7 / 8 * 800 * 3 / 10),
         ({"workers": 8.0, "zero": 1}, {}, "", 2 * REDUCED + 1200 + 2 * 7 / 8 * 800 / 4 * 3 / 10),
@@ -122,6 +124,27 @@ def test_what_a_micro_batch_gathers(
     chosen.update(choices)
     study: Any = Fake(keep_last=keep_last)
     assert volumes._gathered(study, wire()) == elements
+
+
+def test_a_last_layer_that_is_kept_is_gathered_once() -> None:
+    """150 before and 50 after are gathered forward, and the 150 again."""
+    for layers, keep_last, elements in (
+        (1, False, 400 + 350),
+        (1, True, 400 + 150),
+        (0, True, 200 + 150),
+    ):
+        one: Any = SimpleNamespace(kind=evolve(kind(), layers=layers))
+        study: Any = Fake(keep_last=keep_last)
+        assert volumes._gathered(study, one) == elements
+
+
+def test_nothing_is_sent_where_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volumes, "wires", lambda _: [])
+    monkeypatch.setattr(volumes, "stages_of_devices", lambda _: [(0,)])
+    found = {f.name: f.value for f in volumes.figures(Fake(), outcome())}  # type: ignore[arg-type]
+    assert [found[name] for name in ("dp_volume", "dp_volume_replicas", "gradient_bytes")] == [
+        0
+    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -208,5 +231,8 @@ def test_how_well_a_reduction_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["reduction_time"] == 8.0
     assert found["overlap_efficiency"] == pytest.approx(0.75)
     assert found["micro_batch_for_overlap"] == 12  # 3 x 8 / 2
+    brief = figures(Fake(), outcome(once(0.125, 0.375), work("B", 0.5)), monkeypatch)
+    assert (brief["reduction_time"], brief["overlap_efficiency"]) == (0.5, 0.75)
+    assert brief["micro_batch_for_overlap"] == 15  # 3 x 0.5 / 0.1
     more = [once(0.1), *lines]
     assert figures(Fake(), outcome(*more), monkeypatch)["micro_batch_for_overlap"] == 13
