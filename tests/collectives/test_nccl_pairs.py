@@ -40,7 +40,7 @@ ROWS = {
 }
 
 
-def protocol(label: str, base: float, nvlink: float, network: float) -> ProtocolTuning:
+def protocol(label: str, base: float, nvlink: float | None, network: float) -> ProtocolTuning:
     made = ProtocolTuning(base=base, nvlink=nvlink, network=network, pcie=None)
     object.__setattr__(made, "label", label)
     return made
@@ -64,7 +64,7 @@ GENERATION: Any = GenerationTuning(
     nvls_tree_corrected=True,
 )
 HOST: Any = HostTuning(ll_two_nodes=12.0, ll_more_nodes=5.0, overhead=0.3, nvls_tree_corrected=True)
-TABLE = Tuning(
+TABLE: Any = Tuning(
     protocols=tuple(protocol(name, *row) for name, row in ROWS.items()),
     generations=(),
     hosts=(),
@@ -101,7 +101,7 @@ MACHINE = Machine(
 
 def seconds(
     operation: str,
-    local: int,
+    local: float,
     nodes: int,
     n: float,
     machine: Machine = MACHINE,
@@ -123,7 +123,7 @@ def seconds(
 
 #: Operation, ranks of a node, nodes, bytes, and what each pair takes: of the call, of steps
 #: inside of a node, of steps between nodes, and of the bytes.
-EXPECTED: list[tuple[str, int, int, float, dict[str, float]]] = [
+EXPECTED: list[tuple[str, float, int, float, dict[str, float]]] = [
     (
         # 14 steps, twice 7 / 8 of the bytes; a tree of 200 B is corrected by 80, 100 and 70 %
         "all_reduce", 8, 1, 200.0,
@@ -204,6 +204,27 @@ EXPECTED: list[tuple[str, int, int, float, dict[str, float]]] = [
         },
     ),
     ("all_gather", 2, 1, 100.0, {"ring_ll": 1 + 0.1 + 50 / 15}),
+    # two nodes may be long; three have the channels of the network
+    ("all_reduce", 4, 2, 32000.0, {"ring_simple": 1.5 * (3 + 12 * 0.9 + 12) + 56000 / 40}),
+    ("all_gather", 4, 3, 120.0, {"ring_simple": 3 + 9 * 0.9 + 2 * 6 + 110 / 24}),
+    # two ranks in a node step as a ring does, and run no PAT; half as many as channels
+    (
+        "all_gather", 2, 2, 100.0,
+        {
+            "ring_ll": 1 + 2 * 0.3 + 2.5 + 75 / 12,
+            "ring_ll128": 2 + 2 * 0.3 + 3.5 + 75 / 32,
+            "ring_simple": 3 + 2 * 0.9 + 6 + 75 / 40,
+            "nvls": 6 + 8 + 100 / (4 * 6 / 2),
+            "collnet_direct": 11 + 2 * (0.6 + 0.05) + 13 + 100 / (2 * 2.4),
+        },
+    ),
+    (
+        "all_reduce", 2, 2, 100.0,
+        {"collnet_direct": 11 + 2 * (0.6 + 0.05) + 13 + 100 / (40 / 0.75 * 0.85 / 2)},
+    ),
+    # three ranks on two nodes: half a rank beside each
+    ("all_gather", 1.5, 2, 100.0, {"nvls": 6 + 8 + 100 / (4 * 6 * 0.5 / 1.5)}),
+    ("all_gather", 1, 2, 100.0, {"pat": 15 + 17 / 2 + 2 * 0.1 + 100 / (40 * 0.75)}),
     (
         "broadcast", 4, 2, 100.0,
         {
@@ -225,7 +246,7 @@ EXPECTED: list[tuple[str, int, int, float, dict[str, float]]] = [
 
 @pytest.mark.parametrize(("operation", "local", "nodes", "n", "expected"), EXPECTED)
 def test_every_pair(
-    operation: str, local: int, nodes: int, n: float, expected: dict[str, float]
+    operation: str, local: float, nodes: int, n: float, expected: dict[str, float]
 ) -> None:
     found = seconds(operation, local, nodes, n)
     if len(expected) > 1:
@@ -290,3 +311,22 @@ def test_what_a_machine_does_not_offer() -> None:
     assert two - set(seconds("all_reduce", 4, 2, 100.0, in_network=False)) == {"nvls", "nvls_tree"}
     without = evolve(MACHINE, generation=evolve(GENERATION, nvls_efficiency=0.0))
     assert two - set(seconds("all_reduce", 4, 2, 100.0, without)) == {"nvls", "nvls_tree"}
+
+
+def test_few_channels_are_below_the_caps() -> None:
+    two = seconds("all_reduce", 8, 1, 200.0, evolve(MACHINE, channels=2.0))
+    assert two["ring_ll"] == pytest.approx(1 + 14 * 0.1 + 350 / (20 * 0.5))
+    slow = seconds("all_reduce", 8, 1, 200.0, evolve(MACHINE, intra=0.2))
+    assert slow["ring_simple"] == pytest.approx(3 + 14 * 0.4 + 350 / 0.8)
+    whole = evolve(MACHINE, generation=evolve(GENERATION, nvls_efficiency=1.0))
+    found = seconds("all_reduce", 8, 1, 200.0, whole)["nvls"]
+    assert found == pytest.approx(6 + 200 / (4 * 15 * 8 / 14))
+
+
+def test_no_step_inside_of_a_node_takes_no_time() -> None:
+    """Where the table has no such step, and one rank in a node needs none."""
+    rows = tuple(protocol(name, base, None, network) for name, (base, _, network) in ROWS.items())
+    machine = evolve(MACHINE, table=evolve(TABLE, protocols=rows))
+    one = seconds("reduce_scatter", 1, 4, 100.0)
+    assert seconds("reduce_scatter", 1, 4, 100.0, machine) == one
+    assert set(seconds("all_reduce", 4, 2, 100.0, machine)) == set()
