@@ -56,11 +56,12 @@ def test_links_count_where_a_group_crosses_them() -> None:
     assert numbers(4.0, 1.0) == [7, 8, 9, 1, 1, 1, 1]
     assert numbers(1.0, 4.0) == [7, 8, 9, 2, 2, 2, 2]
     assert numbers(2.0, 2.0) == [7, 8, 9, 1, 1, 1, 1, 2, 2, 2, 2]
+    assert numbers(2.0, 1.0) == [7, 8, 9, 1, 1, 1, 1]
     assert numbers(1.0, 1.0) == []
 
 
 def test_the_job_counts_where_a_transfer_is_of_it() -> None:
-    groups = [(None, group(2.0, name="job")), (None, group(3.0, name="tp"))]
+    groups = [(None, group(2.0, name="job")), (None, group(1.0, 3.0, name="tp"))]
     study: Any = SimpleNamespace(contributions=lambda _: groups)
     of = {name: [*unread._numbers(g)] for _, g in groups for name in [g.name]}
     assert unread._links(study, job=False) == of["tp"]
@@ -130,6 +131,33 @@ def test_a_default_may_be_another_attribute() -> None:
 def test_no_level_of_a_study_without_a_job() -> None:
     for blocks in ({}, {Cluster: SimpleNamespace()}, {Training: SimpleNamespace()}):
         assert [*unread._levels(blocks)] == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("groups", "job"), [(("tp",), False), (("tp", "job"), True), ((), False)])
+def test_links_of_the_job_count_where_a_transfer_crosses_them(
+    groups: tuple[str, ...], job: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def links(_: Any, *, job: bool) -> list[float]:
+        asked.append(job)
+        return [1.0]
+
+    monkeypatch.setattr(unread, "_links", links)
+    monkeypatch.setattr(unread, "_written", lambda _, __, name: name == "efficiency")
+    monkeypatch.setattr(unread, "evolve", lambda one, **_: one)
+    levels = (SimpleNamespace(label="node"), SimpleNamespace(label="named"))
+    blocks = {
+        Cluster: SimpleNamespace(fabric=SimpleNamespace(levels=levels)),
+        Training: SimpleNamespace(),
+    }
+    transfers = [SimpleNamespace(level="named", group=name) for name in ("own", *groups)]
+    study: Any = SimpleNamespace(
+        get=blocks.get, all=lambda _: transfers, with_blocks=lambda _: study
+    )
+    (check,) = unread._levels(study)
+    assert (check.subject, check.holds, check.severity) == ("node.efficiency", False, "warning")
+    assert asked == [job, job]
 
 
 # --- the nearest that a framework has -----------------------------------------------------

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from parcost_plugins.validation.frameworks import profile_of
 from parcost_plugins.validation.hardware import domain_of
+from parcost_plugins.validation.recipes import Recipe, recipe_of
 from parcost_plugins.validation.rows import Row, UnmodelledError
 from parcost_plugins.validation.study import write
 
@@ -233,6 +235,11 @@ NONE = {"hardware__internode_gbps": None}
             {"hardware__internode_gbps": 800},
             ["  level node { size = 8 devices }", "  level network { bandwidth = 100 Gbps per_direction }"],
         ),
+        # nor is 4 x 200
+        (
+            {"hardware__internode": "4 x 200"},
+            ["  level node { size = 8 devices }", "  level network { bandwidth = 200 Gbps per_direction }"],
+        ),
         (NONE, ["  level node { size = 8 devices }"]),
         ({**NONE, "hardware__gpus_per_node": None}, []),
         ({**NONE, "hardware__intranode": "NVLink domain 4"}, ["  level node { size = 4 devices }"]),
@@ -287,3 +294,76 @@ def test_layers_that_are_recomputed_by_what_a_row_says(row: Make) -> None:
         assert {
             k.removeprefix("recompute."): v for k, v in found.items() if k.startswith("recompute.")
         } == expected
+
+
+DELAYED = "fp8 with delayed scaling: the row does not name the recipe"
+TUNED = "gradients in bf16, as in NeMo's tuned recipes"
+COMPOSER = {"source": "mosaicml/llm-foundry", "year": 2026}
+DEEPSPEED = {"source": "DeepSpeed", "year": 2026}
+
+
+@pytest.mark.parametrize(
+    ("class_", "said", "more", "recipe"),
+    [
+        ("bf16", "bf16", {}, Recipe("bf16")),
+        ("bf16", "pure bf16", {}, Recipe("bf16_pure")),
+        ("bf16", "pure bf16", TITAN, Recipe("bf16_pure")),
+        ("fp16", "pure fp16", {}, Recipe("fp16")),
+        ("fp8", "fp8", {}, Recipe("fp8_delayed", assumed=DELAYED)),
+        ("fp8", "fp8 delayed", {}, Recipe("fp8_delayed")),
+        ("fp8", "fp8 blockwise", {}, Recipe("fp8_blockwise")),
+        ("fp8", "fp8 rowwise", {}, Recipe("fp8_current")),
+        (
+            "mxfp4",
+            "mxfp4",
+            {},
+            Recipe("nvfp4", assumed="mxfp4 as nvfp4: the catalogue has no recipe of its own"),
+        ),
+        ("nvfp4", "nvfp4", {}, Recipe("nvfp4")),
+        ("bf16", "bf16", TITAN, Recipe("bf16_fsdp")),
+        ("fp8", "fp8", TITAN, Recipe("fp8_torchao", assumed=DELAYED)),
+        ("fp8", "torchao delayed", COMPOSER, Recipe("fp8_torchao")),
+        ("fp8", "fp8 delayed", COMPOSER, Recipe("fp8_delayed", "bf16_fsdp")),
+        ("fp32", "fp32", COMPOSER, Recipe("fp32")),
+        ("tf32", "tf32", TITAN, Recipe("tf32")),
+        ("bf16", "bf16", DEEPSPEED, Recipe("bf16_deepspeed")),
+        ("fp16", "fp16", DEEPSPEED, Recipe("fp16")),
+        ("bf16", "bf16", BRIDGE, Recipe("bf16_nemo", "", TUNED)),
+        ("fp8", "fp8", BRIDGE, Recipe("fp8_delayed_nemo", "", DELAYED)),
+        ("nvfp4", "nvfp4", BRIDGE, Recipe("nvfp4", "bf16_nemo", TUNED)),
+        ("fp16", "fp16", BRIDGE, Recipe("fp16")),
+    ],
+)
+def test_the_recipe_of_a_row(
+    class_: str, said: str, more: dict[str, Any], recipe: Recipe, row: Make
+) -> None:
+    one = row(precision=said, precision_class=class_, **more)
+    assert recipe_of(one, profile_of(one)) == recipe
+
+
+def test_what_a_row_says_of_its_state_names_its_framework_first(row: Make) -> None:
+    said = {"source": "Megatron-LM", "year": 2026}
+    one = row(**said, parallel__zero_stage_or_fsdp="DeepSpeed ZeRO-1")
+    assert profile_of(one).framework == "megatron_deepspeed"
+    assert profile_of(row(**said)).framework == "megatron_core"
+
+
+def test_the_release_from_which_a_framework_is_another(row: Make) -> None:
+    """From 26.06 on, of experts in mxfp8 on Blackwell."""
+    whole = {**BRIDGE, **EXPERTS, "precision_class": "mxfp8", "hardware__gpu": "GB200"}
+    for release, changes, framework in (
+        ("26.06", {}, "nemo_2026_06"),
+        ("26.05", {}, "nemo"),
+        ("27.01", {}, "nemo_2026_06"),
+        ("25.12", {}, "nemo"),
+        ("", {}, "nemo"),
+        ("26.06", {"hardware__gpu": "H100"}, "nemo"),
+        ("26.06", {"precision_class": "bf16"}, "nemo"),
+        ("26.06", {"model__experts": None}, "nemo"),
+        ("26.06", {"source": "Megatron-LM"}, "megatron_core"),
+        ("26.06", {"year": 2024}, "nemo_2024"),
+        ("26.05", {"year": 2025}, "nemo"),
+        ("26.05", {"year": None}, "nemo"),
+    ):
+        one = row(**{**whole, "extra": {"release": release}, **changes})
+        assert profile_of(one).framework == framework, (release, changes)
