@@ -9,7 +9,7 @@ import pytest
 
 from parcost_plugins.advice import levels, vary
 from parcost_plugins.advice.levels import crossed, needed_bandwidths, regime
-from parcost_plugins.vocabulary import Cluster, Targets
+from parcost_plugins.vocabulary import Cluster, Plan, Targets
 
 
 class Fake(dict[Any, Any]):
@@ -110,3 +110,29 @@ def test_a_level_that_does_not_matter_needs_the_least(monkeypatch: pytest.Monkey
     monkeypatch.setattr(vary, "along", lambda *_: None)
     assert needed_bandwidths(Fake(), [at]) == {}  # type: ignore[arg-type]
     assert needed_bandwidths(Fake(), []) == {}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("plan", "target", "asked"),
+    [(False, None, False), (True, None, True), (False, 1.0, True), (True, 1.0, True)],
+)
+def test_bandwidths_are_looked_for_where_a_plan_or_a_target_asks(
+    plan: bool, target: float | None, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = SimpleNamespace(
+        name="a", level=Hashable(label="a", bandwidth=10.0), busy=2.0, exposed=1.0, ratio=0.25
+    )
+    monkeypatch.setattr(levels, "crossed", lambda *_: [at])
+    monkeypatch.setattr(levels, "needed_bandwidths", lambda *_: {"a": 4.0})
+    study: Any = Fake()
+    study[Targets] = SimpleNamespace(
+        step_time=None, mfu=target, bubble=None, slack=0.05,
+        compute_bound=0.5, near_ridge=1.0, communication_bound=2.0,
+    )  # fmt: skip
+    if plan:
+        study[Plan] = SimpleNamespace()
+    outcome: Any = None
+    (section,) = levels.section(study, outcome)
+    row = ("a", (2.0, "s"), (1.0, "s"), 0.25, "compute-bound", (10.0, "B/s"))
+    assert section.rows == [(*row, (4.0, "B/s")) if asked else row]
+    assert len(section.columns) == len(section.rows[0])
