@@ -322,6 +322,8 @@ DEEPSPEED = {"source": "DeepSpeed", "year": 2026}
         ("nvfp4", "nvfp4", {}, Recipe("nvfp4")),
         ("bf16", "bf16", TITAN, Recipe("bf16_fsdp")),
         ("fp8", "fp8", TITAN, Recipe("fp8_torchao", assumed=DELAYED)),
+        ("mxfp8", "mxfp8", TITAN, Recipe("mxfp8", "bf16_fsdp")),
+        ("nvfp4", "nvfp4", TITAN, Recipe("nvfp4", "bf16_fsdp")),
         ("fp8", "torchao delayed", COMPOSER, Recipe("fp8_torchao")),
         ("fp8", "fp8 delayed", COMPOSER, Recipe("fp8_delayed", "bf16_fsdp")),
         ("fp32", "fp32", COMPOSER, Recipe("fp32")),
