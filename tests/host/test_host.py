@@ -16,6 +16,7 @@ import parcost
 from parcost import Formula, Scenario, SpecError, Study, Work, hookimpl
 from parcost.outcome import Outcome
 from parcost.plugins import load
+from parcost_plugins.host import NAME
 from parcost_plugins.vocabulary import layers
 
 SPEC = """
@@ -506,6 +507,11 @@ COMPILED = "compiled_issue = 100 ms, compiled_call = 300 ms, compiled_kernels = 
             {"overlap.tensor": "split_batch"},
             {"F": 2 * (0.3 + 0.5 + 2), "B": 2 * (0.3 + 0.8 + 2), "W": 2 * 0.2},
         ),
+        (
+            {**TWO, "layout": SHARDED, "framework": COMPILED, "kernels": "mode = compiled"},
+            {"ours.issue": 0.5},
+            {"F": 0.3 + 0.5 + 2, "B": 0.3 + 0.8 + 2, "W": 0.2 + 1},
+        ),
         # what is refused is worth nothing
         ({"kernels": "mode = compiled"}, {}, {}),
     ],
@@ -517,14 +523,18 @@ def test_a_layer_issues_so_many_kernels_in_each_pass(
 
 
 def test_a_graph_that_the_framework_has_not_takes_no_time() -> None:
-    study = scenario(issue="1 s", kernels="cuda_graphs = layer").replace({"ours.graph_issue": 1e-3})
-    (graphs,) = study.studies()
-    seconds = {
-        term.seconds
-        for plugin, term in graphs.contributions("terms")
-        if plugin.name == "host" and term.name == "waiting for the host"
-    }
-    assert seconds == {1e-3}
+    values = dict.fromkeys(("model", "framework", "layout", "training"), "")
+    text = SPEC.replace("graph_issue = 20 us", "").format(
+        layers=4, issue="1 s", devices=1, batch=1, kernels="cuda_graphs = layer", **values
+    )
+    found = parcost.load_text(text)[0].first.contributions("terms")
+    assert not [t for plugin, t in found if (plugin.name, t.name) == ("host", NAME)]
+
+
+def test_all_kernels_of_backward_may_make_gradients_of_weights() -> None:
+    (study,) = scenario().replace({"ours.weight_kernels": 20}).studies()
+    checks = {check.id: check.holds for _, check in study.contributions("checks")}
+    assert checks["too-many-weight-kernels"]
 
 
 def test_every_layer_and_end_is_issued_and_updated_on_its_stage() -> None:

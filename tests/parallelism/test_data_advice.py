@@ -103,6 +103,16 @@ def test_a_reduction_hides_that_exposes_no_more_than_the_target(
     assert rows[HIDES][:2] == ((0.75, "%"), hides)
 
 
+def test_a_share_is_rounded_to_a_millionth(bind: Bind) -> None:
+    rows = checklist(bind, {"overlap.bucket": 1.4e9})
+    assert rows[HIDES][0] == (0.666667, "%")
+
+
+@pytest.mark.parametrize(("size", "narrow"), [(2, "yes"), (3, "no")])
+def test_no_more_than_two_bytes_are_16_bits(bind: Bind, size: int, narrow: str) -> None:
+    assert checklist(bind, {"mixed.reduction": size})[NARROW][1] == narrow
+
+
 def test_under_zero_2_what_every_micro_batch_reduces_counts(bind: Bind) -> None:
     """Four buckets of half a second in each of two micro-batches, the last in the open."""
     rows = checklist(bind, {"layout.zero": 2, "training.global_batch": 4})

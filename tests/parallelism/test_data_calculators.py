@@ -22,6 +22,14 @@ def answers(text: str) -> tuple[dict[str, Any], dict[str, parcost.Section]]:
     return figures, {s.title: s for s in found if isinstance(s, parcost.Section)}
 
 
+def texts(text: str, name: str) -> list[str]:
+    """Return the formulas of a figure."""
+    (scenario,) = parcost.load_text(text)
+    found = [answer for _, answer in scenario.first.contributions("calculations")]
+    figures = [f for f in found if isinstance(f, parcost.Figure)]
+    return [f.formula.text for f in figures if f.name.split(".")[1] == name]
+
+
 def assert_figures(found: dict[str, Any], expected: dict[str, float]) -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-12)
 
@@ -97,7 +105,9 @@ def test_a_wire_that_is_busy_throughout_backward_is_no_limit_yet() -> None:
         "buckets b { gradients = 3 GB, factor = 1, bandwidth = 4 GB/s per_direction\n"
         "overhead = 250 ms, backward = 1 s }"
     )
-    assert_figures(found, {"most_count": 1.0, "bound_count": 2.0, "best_count": 1.0})
+    assert_figures(
+        found, {"most_count": 1.0, "bound_count": 2.0, "best_count": 1.0, "best_cost": 1.0}
+    )
 
 
 def test_the_timeline_of_buckets_says_when_each_is_full_and_travels() -> None:
@@ -160,6 +170,8 @@ def test_five_ranks_send_eight_fifths_of_what_is_compressed(method: str, each: f
         },
     )
     assert "break_even" not in found
+    (text,) = texts(EXCHANGE.format(ranks=5, method=f"method = {method}"), "limit")
+    assert text == "2 n c, without the factor (P - 1) / P"
     # of five matrices: 6 r n_r n_c + 2 n_r r^2
     assert found.get("flops") == (5 * (2400 + 80) if "sgd" in method else None)
 
@@ -184,6 +196,14 @@ def test_five_ranks_gather_what_the_other_four_kept() -> None:
             "break_even": 6.4 / (4 * 12),
         },
     )
+    assert texts(EXCHANGE.format(ranks=5, method=top_k), "limit") == ["P n c"]
+
+
+def test_two_ranks_send_what_is_compressed_once() -> None:
+    found, _ = answers(EXCHANGE.format(ranks=2, method="method = fp16"))
+    assert_figures(found, {"per_element": 2.0, "plain_per_element": 4.0, "gain": 2.0})
+    found, _ = answers(EXCHANGE.format(ranks=2, method="method = top_k, index = 8 B"))
+    assert_figures(found, {"gain": 4.0 / 0.12, "break_even": 4.0 / 12.0})
 
 
 @pytest.mark.parametrize("method", ["none", "top_k"])
@@ -235,6 +255,11 @@ def test_five_ranks_share_out_what_a_stage_shards(
     assert [row[1][0] for row in rows] == pytest.approx(memory)
     assert [row[2][0] for row in rows] == pytest.approx(traffic)
     assert [row[3] for row in rows] == pytest.approx([n / 800 for n in traffic])
+
+
+def test_two_ranks_are_compared_with_replicas() -> None:
+    found, _ = answers(ZERO.format(ranks=2, more=""))
+    assert [found[f"against_replicas_{z}"] for z in range(4)] == pytest.approx([1, 1.6, 2.6, 8.1])
 
 
 def test_one_rank_has_no_replicas_to_be_compared_with() -> None:
@@ -320,11 +345,16 @@ FSDP = """fsdp f {{
 
 
 @pytest.mark.parametrize(
-    ("more", "backward", "again"),
-    [("", 3 + 3 * 7 + 9, 4), ("keep_last = on", 3 * 7 + 9, 3), ("reshard = off", 3 * 7 + 9, 0)],
+    ("more", "backward", "again", "text"),
+    [
+        ("", 3 + 3 * 7 + 9, 4, "AG + (L - 1) max(BW, AG + RS) + BW + RS"),
+        ("keep_last = on", 3 * 7 + 9, 3, "(L - 1) max(BW, AG + RS) + BW + RS"),
+        ("reshard = off", 3 * 7 + 9, 0, "(L - 1) max(BW, RS) + BW + RS"),
+    ],
 )
-def test_four_layers_and_their_traffic(more: str, backward: int, again: int) -> None:
+def test_four_layers_and_their_traffic(more: str, backward: int, again: int, text: str) -> None:
     found, _ = answers(FSDP.format(layers=4, more=more))
+    assert texts(FSDP.format(layers=4, more=more), "backward_time") == [text]
     assert_figures(
         found,
         {
