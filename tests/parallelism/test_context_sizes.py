@@ -275,7 +275,8 @@ def test_figures_of_a_ring_of_three() -> None:
     assert found["cp_crossover"] == 3.0
     # X^2 f = alpha + X n, on five sequences of 3 heads
     X = found["cp_free_from"]
-    assert X * X * CORE / 3 / 2048**2 == pytest.approx(1e-3 + X * BLOCK / 2048 / 1e10)
+    works = X * X * CORE / 3 / 2048**2
+    assert works == pytest.approx(1e-3 + X * BLOCK / 2048 / 1e10)
     lines = [line for line in found["ledger"] if "ring" in line.name]
     assert found["cp_exposed"] == pytest.approx(sum(line.exposed for line in lines))
     every = sum(line.exposed + line.hidden for line in lines)
@@ -389,7 +390,7 @@ def test_a_sequence_divides_into_shares(
     if parts is None:
         assert found == {}
         return
-    twice = parts not in (2,)
+    twice = parts != 2
     (complaint,) = found.values()
     below, above = sequence // parts * parts, (sequence // parts + 1) * parts
     why = ": each of the cp ranks has two, one from either end" if twice else ""
