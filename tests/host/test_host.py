@@ -381,9 +381,7 @@ def test_the_former_attribute_is_explained() -> None:
 EXPERTS = "experts = 8, top_k = 2, expert_ffn = 1024"
 
 
-def issued(
-    values: dict[str, Any] | None = None, **more: Any
-) -> dict[tuple[str, str], tuple[float, float]]:
+def issued(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str, str], Any]:
     """Return seconds and occurrences on the first stage of the host's terms, by name and pass.
 
     A kernel takes a second, so that seconds count kernels and collectives.
@@ -559,7 +557,11 @@ def test_a_host_that_takes_no_time_is_not_waited_for() -> None:
 
 
 def test_a_sweep_over_the_host_has_all_of_its_terms() -> None:
-    more = {"model": EXPERTS, "framework": "update_kernels = 6", "training": "recompute = full"}
+    more: dict[str, Any] = {
+        "model": EXPERTS,
+        "framework": "update_kernels = 6",
+        "training": "recompute = full",
+    }
     alone, swept = issued(**more), issued({"ours.issue": [1.0, 3.0]}, **more)
     assert {key: list(seconds) for key, (seconds, _) in swept.items()} == {
         key: [seconds, 3 * seconds] for key, (seconds, _) in alone.items()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Memory, Study, Work
+from parcost import Study, Work
 from parcost.evaluation.judge import diagnose
 
 SPEC = """
@@ -79,7 +79,7 @@ def own(of: Study, hook: str) -> list[Any]:
     return found
 
 
-def work(of: Study) -> dict[tuple[str, str], tuple[float, float, float | None]]:
+def work(of: Study) -> dict[tuple[str, str], Any]:
     """Return seconds, bytes and the share that may hide of each term."""
     return {
         (t.name, t.pass_): (t.seconds, t.bytes_, None if t.window is None else t.share)
@@ -88,7 +88,7 @@ def work(of: Study) -> dict[tuple[str, str], tuple[float, float, float | None]]:
     }
 
 
-def held(of: Study) -> dict[str, Memory]:
+def held(of: Study) -> dict[str, Any]:
     return {term.name: term for term in own(of, "memory")}
 
 

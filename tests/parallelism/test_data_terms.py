@@ -15,6 +15,7 @@ import pytest
 from parcost import Formula, Once, Study, Work
 from parcost.evaluation.judge import diagnose
 from parcost.evaluation.reduce import evaluate
+from parcost.plugins import load
 from parcost_plugins.vocabulary import Parameters, Stream
 
 Bind = Callable[..., Study]
@@ -39,7 +40,7 @@ def ours(study: Study) -> list[Any]:
     return found
 
 
-def once(study: Study) -> dict[str, tuple[float, ...]]:
+def once(study: Study) -> dict[str, Any]:
     """Return seconds, gigabytes, the share of the pass beside, and the tail of each term."""
     return {
         term.name: (term.seconds, term.bytes_ / 1e9, term.beside, term.tail)
@@ -48,7 +49,7 @@ def once(study: Study) -> dict[str, tuple[float, ...]]:
     }
 
 
-def work(study: Study) -> dict[tuple[str, str], tuple[float, float, float | None]]:
+def work(study: Study) -> dict[tuple[str, str], Any]:
     """Return seconds, gigabytes and the share that may hide of each term in a micro-batch."""
     return {
         (term.name, term.pass_): (
@@ -103,6 +104,12 @@ def test_a_smaller_first_bucket_leaves_the_rest_of_backward_to_the_others(bind: 
     )
 
 
+def test_a_first_bucket_of_a_byte_takes_as_long_as_a_byte(bind: Bind) -> None:
+    values = {**FOUR, **OVERLAP, "overlap.first_bucket": 1}
+    found = once(bind(values, parameters=[held(1e9)]))
+    assert found["smaller gradient bucket"][0] == pytest.approx(1.5e-9)
+
+
 def test_gradients_that_fit_in_the_first_bucket_leave_nothing_behind(bind: Bind) -> None:
     """400 MB in six messages of a ring, 10 ms each to start."""
     values = {**FOUR, **OVERLAP, "overlap.first_bucket": 5e8, "wire.net.latency": 0.01}
@@ -117,7 +124,7 @@ def test_gradients_that_fit_in_the_first_bucket_leave_nothing_behind(bind: Bind)
 
 @pytest.mark.parametrize("latency", [0.0, 0.01])
 def test_each_point_of_a_sweep_over_buckets_is_what_it_is_alone(bind: Bind, latency: float) -> None:
-    def found(first: Any, bucket: Any) -> dict[str, tuple[float, ...]]:
+    def found(first: Any, bucket: Any) -> dict[str, Any]:
         values = {"overlap.first_bucket": first, "overlap.bucket": bucket}
         values |= {**FOUR, **OVERLAP, "wire.net.latency": latency}
         return once(bind(values, parameters=[held(1e9)]))
@@ -362,7 +369,7 @@ def test_the_volume_is_what_the_links_carry(
         )
         m = study.pipeline.micro_batches
         seconds = sum(
-            term.seconds * (m * term.count[0] if isinstance(term, Work) else 1.0)
+            term.seconds * (m * np.sum(term.count) if isinstance(term, Work) else 1.0)
             for term in ours(study)
             if term.resource != "hbm"
         )
@@ -544,7 +551,24 @@ def test_levels_are_exchanged_one_by_one_only_where_that_is_faster(bind: Bind) -
     by_levels = once(bind(values, text % "0 s", parameters=[held(8e9)]))[name][0]
     assert by_levels == pytest.approx(4 / 10 + 3)
     two = {**values, "cluster.devices": 2, "training.global_batch": 2}
-    assert once(bind(two, text % "0 s", parameters=[held(8e9)]))[name][0] == pytest.approx(0.4)
+    node = bind(two, text % "0 s", parameters=[held(8e9)])
+    assert once(node)[name][0] == pytest.approx(0.4)
+    texts = [term.formula.text.startswith("the faster of") for term in ours(node)]
+    assert not any(texts)
+
+
+def test_the_formula_of_an_exchange_has_the_bytes_of_both_halves(bind: Bind) -> None:
+    values = {**FOUR, "compression.method": "int8", "compression.scale": 0}
+    terms = {term.name: term for term in ours(bind(values, parameters=[held(1e9)]))}
+    formula = terms["gradient all-reduce"].formula
+    assert formula.text.endswith(", over n1, n2 ...")
+    sizes = {name: value for name, value in formula.inputs.items() if name.startswith("n")}
+    assert sizes == {"n1": (1e9, "B"), "n2": (1e9, "B")}
+
+
+def test_a_single_gradient_is_sent_as_it_is(bind: Bind) -> None:
+    found = once(bind({**FOUR, **LOW_RANK}, parameters=[held(1.0)]))
+    assert found["gradient all-reduce"][1] == pytest.approx(4e-9)
 
 
 # --- local updates and copies -------------------------------------------------------------
@@ -568,6 +592,20 @@ def test_a_meeting_is_an_average_over_the_steps_between(bind: Bind) -> None:
     # of 2 GB in each part half a step's five micro-batches are beside it
     seconds, bytes_, beside, _ = once(study)["meeting of the workers"]
     assert (seconds, bytes_, beside) == pytest.approx((1.5 * 2 / 4, 2 / 4, 2 * 5 / 4))
+
+
+@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 2)])
+def test_two_stages_that_run_both_ways_add_their_copies_up(
+    bind: Bind, zero: int, shards: int
+) -> None:
+    (dualpipe,) = (s for _, s in load().named("schedules").values() if s.name == "dualpipe")
+    values = {"layout.pp": 2, "schedule.kind": "dualpipe", "layout.zero": zero}
+    values |= {"cluster.devices": 4, "training.global_batch": 16}
+    study = bind(values, schedules=[dualpipe], parameters=[held(1e9, (1.0, 1.0))])
+    seconds, bytes_, _, _ = once(study)["all-reduce between copies of a stage"]
+    assert (seconds, bytes_) == pytest.approx((4 / shards, 4 / shards))
+    usual = bind({"layout.pp": 2, "layout.zero": zero}, parameters=[held(1e9, (1.0, 1.0))])
+    assert "all-reduce between copies of a stage" not in once(usual)
 
 
 # --- rules --------------------------------------------------------------------------------
