@@ -174,6 +174,10 @@ def test_parts_that_are_wider_than_a_node_trade_over_both_levels() -> None:
     seconds, bytes_, _ = work(of)["heads all-to-all", "F"]
     assert bytes_ == 4 * n
     assert seconds == pytest.approx(4 * n / 2 / 1e9)
+    resources = {t.name: t.resource for t in own(of, "terms")}
+    assert resources == dict.fromkeys(
+        ("heads all-to-all", "KV ring", "KV and gradient ring"), "net"
+    )
     block = 5 * 1024 * 2 * 12 * 64 * 3
     assert work(of)["KV ring", "F"][0] == pytest.approx(block / 1e9)
 

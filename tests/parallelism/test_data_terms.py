@@ -83,8 +83,9 @@ def test_gradients_leave_in_buckets_and_parameters_come_in_buckets(bind: Bind) -
 
 
 def test_what_may_not_hide_leaves_in_one_message(bind: Bind) -> None:
+    values = {**FOUR, "layout.zero": 1, "overlap.first_bucket": 5e8}
     assert_terms(
-        once(bind({**FOUR, "layout.zero": 1}, parameters=[held(1e9)])),
+        once(bind(values, parameters=[held(1e9)])),
         {
             "gradient reduce-scatter": (3.0, 4.0, 0.0, 3.0),
             "parameter all-gather": (1.5, 2.0, 0.0, 1.5),

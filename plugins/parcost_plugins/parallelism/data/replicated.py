@@ -96,9 +96,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
     size = wire.study[Training].precision.reduction
     n = kind.elements * size
     first: Real = 0.0
-    if overlap and (
-        is_array(chosen.first_bucket, chosen.bucket) or chosen.first_bucket != chosen.bucket
-    ):
+    if overlap:
         # a bucket like any other where it is not smaller
         smaller = chosen.first_bucket < chosen.bucket
         first = where(smaller, minimum(chosen.first_bucket, n), 0.0)
