@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Real, called
-from parcost.numeric import floor, maximum, minimum, where
+from parcost.numeric import divides, floor, maximum, minimum, where
 from parcost_plugins.networks.saying import Sayer, lacks
 from parcost_plugins.vocabulary import Network
 
@@ -25,7 +25,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         return
     g, b, port = network.groups, network.bandwidth, network.port
     hosts = network.devices / g
-    yield from _rules(network, g, hosts)
+    yield from _rules(network, g)
     say = Sayer(network, _SOURCE)
     given = {
         "G": (g, ""),
@@ -35,8 +35,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "B_port": (port, "B/s"),
     }
     all_links = g * links / 2
-    half = floor(g / 2)
-    crossing = half * (g - half) / (g * maximum(g - 1, 1.0) / 2)
+    crossing = floor(g * g / 4) / (g * maximum(g - 1, 1.0) / 2)
     yield say("devices_per_group", "devices of a group", hosts, "", "P / G", given)
     yield say("links", "global links", all_links, "", "G H / 2", given, "each has two ends")
     yield say(
@@ -106,7 +105,7 @@ def global_links(network: Network) -> Real | None:
     return network.routers * network.links_per_router
 
 
-def _rules(network: Network, g: Real, hosts: Real) -> Iterator[Check]:
+def _rules(network: Network, g: Real) -> Iterator[Check]:
     yield Check(
         id="network-groups",
         holds=g > 1,
@@ -117,7 +116,7 @@ def _rules(network: Network, g: Real, hosts: Real) -> Iterator[Check]:
     )
     yield Check(
         id="network-groups-divide",
-        holds=hosts == floor(hosts),
+        holds=divides(g, network.devices),
         subject=f"{called(network)}.groups",
         message="{devices} devices do not divide into {groups} groups",
         inputs={"devices": network.devices, "groups": g},

@@ -18,9 +18,8 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     A leaf has o / (1 + o) of its ports down. Above it nothing is narrowed. Each rail is a
     tree of its own, of the devices with the same place in their nodes.
     """
-    complaints = list(lacks(network, "radix"))
-    if complaints or network.radix is None:
-        yield from complaints
+    if network.radix is None:
+        yield from lacks(network, "radix")
         return
     r, o = network.radix, network.oversubscription
     trees = network.per_node if network.kind == "rail" else 1.0
@@ -28,11 +27,11 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     down = floor(r * o / (1 + o))
     two, three = down * r, down * r * r / 2
     levels = where(ends <= r, 1.0, where(ends <= two, 2.0, 3.0))
-    up = where(levels == 1, 0.0, r - down)
+    up = r - down
     per_leaf = where(levels == 1, r, down)
     leaves = ceil_div(ends, per_leaf)
     middle = where(levels == 3, ceil(2 * leaves * up / r), 0.0)
-    top = where(levels == 1, 0.0, ceil(where(levels == 3, middle * r / 2, leaves * up) / r))
+    top = where(levels == 1, 0.0, ceil(leaves * up / r))
     yield Check(
         id="network-too-small",
         holds=ends <= three,
