@@ -145,6 +145,7 @@ def test_a_device_without_the_narrow_type_is_refused(study_with: StudyWith) -> N
         if c.id == "no-peak" and not c.holds
     ]
     assert found.message == "a100_sxm_80g has no fp8 peak"
+    assert found.help == "the types that it has: fp32, tf32, fp16, bf16"
 
 
 def study_on(device: str, recipe: str = "") -> Study:
@@ -182,6 +183,7 @@ def study_on(device: str, recipe: str = "") -> Study:
         ("narrow_sustained = 75 %", "narrow = fp4", 400 * 0.7 * 0.75),
         # a factor for each row or tensor, and for each block of 32
         ("block_matmul_efficiency = 60 %", FP8, 200 * 0.7),
+        ("", f"{FP8}, narrow_rate = 50 %", 200 * 0.7 * 0.5),
         ("block_matmul_efficiency = 60 %", f"{FP8}, scale = 1 B, scale_block = 32", 200 * 0.6),
         ("block_matmul_efficiency = 60 %", f"{FP8}, scale = 1 B, scale_block = 2", 200 * 0.6),
         ("", f"{FP8}, scale = 1 B, scale_block = 32", 200 * 0.7),
@@ -242,9 +244,9 @@ def test_experts_pad_their_tokens(study_with: StudyWith) -> None:
     free = study_with(f"{WHOLE}, misaligned_efficiency = 1, odd_efficiency = 1")
     odd = gemm(4096, 4096, 341.3, "expert", "W")
     assert seconds(odd, strict) == seconds(odd, free)
-    # of a weight gradient alone: forward, K is their width
-    for pass_ in ("F", "B"):
-        odd = gemm(4096, 4096, 341.3, "expert", pass_)
+    # of a weight gradient alone: forward, K is their width; and of nobody else
+    for role, pass_ in (("expert", "F"), ("expert", "B"), ("linear", "W")):
+        odd = gemm(4096, 4096, 341.3, role, pass_)
         assert seconds(odd, strict) == pytest.approx(2 * seconds(odd, free), rel=1e-12)
 
 
