@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,14 @@ def terms(study: Study) -> dict[str, Any]:
 def sizes(study: Study) -> dict[str, Any]:
     found = {name: np.max(term.bytes_) for name, term in terms(study).items()}
     return {name: float(bytes_) for name, bytes_ in found.items() if bytes_}
+
+
+def computed(term: Any) -> Any:
+    """Return what the formula of *term* comes to, up to the words behind a comma."""
+    text, _, _ = re.sub(r", (?=[^()]*(\(|$))", "; ", term.formula.text).partition("; ")
+    text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text.replace(" x ", " * "))
+    inputs = {letter: value for letter, (value, _) in term.formula.inputs.items()}
+    return eval(text, {"max": max, "min": min}, inputs)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +86,9 @@ def test_buffers_beside_the_state(
     held = bind(given, text, parameters=PARTS)
     state = ("weights", "gradients", "optimizer state")
     assert {n: b for n, b in sizes(held).items() if n not in state} == pytest.approx(expected)
+    for name, term in terms(held).items():
+        if term.bytes_ and name != "communicators":
+            assert computed(term) == pytest.approx(term.bytes_), name
     # Nothing of it where a single rank holds the parameters, but what never travels.
     alone = sizes(bind({**given, "cluster.devices": 1, "local_updates.workers": 1}, text, parameters=PARTS))  # fmt: skip
     assert set(alone) == set(state)

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Memory, Study
-from parcost_plugins.model import details
+from parcost_plugins.model import core, details, elementwise, embedding, norms
 from parcost_plugins.model.elementwise import copies
 from parcost_plugins.vocabulary import Gemm, Stream
 
@@ -123,6 +123,17 @@ def test_only_a_later_stage_of_an_untied_model_copies_the_embedding_to_predict(
     assert names.count("embedding, for prediction") == copied
     assert ("head" in names) == (tied == "off")
     assert ("head, shared with the embedding" in names) == (pp == 2)
+
+
+def test_parameters_of_plain_norms_and_routers() -> None:
+    model = DENSE.replace("norm = layer", "norm = rms")
+    found = {part.name: part.elements for part in study_of(model).parameters}
+    assert found["layer norms"] == 5 * 96
+    assert found["embedding norm"] == found["final norm"] == 96
+    assert found["prediction norms"] == 3 * 96
+    model = MIXTURE.replace("router_bias = on, shared_gate = on,", "")
+    found = {part.name: part.elements for part in study_of(model, layout=EXPERTS).parameters}
+    assert found["router"] == 12 * 96
 
 
 def test_parameters_of_latent_attention() -> None:
@@ -487,6 +498,28 @@ def test_tensors_of_a_dense_layer() -> None:
     assert gathered["layer input"] == 2 * one
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_a_layer_keeps_the_inputs_of_its_norms(count: int) -> None:
+    found = layers_keep(study_of(DENSE.replace("norms = 5", f"norms = {count}"), framework=EAGER))
+    behind = found.get("inputs of norms behind attention and MLP", 0)
+    assert behind == (2 * OWN * 96 if count == 3 else 0)
+    inside = found.get("what norms keep in fp32 and behind it", 0)
+    assert inside == count * 6 * OWN * 96
+
+
+def test_masks_are_as_wide_as_they_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def masks() -> dict[str, Any]:
+        study = study_of(training="dropout = on, flash_attention = off")
+        return {t.name: t.bytes_ for t in memory(study) if "mask" in t.name}
+
+    one = masks()
+    assert len(one) == 3
+    for module in (core, elementwise, embedding, norms):
+        monkeypatch.setattr(module, "MASK", 3.0)
+    assert masks() == {name: 3 * bytes_ for name, bytes_ in one.items()}
+    assert elementwise.Traffic(1, 2, masks=5).bytes_(7.0) == 2 * 7 + 5 * 3
+
+
 def test_the_core_keeps_its_output_twice_where_the_projection_keeps_a_narrow_one() -> None:
     name = "attention output, as the core wrote it"
     for kept, bytes_ in ((1, 2), (2, 0), (3, 0)):
@@ -682,7 +715,7 @@ def test_tensors_of_the_ends() -> None:
 
 
 def figures(study: Study) -> dict[str, Any]:
-    return {figure.name: figure.value for figure in details.details(study, None)}
+    return {figure.name: figure.value for figure in details.details(study, None)}  # type: ignore[arg-type]
 
 
 def test_figures_of_a_model_s_shape() -> None:
@@ -743,7 +776,7 @@ def test_a_nominal_model_needs_a_width_to_be_cut() -> None:
         model = f"model odd {{ layers = 5, parameters = 3920, hidden = {hidden} }}"
         checks = study_of(model, layout=layout).contributions("checks")
         (found,) = [check.holds for _, check in checks if check.id == "nominal-width"]
-        assert np.array_equal(found, expected), (layout, hidden)  # type: ignore[arg-type]
+        assert np.array_equal(found, expected), (layout, hidden)
     model = "model odd { layers = 5, parameters = 3920, hidden = 96 }"
     checks = study_of(model, layout="tp = 2").contributions("checks")
     assert not [check for _, check in checks if check.id == "nominal-width"]
