@@ -209,6 +209,9 @@ def test_an_all_to_all_sends_copies_and_counts() -> None:
     }
     again = {(n, "R"): b for (n, p), b in away.items() if p == "F"}
     assert {key: term.bytes_ for key, term in found.items()} == {**away, **again}
+    one = works(bind(routing="distribution = balanced, counts = 1 B"))
+    assert one["token counts all-gather", "F"].bytes_ == 12 * 12
+    assert one["token counts all-gather", "F"].seconds > 0
     # the busiest rank takes the bytes of its copies, and everybody waits for it
     busy = works(bind(routing=f"{ROUTED}, metadata = 5 B, imbalance = 1.5"))
     group, algorithm = study.group("ep"), study[CollectiveChoice].expert

@@ -94,6 +94,29 @@ def test_buffers_beside_the_state(
     assert set(alone) == set(state)
 
 
+@pytest.mark.parametrize(("devices", "times"), [(1, 0), (2, 1)])
+def test_two_ranks_are_enough_for_buffers(bind: Bind, devices: int, times: int) -> None:
+    text = "framework plainly { gradient_staging = 100 }\n"
+    given = {"cluster.devices": devices, "training.framework": "plainly"}
+    chosen = {
+        "compression.method": "top_k",
+        "compression.residual": 3,
+        "sharding.bucket_copy": "on",
+    }
+    found = terms(bind({**given, **chosen}, text, parameters=[part(880)]))
+    assert found["gradient staging"].bytes_ == times * 4 * 100
+    assert found["gradient buckets"].bytes_ == times * 4 * 880
+    assert found["compression residual"].bytes_ == times * 3 * 880
+    found = terms(bind({"cluster.devices": devices, "layout.zero": 2}, parameters=[part(880)]))
+    assert found["gradient bucket"].bytes_ == times * 4 * 880
+    found = terms(bind({"cluster.devices": devices, "layout.zero": 3}, parameters=[part(880)]))
+    assert found["gathered layers"].bytes_ == times * 2 * 2 * 880 / 8
+    outer = {"local_updates.method": "outer", "local_updates.outer_state": 7}
+    workers = {"cluster.devices": 2, "local_updates.workers": devices}
+    found = terms(bind({**outer, **workers}, parameters=[part(880)]))
+    assert found["outer optimizer state"].bytes_ == times * 7 * 880
+
+
 @pytest.mark.parametrize(
     ("zero", "accumulate", "shards"),
     [

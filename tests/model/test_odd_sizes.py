@@ -673,6 +673,7 @@ def test_tensors_of_a_loss(
     study = study_of(framework=f"loss = {loss}", training=f"loss_chunks = {chunks}")
     found = [t for t in memory(study) if "loss" in t.name or "logits" in t.name]
     logits = 105 * T
+    assert all(("m" in t.formula.inputs) == (chunks > 1) for t in found)
     for names, waits, count in ((held, True, 4), (passing, False, 1)):
         terms = [t for t in found if t.per_micro_batch == waits]
         sizes = {t.name: t.bytes_ / logits for t in terms}
