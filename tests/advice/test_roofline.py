@@ -137,3 +137,46 @@ def test_what_a_device_has_of_each_level(levels: list[Any], rates: list[float]) 
     assert [f.value for f in figures] == pytest.approx([600.0 / rate for rate in expected])
     assert [row[1][0] for row in section.rows] == pytest.approx(expected)
     assert [row[2] for row in section.rows] == pytest.approx([600.0 / rate for rate in expected])
+
+
+NESTED = """
+device card extends h100_sxm {{
+  bf16 = 1000 TFLOPS dense, memory_bandwidth = 8 TB/s
+}}
+fabric nested {{
+  level pair {{
+    size = 2 devices, kind = mesh, bandwidth = 100 GB/s per_direction, latency = 1 us
+    efficiency = 50 %, {pair}
+  }}
+  level node {{ size = 5 units, kind = mesh, bandwidth = 20 GB/s per_direction, latency = 1 us, ports = 3 }}
+  level net {{ {net}, latency = 1 us, ports = 30 }}
+}}
+roofline r {{ device = card, fabric = nested }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pair", "net", "rates"),
+    [
+        # a link to the only other one at 50 %; 4 links behind 3 ports for 2 devices; 30 for 10
+        ("", "bandwidth = 7 GB/s per_direction", (50, 20 * 4 * 3 / 2, 7 * 3)),
+        ("ports = 6", "bandwidth = 7 GB/s per_direction", (50 * 6, 20 * 4 * 3 / 2, 7 * 3)),
+        # the longest message counts: 90 GB in 10 s, of which a fifth is reached
+        (
+            "",
+            "bandwidth = curve([1 GB, 1 s], [90 GB, 10 s]), efficiency = 20 %",
+            (50, 20 * 4 * 3 / 2, 9 * 0.2 * 3),
+        ),
+    ],
+)
+def test_ridges_of_nested_levels(pair: str, net: str, rates: tuple[float, float, float]) -> None:
+    text = "use catalog.devices.h100_sxm\n" + NESTED.format(pair=pair, net=net)
+    found = parcost.load_text(text)[0].evaluate().result
+    names = ("memory", "pair", "node", "net")
+    each = [8e12, *(1e9 * rate for rate in rates)]
+    for name, rate in zip(names, each, strict=True):
+        assert found.figure(f"r.{name}") == pytest.approx(1e15 / rate, rel=1e-12)
+    ((_, section),) = found.sections
+    assert [row[1:] for row in section.rows] == [
+        ((pytest.approx(rate), "B/s"), pytest.approx(1e15 / rate)) for rate in each
+    ]
