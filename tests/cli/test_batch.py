@@ -133,11 +133,6 @@ def alive(group: int) -> bool:
     return True
 
 
-def members(group: int) -> int:
-    told = subprocess.run(["ps", "-eo", "pgid="], stdout=subprocess.PIPE, check=True).stdout
-    return told.split().count(str(group).encode())
-
-
 # --- which files --------------------------------------------------------------------------
 
 
@@ -570,24 +565,6 @@ def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str,
     assert b"the same command goes on from there" in said
     assert b"Traceback" not in said
     assert listed() == ["specs"]
-    wait_for(lambda: not alive(child.pid))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
-@pytest.mark.usefixtures("run")
-def test_a_search_that_others_end_leaves_nobody_behind(name: str) -> None:
-    files({"a.par": GOOD.replace("16 }", "2048 }").replace("32 seq", "4096 seq")})
-    arguments = ["search", "specs/a.par", "--budget", "600", "--jobs", "2"]
-    # However small the space is, it starts processes at once.
-    at_once = "from parcost.search import spread\nspread.saves_time = lambda *_: True"
-    child = process(*arguments, before=at_once, start_new_session=True)
-    wait_for(lambda: members(child.pid) > 2)
-    assert child.poll() is None
-    child.send_signal(getattr(signal, name))
-    _, said = child.communicate(timeout=60)
-    assert b"Traceback" not in said
-    assert child.returncode == (143 if name == "SIGTERM" else -signal.SIGKILL)
     wait_for(lambda: not alive(child.pid))
 
 

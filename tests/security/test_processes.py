@@ -44,7 +44,7 @@ POISONED = (
 COMMANDS = {
     "eval": ("eval", "a.par", "b.par", "--format", "csv"),
     "eval --jobs": ("eval", "a.par", "b.par", "--format", "csv", "--jobs", "2"),
-    "search --jobs": ("search", "a.par", "--over", "tp=1,2", "--jobs", "2"),
+    "search": ("search", "a.par", "--over", "tp=1,2"),
     "parquet": ("eval", "a.par", "--format", "parquet", "--out", "out.parquet"),
     "check": ("check", "a.par"),
     "plugins": ("plugins",),
