@@ -646,7 +646,6 @@ def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> N
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--shard", "3/2"], "`3/2` is no shard; write 1/8, 2/8, ... 8/8"),
         (["--shard", f"1/{'9' * 5000}"], "is no shard; write 1/8, 2/8, ... 8/8"),
-        (["--shard", "1/2", "--format", "md"], "shards of `--format md` cannot be joined"),
         (["--cache", "x", "--no-cache"], "contradict each other"),
     ],
 )
@@ -785,26 +784,48 @@ def test_the_summary_repeats_what_no_page_lists(run: Run, option: str) -> None:
 # --- shards ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
+def sharded(run: Run, count: int, *options: str) -> list[str]:
+    """Write the specs in so many shards, and return their names."""
+    names = [f"{number}.jsonl" for number in range(1, count + 1)]
+    for number, name in enumerate(names, start=1):
+        run("eval", "specs", *options, "--shard", f"{number}/{count}", "--out", name)
+    return names
+
+
+@pytest.mark.parametrize(
+    "format_", [*FORMATS, "table --compare", "table --full", "md --figures=mfu"]
+)
 def test_shards_joined_are_what_one_run_writes(run: Run, format_: str) -> None:
     files(ALL)
-    whole = run("eval", "specs", "--format", format_).out
-    names = [f"{number}.{format_}" for number in range(1, 11)]  # of eight files: two are empty
-    for number, name in enumerate(names, start=1):
-        run("eval", "specs", "--format", format_, "--shard", f"{number}/10", "--out", name)
-    done = run("merge", *reversed(names), "--out", f"all.{format_}")
+    name, *options = format_.split()
+    whole = run("eval", "specs", "--format", name, *options).out
+    names = sharded(run, 10, "--format", name, *options)  # of eight files: two are empty
+    done = run("merge", *reversed(names), "--out", "all")
     assert (done.code, done.err) == (0, "10 shards joined\n")
-    assert Path(f"all.{format_}").read_text() == whole
+    assert Path("all").read_text() == whole
     assert run("merge", *names).out == whole
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
-def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, format_: str) -> None:
+def test_shards_of_points_are_joined_in_any_format_of_points(run: Run) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    files(ALL)
+    names = sharded(run, 3, "--format", "parquet")
+    assert "`--format parquet` writes files: add --out FILE" in run("merge", *names).err
+    assert run("merge", *names, "--out", "all.parquet").code == 0
+    run("eval", "specs", "--format", "parquet", "--out", "whole.parquet")
+    joined, whole = (duckdb.sql(f"from '{n}.parquet'").fetchall() for n in ("all", "whole"))
+    assert joined == whole
+    assert (
+        run("merge", *names, "--format", "csv").out == run("eval", "specs", "--format", "csv").out
+    )
+    refused = run("merge", *names, "--format", "json")
+    assert (refused.code, refused.out) == (2, "")
+    assert "`--format json` is written from `full`, and these shards hold `points`" in refused.err
+
+
+def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> None:
     files(many(4))
-    for number in range(1, 5):
-        shard = ["--format", format_, "--shard", f"{number}/4", "--out", f"{number}.{format_}"]
-        run("eval", "specs", *shard)
-    one, two, three, four = (f"{number}.{format_}" for number in range(1, 5))
+    one, two, three, four = sharded(run, 4, "--format", "csv")
 
     def refused(*paths: str) -> str:
         done = run("merge", *paths, "--out", "all")
@@ -814,25 +835,21 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, forma
 
     assert "shards 2, 4 of 4 are missing" in refused(one, three)
     assert "shard 4 of 4 is missing" in refused(one, two, three)
-    Path(f"again.{format_}").write_bytes(Path(two).read_bytes())
-    assert "are both shard 2/4" in refused(one, two, f"again.{format_}", three, four)
-    run(
-        "eval", "specs", "--format", format_, "--shard", "2/4", "--out", two, "--set", "layout.pp=1"
-    )
-    assert f"`{two}` is of another run than `{one}`" in refused(one, two, three, four)
+    Path("again.jsonl").write_bytes(Path(two).read_bytes())
+    assert "are both shard 2/4" in refused(one, two, "again.jsonl", three, four)
+    for other in (["--format", "csv", "--set", "layout.pp=1"], ["--format", "parquet"]):
+        run("eval", "specs", *other, "--shard", "2/4", "--out", two)
+        assert f"`{two}` is of another run than `{one}`" in refused(one, two, three, four)
     Path(three).write_text(Path(three).read_text()[:-30])
     assert f"`{three}`" in refused(three)
-    run("eval", "specs", "--format", format_, "--out", four)
+    run("eval", "specs", "--format", "jsonl", "--out", four)
     assert f"`{four}` does not end in a seal" in refused(four)
-    assert "error[missing-file]: there is no file" in refused(f"none.{format_}")
+    assert "error[missing-file]: there is no file" in refused("none.jsonl")
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
-def test_a_shard_that_was_edited_is_not_joined(run: Run, format_: str) -> None:
+def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
     files(many(4))
-    names = [f"{number}.{format_}" for number in (1, 2)]
-    for number, name in enumerate(names, start=1):
-        run("eval", "specs", "--format", format_, "--shard", f"{number}/2", "--out", name)
+    names = sharded(run, 2, "--format", "jsonl")
     second = Path(names[1])
     written = second.read_text()
 
@@ -841,18 +858,31 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run, format_: str) -> None:
         second.write_text(text)
         done = run("merge", *names, "--out", "all")
         assert (done.code, done.out) == (2, "")
-        assert "`2." in done.err
-        assert "is not what was written of shard 2/2: something in it is missing" in done.err
+        assert "`2.jsonl` is not what was written of shard 2/2: something in it is" in done.err
         assert not Path("all").exists()
 
-    if format_ == "json":
-        document = json.loads(written)
-        document["reports"].pop()
-        refused(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    else:
-        lines = written.splitlines(keepends=True)
-        refused("".join(lines[:1] + lines[2:]))
-        refused("".join([*lines[:-1], lines[-2], lines[-1]]))
+    lines = written.splitlines(keepends=True)
+    refused("".join(lines[:1] + lines[2:]))
+    refused("".join([*lines[:-1], lines[-2], lines[-1]]))
     refused(written.replace("s003", "s004", 1))
+    refused(re.sub(r'"format": ?"jsonl"', '"format":"json"', written))
     second.write_text(re.sub(r'"number": ?2', '"number": 1', written))
     assert "is not what was written of shard 1/2" in run("merge", names[1]).err
+    second.write_text(re.sub(r'"kind": ?"\w+"', '"kind": "poster"', written))
+    assert "the seal of `2.jsonl` is damaged" in run("merge", *names).err
+
+
+def test_a_sealed_shard_without_entries_is_not_joined(run: Run) -> None:
+    from parcost.batch.shards import Shard
+
+    class Stranger:
+        text = "[]"
+
+        def head(self) -> dict[str, str]:
+            return {"path": "a.par"}
+
+    shard = Shard(number=1, of=1, run="1", format="csv", part="points")
+    Path("1.jsonl").write_text("".join(shard.lines([Stranger()])))  # type: ignore[list-item]
+    done = run("merge", "1.jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert "line 1 of `1.jsonl` is no entry: KeyError: 'name'" in done.err
