@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
 
 from parcost.cli import options
 from parcost.cli.output import Target, tell
-from parcost.picked import Picked
+
+if TYPE_CHECKING:
+    from parcost.picked import Picked
 
 
 @click.command("merge")
