@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
@@ -514,108 +515,176 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     assert resumed == Path("all.jsonl").read_text()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path, jobs: str) -> None:
-    files(many(200))
-    arguments = ["eval", "specs", "--format", "jsonl", "--jobs", jobs]
-    child = process(*arguments, "--out", "all.jsonl", start_new_session=True)
-    until = time.monotonic() + 90
-    while not cached(tmp_path) and time.monotonic() < until:
-        time.sleep(0.01)
-    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
-    _, said = child.communicate(timeout=60)
-    assert b"Traceback" not in said
-    if child.returncode == 0:
-        pytest.skip("it was faster than the signal")
-    assert child.returncode == 130
-    assert b"the same command goes on from there" in said
-    assert listed() == ["specs"]
-    assert cached(tmp_path)
-    while alive(child.pid):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    resumed = run(*arguments[:-2])
-    assert "of them unchanged, from the cache" in resumed.err
-    assert len(resumed.out.splitlines()) == 200
+# A plugin that stops at the study with `zero = 2`, as long as there is a gate.
+STOPPING = """\
+import os
+from parcost import hookimpl
+from parcost_plugins.vocabulary import Layout
+@hookimpl
+def terms(study):
+    if study[Layout].zero == 2 and os.path.exists("gate"):
+        open("gate").read()
+    return []
+"""
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 
-def wait_for(what: Callable[[], Any]) -> None:
-    until = time.monotonic() + 90
-    while not what():
+def wait_for(what: Callable[[], Any]) -> Any:
+    """Return what comes; the limit only ends a test that would hang."""
+    until = time.monotonic() + 300
+    while not (found := what()):
         assert time.monotonic() < until
         time.sleep(0.02)
+    return found
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@contextmanager
+def stopped(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a batch of 41 specs that stops at the last of them, and wait until it does."""
+    files({**many(40), "z.par": GOOD.replace("zero = 1", "zero = 2")})
+    Path("stopping.py").write_text(STOPPING, encoding="utf-8")
+    os.mkfifo("gate")
+    child = process(*arguments, start_new_session=True)
+
+    def reader() -> int | None:
+        assert child.poll() is None
+        try:
+            return os.open("gate", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            return None
+
+    with ExitStack() as stack:
+        stack.callback(end, child)
+        stack.callback(os.close, wait_for(reader))
+        stack.callback(Path("gate").unlink)
+        wait_for(lambda: cached(tmp_path))
+        yield child
+        wait_for(lambda: not alive(child.pid))
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """End what is left of a process and of its workers."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with suppress(ValueError):  # it has been read to its end
+        child.communicate()
+
+
+def stopping(jobs: str) -> list[str]:
+    return ["eval", "specs", "--format", "jsonl", "--plugin", "stopping.py", "--jobs", jobs]
+
+
+@posix
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path, jobs: str) -> None:
+    with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
+        os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+        _, said = child.communicate()
+    assert b"Traceback" not in said
+    assert child.returncode == 130
+    assert b"the same command goes on from there" in said
+    assert listed() == ["specs", "stopping.py"]
+    known = len(cached(tmp_path))
+    resumed = run(*stopping("1"))
+    assert f"{known} of them unchanged, from the cache" in resumed.err
+    assert len(resumed.out.splitlines()) == 41
+
+
+@posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.usefixtures("run")
 def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str, name: str) -> None:
-    files(many(200))
-    arguments = ["eval", "specs", "--format", "json", "--jobs", jobs, "--out", "all.json"]
-    child = process(*arguments, start_new_session=True)
-    wait_for(lambda: cached(tmp_path))
-    for _ in range(2):  # as `timeout` does
-        child.send_signal(getattr(signal, name))
-    _, said = child.communicate(timeout=60)
-    if child.returncode == 0:
-        pytest.skip("it was faster than the signal")
+    with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
+        for _ in range(2):  # as `timeout` does
+            child.send_signal(getattr(signal, name))
+        _, said = child.communicate()
     assert child.returncode == 128 + getattr(signal, name)
     assert b"the same command goes on from there" in said
     assert b"Traceback" not in said
-    assert listed() == ["specs"]
-    wait_for(lambda: not alive(child.pid))
+    assert listed() == ["specs", "stopping.py"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@posix
 @pytest.mark.usefixtures("run")
 def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
-    files(many(400))
-    child = process("eval", "specs", "--jobs", "2", "--out", "all", start_new_session=True)
-    wait_for(lambda: cached(tmp_path))
-    child.kill()
-    child.wait(60)
-    wait_for(lambda: not alive(child.pid))
-    for stream in (child.stdout, child.stderr):
-        assert stream is not None
-        stream.close()
+    with stopped(tmp_path, *stopping("2"), "--out", "all") as child:
+        child.kill()
+        child.wait()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.usefixtures("run")
-def test_ctrl_c_does_not_cut_a_line_in_two() -> None:
+# Signals are told to a pipe once they are handled, and a reader is waited for as long as it takes.
+TOLD = """\
+import os
+from parcost.cli import output
+output._PATIENCE_SECONDS = {patience}
+note = output.Interrupts._note
+def told(interrupts, *signal):
+    try:
+        note(interrupts, *signal)
+    finally:
+        os.write({pipe}, b"!")
+output.Interrupts._note = told
+"""
+
+
+@contextmanager
+def in_a_line(patience: float) -> Iterator[tuple[Any, Any, Callable[[], None]]]:
+    """Start a batch that waits in its first line for a reader; also give how to interrupt it."""
     import fcntl
+    import termios
 
     files(many(30))
     inwards, outwards = os.pipe()
+    handled, pipe = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):  # less than a line
         fcntl.fcntl(outwards, fcntl.F_SETPIPE_SZ, 4096)
-    child = process("eval", "specs", "--format", "jsonl", stdout=outwards)
+    child = process(
+        "eval",
+        "specs",
+        "--format",
+        "jsonl",
+        before=TOLD.format(patience=patience, pipe=pipe),
+        stdout=outwards,
+        pass_fds=(pipe,),
+    )
     os.close(outwards)
-    with os.fdopen(inwards, "rb") as pipe:
-        first = pipe.read(1)  # it is in the middle of a line, and waits
-        for _ in range(2):
-            time.sleep(0.4)
-            child.send_signal(signal.SIGINT)
-        time.sleep(0.2)
-        written = first + pipe.read()
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 130, said
+    os.close(pipe)
+
+    def full() -> bool:
+        held = fcntl.ioctl(inwards, termios.FIONREAD, b"\0" * 4)
+        return int.from_bytes(held, sys.byteorder) >= 4096
+
+    def interrupt() -> None:
+        child.send_signal(signal.SIGINT)
+        assert os.read(handled, 1) == b"!"
+
+    with os.fdopen(inwards, "rb") as reader:
+        wait_for(full)
+        yield child, reader, interrupt
+        child.communicate()
+    os.close(handled)
+
+
+@posix
+@pytest.mark.usefixtures("run")
+def test_ctrl_c_does_not_cut_a_line_in_two() -> None:
+    with in_a_line(patience=3600.0) as (child, reader, interrupt):
+        interrupt()
+        interrupt()
+        written = reader.read()
+    assert child.returncode == 130
     assert written.endswith(b"}\n")
     assert [json.loads(line)["path"] for line in written.splitlines()] == ["specs/s000.par"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@posix
 @pytest.mark.usefixtures("run")
 def test_ctrl_c_does_not_wait_for_a_reader_who_reads_no_more() -> None:
-    files(many(200))
-    with process("eval", "specs", "--format", "jsonl", bufsize=0) as child:
-        assert child.stdout is not None
-        child.stdout.read(1)
-        time.sleep(0.5)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=30) == 130
+    with in_a_line(patience=0.1) as (child, _, interrupt):
+        interrupt()
+        child.wait()
+    assert child.returncode == 130
 
 
 # --- processes and engines ------------------------------------------------------------------
