@@ -9,6 +9,10 @@ A file of the cache appears whole or not at all, so runs may share one. It is se
 digest of what is in it and of where it belongs: what is damaged, or was put in the place of
 another, is not there. A cache that cannot be read or written costs time and nothing else: it
 says so once. What no run has asked for in a month is removed.
+
+SQLite was tried: as fast, but it needs the digests too, keeps a fourth of the answers on a full
+disk, and its locks cannot be relied on in network folders. diskcache unpickles what it reads
+(`docs/runtime.md`).
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ All that is asked of an engine is the interface of :class:`concurrent.futures.Ex
 engine is an entry point of the group ``parcost.executors``: a function from what follows
 ``NAME://`` on the command line to an executor, which is closed when the work is done. One
 that can tell that nobody will ever answer offers to be asked: see :class:`Watched`.
+
+Loky was tried in the place of :class:`Processes`: its workers printed tracebacks at Ctrl-C, went
+on after their parent was killed, and imported from the current directory (`docs/runtime.md`).
 """
 
 from __future__ import annotations
