@@ -52,6 +52,8 @@ SOURCE = Path("plugins/parcost_plugins")
 # Declarations, texts and formats have no physics in them.
 WITHOUT_PHYSICS = {"vocabulary", "exporters", "executors", "calibration"}
 TEXTS = {"text", "source", "message", "help", "name", "title", "doc", "note", "notes", "subject"}
+# Arguments that say what the code believes, and compute nothing.
+ASSERTIONS = {"strict"}
 TIME_LIMIT = 3600.0  # seconds after which a run that only waits counts as noticed
 OPTIONS = ("-q", "--no-header", "--tb=no", "-p", "no:cacheprovider")
 COVERED = "covered"
@@ -131,7 +133,7 @@ def expressions(function: ast.FunctionDef) -> Iterator[ast.expr]:
         if isinstance(node, ast.AnnAssign):
             waiting += [node.value] if node.value else []
             continue
-        if isinstance(node, ast.keyword) and node.arg in TEXTS:
+        if isinstance(node, ast.keyword) and node.arg in TEXTS | ASSERTIONS:
             continue
         if isinstance(node, ast.expr):
             yield node

@@ -131,7 +131,7 @@ def test_a_framework_of_ones_own_says_what_it_has() -> None:
     assert not own(offer)
     (found,) = own(offer, "tp = 8, pp = 4")
     assert "`ours` 1.0 has no `layout.tp = 8`" in found.message
-    assert found.notes[0] == "it has `1`, `2`, `4`; 8 since 1.1"
+    assert [*found.notes] == ["it has `1`, `2`, `4`; 8 since 1.1"]  # and no source
     assert found.help is not None
     assert found.help.startswith("take 4;")
 

@@ -9,7 +9,7 @@ from parcost import Figure, Formula, Outcome, Real, Section, Study, hookimpl
 from parcost.numeric import ceil, minimum, ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training, layers
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch
+from parcost_plugins.vocabulary.chosen import gradients_since
 from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -87,13 +87,12 @@ def _largest(study: Study, each: Real, room: Real) -> Iterator[Figure]:
     layout, precision = study[Layout], study[Training].precision
     kinds = alike(study)
     kind, mixed = kinds[0], any(kind.expert for kind in kinds)
-    gradients = 2 if reduces_each_micro_batch(study) else 4
     held = sum(
         (
             bytes_ / kind.shards(layout.zero, since)
             for bytes_, since in (
                 (precision.weights, 3),
-                (precision.gradients, gradients),
+                (precision.gradients, gradients_since(study)),
                 (precision.optimizer, 1),
             )
         ),

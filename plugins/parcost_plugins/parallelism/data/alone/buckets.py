@@ -133,7 +133,7 @@ def exposed(count: Real, each: Real, backward: Real) -> Real:
 
 def _quotient(part: Real, whole: Real) -> Real:
     """Return ``part / whole``; it is endless where *whole* is nothing."""
-    return where(whole > 0, part / where(whole > 0, whole, 1.0), INFINITY)
+    return where(whole > 0, part / maximum(whole, sys.float_info.min), INFINITY)
 
 
 def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
@@ -183,7 +183,7 @@ def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
         **inputs,
     )
     N = maximum(best, 1.0)
-    starts = where(alpha > 0, minimum(N, sys.float_info.max) * alpha, 0.0)  # endless of nothing
+    starts = minimum(N, sys.float_info.max) * alpha  # endless times nothing is nothing
     shows = maximum(alpha + V / N, starts + V - (1.0 - 1.0 / N) * T)
     least = shows + kappa * (starts + V)
     yield say(
