@@ -8,6 +8,7 @@ import pytest
 
 import parcost
 from parcost import Check, Figure
+from parcost_plugins.networks import shared
 
 
 def answers(text: str) -> list[Any]:
@@ -290,3 +291,41 @@ def test_an_exchange_of_three_rails_over_five_nodes() -> None:
             "on_rail": 1 / 3,
         },
     )
+
+
+# --- flows --------------------------------------------------------------------------------------------
+
+SHARING = """
+sharing s {
+  resource port { bandwidth = 2 B/s per_direction }
+  resource leaf { bandwidth = 3 B/s per_direction }
+  resource idle { bandwidth = 7 B/s per_direction }
+  flow near { bytes = 10 B, over = "port" }
+  flow far  { bytes = 30 B, over = "port leaf", start = 1 s }
+}
+"""
+
+
+def test_flows_share_a_port_while_both_are_there() -> None:
+    """2 B alone, then 8 B beside as many of the other, whose last 22 B have the port again."""
+    compared(
+        SHARING,
+        {
+            "near": 1 + 8,
+            "far": 9 + 11,
+            "port_seconds": 20,
+            "leaf_seconds": 10,
+            "idle_seconds": 0,
+            "bound": 20,
+            "seconds": 20,
+        },
+    )
+
+
+@pytest.mark.parametrize("most, wrong", [(6, []), (5, ["sharing-size"])])
+def test_flows_times_resources_are_followed_up_to_a_limit(
+    most: int, wrong: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "_MOST", most)
+    assert broken(SHARING) == wrong
+    assert bool(figures(SHARING)) is not bool(wrong)
