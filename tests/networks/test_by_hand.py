@@ -210,6 +210,15 @@ def test_a_torus_in_links_of_eleven(
     )
 
 
+def test_one_device_is_its_own_longest_dimension() -> None:
+    (across,) = (
+        answer
+        for answer in answers(network("torus", 1, dimensions=[1]))
+        if isinstance(answer, Figure) and answer.name == "n.bisection"
+    )
+    assert (across.formula.text, across.formula.inputs["K"]) == ("0, of one device", (1, ""))
+
+
 # --- bounds -------------------------------------------------------------------------------------------
 
 
@@ -320,6 +329,25 @@ def test_flows_share_a_port_while_both_are_there() -> None:
             "seconds": 20,
         },
     )
+
+
+def test_little_flows_take_a_share_of_a_second() -> None:
+    text = SHARING.replace("10 B", "0.1 B").replace("30 B", "0.3 B").replace("1 s", "0 s")
+    compared(text, {"near": 0.1, "far": 0.2, "bound": 0.2, "seconds": 0.2, "leaf_seconds": 0.1})
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('over = "port leaf"', 'over = "port spine"'),
+        ('over = "port leaf"', 'over = ""'),
+        (SHARING[SHARING.index("  flow near") :], "}"),
+    ],
+)
+def test_flows_over_nothing_have_no_figures(before: str, after: str) -> None:
+    text = SHARING.replace(before, after)
+    assert broken(text) == ["flow-over-nothing"]
+    assert figures(text) == {}
 
 
 @pytest.mark.parametrize("most, wrong", [(6, []), (5, ["sharing-size"])])
