@@ -347,6 +347,11 @@ def test_a_share_of_a_fast_port_is_told_as_what_it_is() -> None:
         assert inputs["level"] == "pod"
 
 
+def test_a_device_with_two_ports_is_held_to_what_one_carries() -> None:
+    limit = "plausible { network_bandwidth = 30 GB/s per_direction }"
+    assert "implausible-bandwidth" not in broken(study(pod="ports = 64", more=limit))
+
+
 def test_links_as_fast_as_the_fastest_known_are_plausible() -> None:
     """A network of 25 GB/s; inner levels of 400 and of 4 x 50 / 8 GB/s, where latency is 20 us."""
 
