@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     )
     from parcost.evaluation.replay import longest_span as longest_span
     from parcost.evaluation.replay import makespan as makespan
+    from parcost.formulas import Formula as Formula
+    from parcost.formulas import FormulaError as FormulaError
+    from parcost.formulas import formula as formula
     from parcost.hookspecs import hookimpl as hookimpl
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
@@ -102,7 +105,6 @@ if TYPE_CHECKING:
     from parcost.terms import Edge as Edge
     from parcost.terms import Exporter as Exporter
     from parcost.terms import Figure as Figure
-    from parcost.terms import Formula as Formula
     from parcost.terms import Goal as Goal
     from parcost.terms import Group as Group
     from parcost.terms import Interval as Interval
@@ -132,6 +134,7 @@ __version__ = "0.2.0.dev0"
 HOMES = {
     "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
     "evaluation.replay": ("longest_span", "makespan"),
+    "formulas": ("Formula", "FormulaError", "formula"),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
     "records": ("answers", "record"),
@@ -163,7 +166,6 @@ HOMES = {
         "Edge",
         "Exporter",
         "Figure",
-        "Formula",
         "Goal",
         "Group",
         "Interval",

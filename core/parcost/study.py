@@ -22,10 +22,11 @@ from parcost.diagnostics import (
     raised,
     reraise_interrupt,
 )
+from parcost.formulas import Formula
 from parcost.numeric import INFINITY, Real, any_of, is_array, minimum, where
 from parcost.records import record
 from parcost.schema import block_type
-from parcost.terms import Collective, Formula, Group, Link, Pipeline, Schedule
+from parcost.terms import Collective, Group, Link, Pipeline, Schedule
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin

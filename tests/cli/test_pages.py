@@ -13,7 +13,7 @@ from parcost.render import markdown, plain, terminal
 from parcost.render.formulas import filled
 from parcost.render.narrative import tell
 from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
-from parcost.terms import Formula
+from parcost import Formula
 
 words = st.text("abcdefgh ", min_size=0, max_size=60)
 cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))

@@ -22,7 +22,7 @@ import parcost
 from parcost.language import units
 from parcost.render.formulas import filled
 from parcost.render.numbers import quantity
-from parcost.terms import Formula
+from parcost import Formula
 
 SPECS = Path(__file__).parents[2] / "specs"
 

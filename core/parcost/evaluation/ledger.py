@@ -15,9 +15,10 @@ from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import ALL, Plan
 from parcost.evaluation.select import Choice, columns, total
 from parcost.evaluation.work import Load
+from parcost.formulas import Formula
 from parcost.numeric import Real, any_of, maximum
 from parcost.outcome import BUBBLE, OTHER, Line
-from parcost.terms import Edge, Formula, Once, Work
+from parcost.terms import Edge, Once, Work
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin

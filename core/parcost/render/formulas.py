@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from parcost.formulas import in_numbers
 from parcost.render.numbers import quantity
 
 if TYPE_CHECKING:
-    from parcost.terms import Formula
+    from parcost.formulas import Formula
 
 _OVER_LEVELS = re.compile(r"\b(sum|largest) over levels of ")
 _OF_LEVELS = re.compile(r"(?<![\w.\[])(?:alpha|g|G|B)(?![\w\[])")
@@ -19,11 +20,13 @@ _BEFORE_LETTER = re.compile(r"((?<![\w.])[\d.]+|\)) $")  # a number, or a bracke
 def filled(formula: Formula) -> str:
     """Return the text of *formula* with each letter replaced by its number.
 
-    >>> from parcost.terms import Formula
+    >>> from parcost.formulas import Formula
     >>> inputs = {"P": (8, ""), "n": (2.0**20, "B"), "B": (450e9, "B/s")}
     >>> filled(Formula(text="ring: 2 (P - 1) n / (P B)", inputs=inputs))
     'ring: 2 (8 - 1) x 1 MiB / (8 x 450 GB/s)'
     """
+    if formula.is_expression:
+        return in_numbers(formula, quantity)
     if not formula.inputs:
         return formula.text
     text, inputs = _by_level(formula.text, formula.inputs)

@@ -289,5 +289,5 @@ def _figure(
     note: str = "",
     **inputs: object,
 ) -> Figure:
-    formula = Formula(text=text, inputs=inputs)  # type: ignore[arg-type]
+    formula = Formula(text=text, inputs=inputs)
     return Figure(name=name, title=title, value=value, unit=unit, formula=formula, note=note)

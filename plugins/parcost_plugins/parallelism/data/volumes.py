@@ -234,5 +234,5 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _figure(name: str, title: str, value: Real, unit: str, text: str, **inputs: object) -> Figure:
-    formula = Formula(text=text, inputs=inputs)  # type: ignore[arg-type]
+    formula = Formula(text=text, inputs=inputs)
     return Figure(name=name, title=title, value=value, unit=unit, formula=formula)
