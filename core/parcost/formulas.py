@@ -2,7 +2,7 @@
 
     seconds = formula("2 (P - 1) (alpha + n / (P B))", P=8.0, n=(1e9, "B"), ...)
 
-A text is read once and compiled. Letters that stand beside each other are multiplied, as in
+A text is read once and compiled; what stands behind a comma is a remark. Letters that stand beside each other are multiplied, as in
 a book, and ``/`` divides by the next factor alone. ``c > 1 ? a : b`` chooses. A letter may
 hold one number for each level of a fabric, or each stage: ``sum(E)`` and ``max(E)`` of a single
 argument take E for each of them.
@@ -57,7 +57,7 @@ class Formula:
     :func:`formula` makes it of an expression. What no expression can say, such as a replay,
     is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
-    *title* stands before the text where it is printed, and *note* behind it.
+    *title* stands before the text where it is printed.
     """
 
     text: str
@@ -65,7 +65,6 @@ class Formula:
     source: str = ""
     value: Any = None
     title: str = ""
-    note: str = ""
     is_expression: bool = False
 
     @property
@@ -84,9 +83,8 @@ class Formula:
 
     @property
     def shown(self) -> str:
-        """The text as it is printed, with its title and its note."""
-        title = f"{self.title}: " if self.title else ""
-        return f"{title}{self.text}{', ' if self.note else ''}{self.note}"
+        """The text as it is printed, with its title."""
+        return f"{self.title}: {self.text}" if self.title else self.text
 
     def letters(self) -> Iterator[tuple[str, Any, str]]:
         """Yield each letter with its input and the unit of that."""
@@ -109,7 +107,6 @@ def formula(
     *,
     source: str = "",
     title: str = "",
-    note: str = "",
     context: Mapping[str, Any] | None = None,
     **letters: Any,
 ) -> Formula:
@@ -146,7 +143,7 @@ def formula(
         found = _endless(text, function, numbers)
     if context is not None:
         letters = {**letters, **context}
-    return Formula(text, letters, source, found, title, note, True)
+    return Formula(text, letters, source, found, title, True)
 
 
 def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
@@ -228,7 +225,7 @@ class _Writer:
         self.source = source
         self.tokens: list[str] = []
         self.at = self.depth = 0
-        place, end = 0, len(source.rstrip())
+        place, end = 0, _end(source)
         if end > _LONGEST:
             raise FormulaError(f"the formula `{source[:40]}...` is too long")
         while place < end:
@@ -468,6 +465,16 @@ class _Numbers(_Writer):
             if token.isidentifier() and token not in self.inputs and found:
                 return found
         return []
+
+
+def _end(text: str) -> int:
+    """Return where the expression ends and a remark begins, if any."""
+    depth = 0
+    for i, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            return i
+    return len(text.rstrip())
 
 
 def _most(name: str) -> int:

@@ -181,7 +181,7 @@ def _bad_formula(answer: Any) -> str:
         if id(formula) in seen:
             continue
         seen.add(id(formula))
-        for text in (formula.text, formula.source, formula.title, formula.note):
+        for text in (formula.text, formula.source, formula.title):
             if text.__class__ is not str:
                 return f"gave `{answer.name}` a formula whose text or source is no text"
             if text and not text.isprintable():

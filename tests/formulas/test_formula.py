@@ -37,6 +37,7 @@ from parcost.render.formulas import filled
         ("max(g n) + sum(g)", {"n": 8.0, "g": [2.0, 4.0]}, 38.0),
         ("sum(g)", {"g": {}}, 0.0),
         ("1.5e3 n", {"n": 2}, 3000.0),
+        ("n / 2, of both (that's all)", {"n": 2.0}, 1.0),
         ("max (e + 1) f", {"max": 2.0, "e": 1.0, "f": 5.0}, 20.0),
     ],
 )
