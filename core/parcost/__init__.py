@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from parcost.schema import string as string
     from parcost.schema import switch as switch
     from parcost.schema import word as word
+    from parcost.sheet import Sheet as Sheet
     from parcost.study import Call as Call
     from parcost.study import Study as Study
     from parcost.terms import LONGEST_ORDER as LONGEST_ORDER
@@ -155,6 +156,7 @@ HOMES = {
         "string",
         "word",
     ),
+    "sheet": ("Sheet",),
     "study": ("Call", "Study"),
     "terms": (
         "LONGEST_ORDER",

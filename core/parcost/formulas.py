@@ -20,10 +20,22 @@ from typing import Any, Final
 
 from attrs import field
 
-from parcost.numeric import ceil, exp, floor, log, log2, maximum, minimum, quiet, sqrt, where
+from parcost.numeric import (
+    ceil,
+    exp,
+    floor,
+    log,
+    log2,
+    maximum,
+    minimum,
+    quiet,
+    ratio,
+    sqrt,
+    where,
+)
 from parcost.records import record
 
-__all__ = ["Formula", "FormulaError", "formula", "in_numbers"]
+__all__ = ["Formula", "FormulaError", "formula", "in_numbers", "letters_of"]
 
 _TOKEN = re.compile(
     r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z_])|[A-Za-z_]\w*'*(?:\[[^\[\]]*\])?"
@@ -34,6 +46,7 @@ _ENDS: Final = ("", ")", ",", "+", "-", "*", "/", "^", "?", ":", *_COMPARISONS)
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "max": (maximum, 2),
     "min": (minimum, 2),
+    "ratio": (ratio, 2),  # nothing of nothing is nothing
     "ceil": (ceil, 1),
     "floor": (floor, 1),
     "sqrt": (sqrt, 1),
@@ -41,6 +54,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "ln": (log, 1),
     "log2": (log2, 1),
 }
+_MOST: Final = {name: 1 for name, (_, least) in _FUNCTIONS.items() if least == 1} | {"ratio": 2}
 _DEEPEST = 40  # brackets within one another
 _LONGEST = 4000  # characters
 _KEPT = 4096  # compiled texts
@@ -144,6 +158,15 @@ def formula(
     if context is not None:
         letters = {**letters, **context}
     return Formula(text, letters, source, found, title, True)
+
+
+def letters_of(text: str) -> tuple[str, ...]:
+    """Return the letters of a text, in the order in which it has them.
+
+    >>> letters_of("(P - 1) n / P, of all")
+    ('P', 'n')
+    """
+    return _compiled(text)[0]
 
 
 def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
@@ -320,7 +343,11 @@ class _Writer:
             self.at += 1
             arguments.append(self.deeper(self.choice))
         self.take(")")
-        if name == "sum" or len(arguments) < _FUNCTIONS[name][1] or arguments[_most(name) :]:
+        if (
+            name == "sum"
+            or len(arguments) < _FUNCTIONS[name][1]
+            or arguments[_MOST.get(name, 1000) :]
+        ):
             raise FormulaError(
                 f"the formula `{self.source}` gives `{name}` {len(arguments)} values"
             )
@@ -475,8 +502,3 @@ def _end(text: str) -> int:
         if character == "," and not depth:
             return i
     return len(text.rstrip())
-
-
-def _most(name: str) -> int:
-    """Return how many arguments a function takes at most."""
-    return 1 if _FUNCTIONS[name][1] == 1 else 1000

@@ -30,6 +30,7 @@ from parcost.render.formulas import filled
         ("min(a, 2)", {"a": 3.0}, 2.0),
         ("ceil(log2(P))", {"P": 5.0}, 3.0),
         ("floor(sqrt(n)) + ln(exp(2))", {"n": 17.0}, 6.0),
+        ("ratio(a, b) + ratio(b, b) + ratio(4, 2)", {"a": 0.0, "b": 0.0}, 2.0),
         ("c > 1 ? a : b", {"c": 2.0, "a": 3.0, "b": 4.0}, 3.0),
         ("c ? a : c == 0 ? b : 7", {"c": 0.0, "a": 3.0, "b": 4.0}, 4.0),
         ("2 (a <= b) + (a != b)", {"a": 1.0, "b": 2.0}, 3.0),

@@ -55,6 +55,7 @@ _DOES: Mapping[str, Callable[[Any, Any], Any]] = {
 _CALLS: Mapping[str, Callable[..., Any]] = {
     "max": lambda *values: np.maximum.reduce(np.broadcast_arrays(*values)),
     "min": lambda *values: np.minimum.reduce(np.broadcast_arrays(*values)),
+    "ratio": lambda a, b: np.where(b != 0, a / b, np.where(a == 0, 0.0, np.inf)),
     "ceil": np.ceil,
     "floor": np.floor,
     "sqrt": np.sqrt,
@@ -77,7 +78,9 @@ def compute(text: str, inputs: Mapping[str, Any]) -> Any:
     with np.errstate(all="ignore"):
         reader = _Reader(text, inputs)
         found = reader.expression(0)
-        assert not reader.rest() or reader.rest()[0] == ",", f"`{text}` goes on with `{reader.rest()}`"
+        assert not reader.rest() or reader.rest()[0] == ",", (
+            f"`{text}` goes on with `{reader.rest()}`"
+        )
         return np.asarray(found, dtype=float)
 
 

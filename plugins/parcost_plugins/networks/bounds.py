@@ -30,9 +30,9 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     leaf = phi * volume * o / b
     yield say("volume", "bytes that a device sends", volume, "GB", "2 (D - 1) / D n", given)
     yield say("port_seconds", "through the port of a device", port, "s", "V / B", given)
-    yield say("leaf_seconds", "out of a leaf", leaf, "s", "phi V o / B", given)
+    yield say("leaf_seconds", "out of a leaf", "s", "phi V o / B", given)
     seconds = maximum(port, leaf)
-    yield say("seconds", "through port and leaf", seconds, "s", "max(V, phi V o) / B", given)
+    yield say("seconds", "through port and leaf", "s", "max(V, phi V o) / B", given)
     x = network.exposed
     yield say(
         "slowdown",
@@ -46,7 +46,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     if n is not None:
         middle = ratio(n, bisection)
         across = {"n": (n, "B"), "B_bisection": (bisection, "B/s")}
-        yield say("bisection_seconds", "across the middle", middle, "s", "n / B_bisection", across)
+        yield say("bisection_seconds", "across the middle", "s", "n / B_bisection", across)
         bound = maximum(seconds, middle)
     yield say("bound", "no algorithm is faster", bound, "s", "the longest of them", given)
     yield say(
@@ -72,11 +72,10 @@ def _ends(network: Network) -> Real:
 
 def _overhead(say: Sayer, bound: Real, compute: Real) -> Iterator[Figure]:
     given = {"T": (bound, "s"), "C": (compute, "s")}
-    yield say("of_compute", "the bound beside compute", bound / compute, "%", "T / C", given)
+    yield say("of_compute", "the bound beside compute", "%", "T / C", given)
     yield say(
         "of_step",
         "the bound in a step where nothing hides",
-        bound / (bound + compute),
         "%",
         "T / (T + C)",
         given,

@@ -83,9 +83,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         most = network.routers * network.links_per_router + 1
         balanced = network.routers / 2
         routers = {"a": (network.routers, ""), "h": (network.links_per_router, "")}
-        yield say(
-            "most_groups", "groups of the largest such dragonfly", most, "", "a h + 1", routers
-        )
+        yield say("most_groups", "groups of the largest such dragonfly", "", "a h + 1", routers)
         yield say(
             "balanced_per_router",
             "devices, and global links, per router where it is balanced",
@@ -167,7 +165,6 @@ def _paths(say: Sayer, network: Network) -> Iterator[Figure]:
     yield say(
         "path_latency",
         "latency of a straight way",
-        latency,
         "s",
         "2 t_port + 3 t_switch + t_cable",
         {

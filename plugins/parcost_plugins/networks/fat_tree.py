@@ -76,7 +76,6 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield say(
         "path_latency",
         "latency of the longest way",
-        2 * network.port_latency + hops * network.switch_latency + network.cable_latency,
         "s",
         "2 t_port + hops t_switch + t_cable",
         {

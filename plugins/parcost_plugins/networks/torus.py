@@ -50,7 +50,6 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield say(
         "bisection",
         "bandwidth between two halves, one direction",
-        crossing * b,
         "B/s",
         ("2 P B / K" if wrapped else "P B / K") if cuts else "0, of one device",
         {**given, "K": (float(across), "")},

@@ -35,7 +35,7 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     letters = {"N": (N, ""), "tau": (tau, "s"), "T": (T, "s")}
     sent = {"f": (b.factor, ""), "G": (b.gradients, "B"), "B": (b.bandwidth, "B/s")}
     yield say("bucket", "gradients of a bucket", b.gradients / N, "MB", "G / N")
-    yield say("volume_time", "time of all bytes", V, "ms", "f G / B", **sent)
+    yield say("volume_time", "time of all bytes", "ms", "f G / B", **sent)
     yield say("transfer_time", "time of the bytes of a bucket", V / N, "ms", "f G / (N B)", **sent)
     yield say("bucket_time", "time of a bucket", tau, "ms", "f G / (N B) + alpha", **sent)
     yield say("communication", "time of all buckets", wire, "ms", "N tau", **letters)
@@ -49,9 +49,9 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
         W=(whole, "s"),
         **letters,
     )
-    yield say("share", "communication over backward", wire / T, "%", "N tau / T", **letters)
+    yield say("share", "communication over backward", "%", "N tau / T", **letters)
     event = "max(tau, N tau - (1 - 1/N) T)"
-    yield say("exposed", "what shows behind backward", shows, "ms", event, **letters)
+    yield say("exposed", "what shows behind backward", "ms", event, **letters)
     yield say(
         "hidden",
         "what hides under backward",
