@@ -2,10 +2,10 @@
 
     seconds = formula("2 (P - 1) (alpha + n / (P B))", P=8.0, n=(1e9, "B"), ...)
 
-A text is read once and compiled; what stands behind a comma is a remark. Letters that stand beside each other are multiplied, as in
-a book, and ``/`` divides by the next factor alone. ``c > 1 ? a : b`` chooses. A letter may
-hold one number for each level of a fabric, or each stage: ``sum(E)`` and ``max(E)`` of a single
-argument take E for each of them.
+A text is read once and compiled; what stands behind a comma is a remark. Letters beside each
+other are multiplied, as in a book, and ``/`` divides by the next factor alone.
+``c > 1 ? a : b`` chooses. A letter may hold one number for each level of a fabric, or each
+stage: ``sum(E)`` and ``max(E)`` of a single argument take E for each of them.
 
 An input is a number, a number with its unit, or another :class:`Formula`, which then is
 part of the explanation: a reader can follow any number down to what a spec says.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Any, Final
 
 from attrs import field
@@ -213,7 +214,7 @@ def _compiled(text: str) -> tuple[tuple[str, ...], Callable[..., Any]]:
     writer = _Python(text)
     body = writer.text()
     names = {f"_{name}": function for name, (function, _) in _FUNCTIONS.items()}
-    environment = {"__builtins__": {}, "_where": where, "_over": _over, **names}
+    environment = {"__builtins__": {}, "infinity": inf, "_where": where, "_over": _over, **names}
     made: Callable[..., Any] = eval(  # noqa: S307  the parser wrote it: operators and numbered names
         f"lambda {', '.join(writer.names.values())}: {body}", environment
     )
@@ -329,7 +330,7 @@ class _Writer:
             )
         if self.tokens[self.at] == "(" and (token in _FUNCTIONS or token == "sum"):
             return self.call(token)
-        return self.letter(token)
+        return token if token == "infinity" else self.letter(token)
 
     def call(self, name: str) -> str:
         if name in ("sum", "max") and self.arguments() == 1:

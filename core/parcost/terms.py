@@ -552,9 +552,10 @@ class Collective(Protocol):
         the algorithm as the blocks of *study* have it.
     ``able(operation, group) -> Mask`` and ``needs(operation) -> str``
         where it can run, and what it needs in order to, in words.
-    ``formula_for(operation, group) -> (text, sees) | None``
+    ``formula_for(operation, group) -> (text, sees) | (text, sees, letters) | None``
         the formula in groups that the letters of ``formula`` do not fit. *sees* may also be
-        a link, or one per level, that the algorithm makes of those of the group.
+        a link, or one per level, that the algorithm makes of those of the group; *letters* are
+        further ones.
     ``phases(operation, n, group)``
         what it is made of: tuples of a link, the rounds on it, their bytes through the
         busiest port in one direction, and the bytes that a rank adds.
@@ -573,7 +574,9 @@ class Collective(Protocol):
     def formula(self, operation: str) -> str:
         """Return the formula in letters: P ranks, n bytes, alpha, B.
 
-        Per level, g are the members and G the product of g over the levels below.
+        Where it sees a link per level, ``sum(E)`` and ``max(E)`` take E for each: g are the
+        members and G the product of g over the levels below. Where it does not give the time
+        of the algorithm, the phases explain that.
         """
         ...
 

@@ -37,6 +37,7 @@ from parcost.render.formulas import filled
         ("sum((g - 1) n / G)", {"n": 8.0, "g": {"a": 2.0, "b": 4.0}, "G": [1.0, 2.0]}, 20.0),
         ("max(g n) + sum(g)", {"n": 8.0, "g": [2.0, 4.0]}, 38.0),
         ("sum(g)", {"g": {}}, 0.0),
+        ("n > 3 ? 1 : infinity", {"n": 2.0}, math.inf),
         ("1.5e3 n", {"n": 2}, 3000.0),
         ("n / 2, of both (that's all)", {"n": 2.0}, 1.0),
         ("max (e + 1) f", {"max": 2.0, "e": 1.0, "f": 5.0}, 20.0),

@@ -143,6 +143,8 @@ class _Reader:
         self.skip(match.end())
         if self.rest().startswith("(") and name in (*_CALLS, "sum"):
             return self.call(name)
+        if name == "infinity":
+            return np.inf
         given = self.inputs.get(f"{name}[{self.item}]", self.inputs.get(name))
         assert given is not None, f"`{self.text}` has `{name}`, and no number of it is printed"
         return np.asarray(given, dtype=float)

@@ -26,7 +26,7 @@ def exposed(lines: Iterable[Any]) -> Formula:
 
 def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the step time and the tokens per second."""
-    kinds = dict.fromkeys(line.kind for line in outcome.ledger)
+    kinds = dict.fromkeys(str(line.kind) for line in outcome.ledger)
     parts = {
         kind: (exposed(line for line in outcome.ledger if line.kind == kind), "s") for kind in kinds
     }
