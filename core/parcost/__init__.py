@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from parcost.formulas import Formula as Formula
     from parcost.formulas import FormulaError as FormulaError
     from parcost.formulas import formula as formula
+    from parcost.formulas import letters_of as letters_of
+    from parcost.formulas import plain_of as plain_of
     from parcost.hookspecs import hookimpl as hookimpl
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
@@ -135,7 +137,7 @@ __version__ = "0.2.0.dev0"
 HOMES = {
     "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
     "evaluation.replay": ("longest_span", "makespan"),
-    "formulas": ("Formula", "FormulaError", "formula"),
+    "formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
     "records": ("answers", "record"),

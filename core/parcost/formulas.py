@@ -5,7 +5,7 @@
 A text is read once and compiled; what stands behind a comma is a remark. Letters beside each
 other are multiplied, as in a book, and ``/`` divides by the next factor alone.
 ``c > 1 ? a : b`` chooses. A letter may hold one number for each level of a fabric, or each
-stage: ``sum(E)`` and ``max(E)`` of a single argument take E for each of them.
+stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of a single argument take E for each.
 
 An input is a number, a number with its unit, or another :class:`Formula`, which then is
 part of the explanation: a reader can follow any number down to what a spec says.
@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field
 
@@ -36,7 +36,10 @@ from parcost.numeric import (
 )
 from parcost.records import record
 
-__all__ = ["Formula", "FormulaError", "formula", "in_numbers", "letters_of"]
+if TYPE_CHECKING:
+    from parcost.numeric import Real
+
+__all__ = ["Formula", "FormulaError", "formula", "in_numbers", "letters_of", "plain_of"]
 
 _TOKEN = re.compile(
     r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z_])|[A-Za-z_]\w*'*(?:\[[^\[\]]*\])?"
@@ -170,6 +173,12 @@ def letters_of(text: str) -> tuple[str, ...]:
     return _compiled(text)[0]
 
 
+def plain_of(value: Real | Formula) -> Real:
+    """Return a number without its formula."""
+    found: Real = value.value if isinstance(value, Formula) else value
+    return found
+
+
 def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
     """Return the expression with each letter written as a number by *write*.
 
@@ -236,7 +245,7 @@ def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
         elif word == "sum":
             found = found + one
         else:
-            found = maximum(found, one)
+            found = maximum(found, one) if word == "max" else minimum(found, one)
     return 0.0 if found is None else found
 
 
@@ -333,7 +342,7 @@ class _Writer:
         return token if token == "infinity" else self.letter(token)
 
     def call(self, name: str) -> str:
-        if name in ("sum", "max") and self.arguments() == 1:
+        if name in ("sum", "max", "min") and self.arguments() == 1:
             self.at += 1
             found = self.over(name)
             self.take(")")
@@ -477,7 +486,7 @@ class _Numbers(_Writer):
         self.at, self.item = end, outer
         if len(found) == 1:
             return f"({found[0]})"
-        return f"max({', '.join(found)})" if name == "max" else f"({' + '.join(found)})"
+        return f"({' + '.join(found)})" if name == "sum" else f"{name}({', '.join(found)})"
 
     def deeper_letters(self) -> None:
         """Go to the bracket that closes the one that is open."""

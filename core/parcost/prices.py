@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.formulas import Formula, FormulaError, formula, letters_of
+from parcost.formulas import Formula, FormulaError, formula, letters_of, plain_of
 from parcost.numeric import all_of, any_of, maximum
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 def price(
     operation: str,
-    n: Real,
+    n: Real | Formula,
     group: Group,
     offered: Sequence[Collective],
     times: Sequence[Real],
@@ -44,7 +44,7 @@ def price(
 
 
 def explained(
-    operation: str, n: Real, group: Group, algorithm: Collective, seconds: Real
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return the formula of the *seconds* of one algorithm."""
     title, source = f"{operation} by {algorithm.name}", algorithm.source
@@ -62,7 +62,7 @@ def explained(
     return _by_name(title, n, group, source, seconds)
 
 
-def _by_name(title: str, n: Real, group: Group, source: str, seconds: Real) -> Formula:
+def _by_name(title: str, n: Real | Formula, group: Group, source: str, seconds: Real) -> Formula:
     inputs = {"P": group.ranks, "n": (n, "B")}
     return Formula(text=title, inputs=inputs, source=source, value=seconds)
 
@@ -73,7 +73,7 @@ def _same(found: Real, seconds: Real) -> bool:
 
 
 def _closed(
-    operation: str, n: Real, group: Group, algorithm: Collective
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the closed expression of an algorithm, with the letters that there are."""
     more: list[dict[str, Any]] = []
@@ -107,18 +107,19 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
 
 
 def _phases(
-    operation: str, n: Real, group: Group, algorithm: Any
+    operation: str, n: Real | Formula, group: Group, algorithm: Any
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the sum over the phases of an algorithm: by alpha and B, and by measured times."""
     if not hasattr(algorithm, "phases"):
         return
+    size = plain_of(n)
     rounds: dict[str, Real] = {}
     bytes_: dict[str, Real] = {}
     alpha: dict[str, Real] = {}
     B: dict[str, Real] = {}
     times: dict[str, Formula] = {}
     added: Real = 0.0
-    for link, r, w, reduced in algorithm.phases(operation, n, group):
+    for link, r, w, reduced in algorithm.phases(operation, size, group):
         if not (any_of(r > 0) or any_of(w > 0)):
             continue
         name = str(link.name)

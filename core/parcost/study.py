@@ -22,7 +22,7 @@ from parcost.diagnostics import (
     raised,
     reraise_interrupt,
 )
-from parcost.formulas import Formula
+from parcost.formulas import Formula, plain_of
 from parcost.numeric import INFINITY, Real, is_array, minimum, where
 from parcost.prices import price
 from parcost.records import record
@@ -231,19 +231,22 @@ class Study:
         return self.once_for(_algorithms, operation)
 
     def collective(
-        self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
+        self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
     ) -> Call:
         """Return the time of *operation* over *n* bytes (as ``Collective`` counts them).
+
+        *n* is a number or a formula, which becomes a part of the explanation.
 
         ``auto`` is the elementwise minimum over every algorithm that offers the
         operation, but for those that only a name asks for; a name is that algorithm,
         infinite where it cannot run, as is an operation that it does not do at all.
         """
         placed = group if isinstance(group, Group) else self.group(group)
+        size = plain_of(n)
         offered = self._offered(operation, algorithm)
         if not offered:
             return _never(operation, algorithm, placed)
-        times = [a.seconds(operation, n, placed) for a in offered]
+        times = [a.seconds(operation, size, placed) for a in offered]
         best = times[0]
         for time in times[1:]:
             best = minimum(best, time)

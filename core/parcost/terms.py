@@ -695,7 +695,7 @@ class Kernels(Protocol):
 
     name: str
 
-    def price(self, operator: Any, study: Any) -> tuple[Real, Formula] | None:
+    def price(self, operator: Any, study: Any) -> Formula | None:
         """Return the seconds of one occurrence and how they come about.
 
         None means: not an operator that this model knows.

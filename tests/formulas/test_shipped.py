@@ -3,7 +3,7 @@
 The reader here shares nothing with the product. It reads a text by the strength of its
 operators and computes at once, from the inputs that are printed; what stands behind a comma is
 a remark. A letter of several numbers
-is printed as ``g[node]`` and ``g[rail]``, and ``sum(E)`` and ``max(E)`` take E for each name.
+is printed as ``g[node]`` and ``g[rail]``, and ``sum(E)``, ``max(E)``, ``min(E)`` take E for each name.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class _Reader:
             depth += (self.text[end] == "(") - (self.text[end] == ")")
             commas += depth == 1 and self.text[end] == ","
             end += 1
-        if name != "sum" and (name != "max" or commas):
+        if name != "sum" and (name not in ("max", "min") or commas):
             values = [self.expression(0)]
             while self.rest().startswith(","):
                 self.skip(1)
@@ -178,7 +178,7 @@ class _Reader:
         if not found:
             return np.float64(0.0)
         together = np.broadcast_arrays(*found)
-        return np.add.reduce(together) if name == "sum" else np.maximum.reduce(together)
+        return {"sum": np.add, "max": np.maximum, "min": np.minimum}[name].reduce(together)
 
     def close(self) -> None:
         assert self.rest().startswith(")"), f"`{self.text}` lacks a bracket"

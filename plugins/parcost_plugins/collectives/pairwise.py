@@ -24,8 +24,8 @@ from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
 
 _FORMULAS = {
-    "all_to_all": "max(k alpha[0] + (k + x (P - k - 1)) n / (P B[0]) + max(M alpha), "
-    "max(M (alpha + n / (P B))) + k alpha[0]), k messages within a unit, M that leave it at "
+    "all_to_all": "max(k alpha' + (k + x (P - k - 1)) n / (P B') + max(M alpha), "
+    "max(M (alpha + n / (P B))) + k alpha'), k messages within a unit, M that leave it at "
     "each level, x of those relayed inside",
     "reduce_scatter": "(P - 1) alpha + n (P - 1) / P / B",
 }
@@ -85,8 +85,8 @@ class Pairwise(Phased):
             "M": {name: phase.rounds for name, phase in used},
             "alpha": ({name: phase.link.latency for name, phase in used}, "s"),
             "B": ({name: phase.link.bandwidth for name, phase in used}, "B/s"),
-            "alpha[0]": (near.link.latency, "s"),
-            "B[0]": (near.link.bandwidth, "B/s"),
+            "alpha'": (near.link.latency, "s"),
+            "B'": (near.link.bandwidth, "B/s"),
         }
         return self.formula(operation), "links", letters
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Real, Study, hookimpl
-from parcost.numeric import maximum
+from parcost import Figure, Formula, Outcome, Real, Study, formula, hookimpl
 from parcost_plugins.experts.exchange import Exchange, exchanged
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 from parcost_plugins.vocabulary.routing import (
@@ -92,9 +91,8 @@ def _capacity(study: Study, experts: Real) -> Iterator[Figure]:
     yield Figure(
         name="dropped_share",
         title="tokens that the busiest rank drops",
-        value=maximum(1.0 - factor / load, 0.0),
+        value=formula("max(0, 1 - f / lam)", f=factor, lam=load),
         unit="%",
-        formula=Formula(text="max(0, 1 - f / lam)", inputs={"f": (factor, ""), "lam": (load, "")}),
     )
 
 
@@ -118,34 +116,23 @@ def _travel(exchange: Exchange) -> Iterator[Figure]:
         yield Figure(
             name=name,
             title=title,
-            value=copies * each,
+            value=formula(f"{count} x", {**letters, "x": (each, "B")}),
             unit="B",
-            formula=Formula(text=f"{count} x", inputs={**letters, "x": (each, "B")}),
         )
     yield Figure(
         name="exchange_bytes",
         title="bytes that leave a rank in a layer and micro-batch: there and back, twice",
-        value=2 * copies * (exchange.there + exchange.back),
-        unit="B",
-        formula=Formula(
-            text=f"2 {count} (x + y)",
-            inputs={**letters, "x": (exchange.there, "B"), "y": (exchange.back, "B")},
+        value=formula(
+            f"2 {count} (x + y)", {**letters, "x": (exchange.there, "B"), "y": (exchange.back, "B")}
         ),
+        unit="B",
     )
     further = exchange.units - 1.0 if exchange.kind == "allgather" else exchange.remote
     yield Figure(
         name="dispatch_outer_bytes",
         title="of these, bytes that leave the fastest level, one copy for each unit",
-        value=exchange.tokens * further * exchange.there,
+        value=formula("T D x", T=exchange.tokens, D=further, x=(exchange.there, "B")),
         unit="B",
-        formula=Formula(
-            text="T D x",
-            inputs={
-                "T": (exchange.tokens, ""),
-                "D": (further, ""),
-                "x": (exchange.there, "B"),
-            },
-        ),
     )
 
 

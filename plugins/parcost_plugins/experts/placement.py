@@ -25,6 +25,7 @@ from parcost import (
     block,
     called,
     children,
+    formula,
     fraction,
     hookimpl,
     integer,
@@ -241,12 +242,8 @@ def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure
     yield Figure(
         name=f"{called(one)}.global_load_removed",
         title=f"{called(one)}: load that is taken off the links between groups",
-        value=1 - ratio(remote, remote_before),
+        value=formula("1 - remote / before", remote=remote, before=remote_before),
         unit="%",
-        formula=Formula(
-            text="1 - remote / before",
-            inputs={"remote": (remote, ""), "before": (remote_before, "")},
-        ),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from parcost import Figure, Formula, Real, Study
+from parcost import Figure, Formula, Real, Study, formula
 from parcost.numeric import maximum
 from parcost_plugins.operations import failures
 from parcost_plugins.operations.saving import Saving, saving
@@ -201,30 +201,27 @@ def _optima(found: Rhythm, mtbf: Real) -> Iterator[Figure]:
     yield Figure(
         name="checkpoint.young",
         title="Young's interval between checkpoints",
-        value=failures.young(C, M),
+        value=formula("sqrt(2 C M)", inputs, source=failures.YOUNG),
         unit="s",
-        formula=Formula(text="sqrt(2 C M)", inputs=inputs, source=failures.YOUNG),
     )
     yield Figure(
         name="checkpoint.daly",
         title="Daly's interval between checkpoints",
-        value=failures.daly(C, M),
-        unit="s",
-        formula=Formula(
-            text="sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (18 M)) - C, M where C >= 2 M",
-            inputs=inputs,
+        value=formula(
+            "sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (18 M)) - C, M where C >= 2 M",
+            inputs,
             source=failures.DALY,
         ),
+        unit="s",
     )
     yield Figure(
         name="goodput_first_order",
         title="goodput to first order",
-        value=failures.kept_first_order(found.interval, C, M, found.restart),
-        unit="%",
-        formula=Formula(
-            text="1 - C / tau - tau / (2 M) - R / M",
-            inputs={**inputs, "tau": (found.interval, "s"), "R": (found.restart, "s")},
+        value=formula(
+            "1 - C / tau - tau / (2 M) - R / M",
+            {**inputs, "tau": (found.interval, "s"), "R": (found.restart, "s")},
             source=failures.YOUNG,
         ),
+        unit="%",
         note="good where checkpoint, interval and restart are all short beside M",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from parcost import Figure, Formula, Real, Section, Study
+from parcost import Figure, Formula, Real, Section, Study, formula
 from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Precision, Routing, Training
 from parcost_plugins.vocabulary.context import Context
@@ -66,11 +66,8 @@ def figures(study: Study) -> Iterator[Figure]:
         yield Figure(
             name=f"bytes_of_{name.replace(' ', '_').replace('-', '_')}",
             title=f"{name}, against {recipe.compute}",
-            value=ratio(bytes_, against),
+            value=formula("e / w", e=(bytes_, "B"), w=(against, "B"), source=SOURCE),
             unit="",
-            formula=Formula(
-                text="e / w", inputs={"e": (bytes_, "B"), "w": (against, "B")}, source=SOURCE
-            ),
             note=why,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Study, hookimpl
+from parcost import Figure, Formula, Outcome, Study, formula, hookimpl
 from parcost.numeric import is_array
 
 
@@ -33,10 +33,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="span_bubble",
         title="pipeline bubble of the longest span",
-        value=(span - ideal) / span if span else 0.0,
+        value=formula("1 - ideal / span", ideal=(ideal, "s"), span=(span, "s")),
         unit="%",
-        formula=Formula(
-            text="1 - ideal / span", inputs={"ideal": (ideal, "s"), "span": (span, "s")}
-        ),
         note="idle share of the longest span, hops included",
     )

@@ -30,7 +30,9 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     yield sheet("bucket", "gradients of a bucket", "MB", "G / N")
     yield sheet("volume_time", "time of all bytes", "ms", "f G / B")
     yield sheet("transfer_time", "time of the bytes of a bucket", "ms", "f G / (N B)")
-    yield sheet("bucket_time", "time of a bucket", "ms", "tau, f G / (N B) + alpha where it is not given")
+    yield sheet(
+        "bucket_time", "time of a bucket", "ms", "tau, f G / (N B) + alpha where it is not given"
+    )
     yield sheet("communication", "time of all buckets", "ms", "N tau")
     yield sheet(
         "slower",
