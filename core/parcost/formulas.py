@@ -24,6 +24,7 @@ from attrs import field
 from parcost.numeric import (
     ceil,
     exp,
+    expm1,
     floor,
     log,
     log2,
@@ -55,6 +56,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "floor": (floor, 1),
     "sqrt": (sqrt, 1),
     "exp": (exp, 1),
+    "expm1": (expm1, 1),
     "ln": (log, 1),
     "log2": (log2, 1),
 }

@@ -148,6 +148,14 @@ def exp(a: Real) -> Real:
     return found
 
 
+def expm1(a: Real) -> Real:
+    """Return e to the power of *a*, less 1, elementwise; exact where *a* is small."""
+    if isinstance(a, (float, int)):
+        return math.expm1(a)
+    found: Real = (_np or _numpy()).expm1(a)
+    return found
+
+
 def ratio(part: Real, whole: Real) -> Real:
     """Return ``part / whole``; nothing of nothing is 0, anything else of it is infinite.
 

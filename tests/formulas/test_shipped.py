@@ -60,6 +60,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     "floor": np.floor,
     "sqrt": np.sqrt,
     "exp": np.exp,
+    "expm1": np.expm1,
     "ln": np.log,
     "log2": np.log2,
 }

@@ -113,12 +113,12 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             yield Figure(
                 name=f"needed_bandwidth.{at.name}",
                 title=f"bandwidth of {at.name} that would do",
-                value=needed,
-                unit="GB/s",
-                formula=Formula(
+                value=Formula(
                     text="least B at which the step is within the slack of one on endless B",
-                    inputs={"slack": (study[Targets].slack, "")},
+                    inputs={"slack": study[Targets].slack},
+                    value=needed,
                 ),
+                unit="GB/s",
                 note="of one port, in one direction, everything else as it is",
             )
 

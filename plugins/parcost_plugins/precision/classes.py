@@ -57,16 +57,15 @@ def figures(study: Study) -> Iterator[Figure]:
     yield Figure(
         name="narrow_bits",
         title=f"bits of an element in {recipe.narrow}",
-        value=8.0 * recipe.narrow_element,
+        value=_bits(recipe),
         unit="",
-        formula=_formula(recipe),
         note="with its share of a scaling factor",
     )
     for name, bytes_, against, why in _classes(study):
         yield Figure(
             name=f"bytes_of_{name.replace(' ', '_').replace('-', '_')}",
             title=f"{name}, against {recipe.compute}",
-            value=formula("e / w", e=(bytes_, "B"), w=(against, "B"), source=SOURCE),
+            value=formula("ratio(e, w)", e=(bytes_, "B"), w=(against, "B"), source=SOURCE),
             unit="",
             note=why,
         )
@@ -86,13 +85,11 @@ def section(study: Study) -> Section:
     )
 
 
-def _formula(recipe: Precision) -> Formula:
-    return Formula(
-        text="8 (w + c / k)",
-        inputs={
-            "w": (recipe.narrow_width, "B"),
-            "c": (recipe.scale, "B"),
-            "k": (recipe.scale_block, ""),
-        },
+def _bits(recipe: Precision) -> Formula:
+    return formula(
+        "8 (w + c / k)",
+        w=(recipe.narrow_width, "B"),
+        c=(recipe.scale, "B"),
+        k=recipe.scale_block,
         source="one factor for k elements",
     )

@@ -22,18 +22,22 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         return
     devices = outcome.timeline()
     span, ideal = max(ops[-1].end - ops[0].start for ops in devices), outcome.ideal_seconds
+    longest = Formula(
+        text="last end - first start of one device, the longest, by replay",
+        inputs={"schedule": cut.schedule, "m": cut.micro_batches},
+        value=span,
+    )
     yield Figure(
         name="longest_span",
         title="longest span",
-        value=span,
+        value=longest,
         unit="s",
-        formula=Formula(text="last end - first start of one device, the longest"),
         note="what a step takes without a barrier before the optimizer, hops included",
     )
     yield Figure(
         name="span_bubble",
         title="pipeline bubble of the longest span",
-        value=formula("1 - ideal / span", ideal=(ideal, "s"), span=(span, "s")),
+        value=formula("span > 0 ? 1 - ideal / span : 0", ideal=(ideal, "s"), span=(longest, "s")),
         unit="%",
         note="idle share of the longest span, hops included",
     )
