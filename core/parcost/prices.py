@@ -8,6 +8,7 @@ explains it. Elsewhere the phases of the algorithm do: so many rounds, and bytes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from parcost.formulas import Formula, FormulaError, formula, letters_of, plain_of
@@ -48,9 +49,8 @@ def explained(
 ) -> Formula:
     """Return the formula of the *seconds* of one algorithm."""
     title, source = f"{operation} by {algorithm.name}", algorithm.source
-    for text, letters in (
-        *_closed(operation, n, group, algorithm),
-        *_phases(operation, n, group, algorithm),
+    for text, letters in chain(
+        _closed(operation, n, group, algorithm), _phases(operation, n, group, algorithm)
     ):
         try:
             used = letters_of(text)
@@ -64,10 +64,13 @@ def explained(
 
 def _by_name(title: str, n: Real | Formula, group: Group, source: str, seconds: Real) -> Formula:
     inputs = {"P": group.ranks, "n": (n, "B")}
-    return Formula(text=title, inputs=inputs, source=source, value=seconds)
+    text = "by the arithmetic of the algorithm"
+    return Formula(text=text, inputs=inputs, source=source, value=seconds, title=title)
 
 
 def _same(found: Real, seconds: Real) -> bool:
+    if found.__class__ is float and seconds.__class__ is float:
+        return found == seconds or abs(found - seconds) <= _ROUNDING * seconds
     difference = maximum(found - seconds, seconds - found)
     return all_of((difference <= _ROUNDING * seconds) | (found == seconds))
 
