@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from parcost.formulas import Formula, FormulaError, formula, letters_of, plain_of
-from parcost.numeric import all_of, any_of, maximum
+from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:
     from parcost.numeric import Real
@@ -70,9 +70,10 @@ def _by_name(title: str, n: Real | Formula, group: Group, source: str, seconds: 
 
 def _same(found: Real, seconds: Real) -> bool:
     if found.__class__ is float and seconds.__class__ is float:
-        return found == seconds or abs(found - seconds) <= _ROUNDING * seconds
+        return found == seconds or abs(found - seconds) <= _ROUNDING * seconds < INFINITY
     difference = maximum(found - seconds, seconds - found)
-    return all_of((difference <= _ROUNDING * seconds) | (found == seconds))
+    near = (difference <= _ROUNDING * seconds) & (seconds < INFINITY)
+    return all_of(near | (found == seconds))
 
 
 def _closed(
