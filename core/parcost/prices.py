@@ -7,7 +7,7 @@ explains it. Elsewhere the phases of the algorithm do: so many rounds, and bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
     product: Real = 1.0
     for link, members in zip(links, group.shape, strict=True):
         if any_of(members > 1):
-            name = str(link.name)
+            name = _unused(str(link.name), g)
             g[name], below[name] = members, product
             alpha[name], B[name] = link.latency, link.bandwidth
         product = product * members
@@ -126,9 +126,7 @@ def _phases(
     for link, r, w, reduced in algorithm.phases(operation, size, group):
         if not (any_of(r > 0) or any_of(w > 0)):
             continue
-        name = str(link.name)
-        while name in rounds:
-            name += "'"
+        name = _unused(str(link.name), rounds)
         rounds[name], bytes_[name] = r, w
         alpha[name], B[name] = link.latency, link.bandwidth
         times[name] = Formula(
@@ -152,3 +150,10 @@ def _phases(
     reduces = " and a bytes that a rank adds" if adds else ""
     yield f"sum(r alpha + w / B){adds}{remark}{reduces}", letters
     yield f"sum(t){adds}, t of each link", letters
+
+
+def _unused(name: str, known: Mapping[str, Any]) -> str:
+    """Return *name* with as many primes as tell it from those that are known."""
+    while name in known:
+        name += "'"
+    return name

@@ -252,10 +252,11 @@ class Study:
             best = minimum(best, time)
         chosen = _fastest(offered, times, best)
         used = [times[offered.index(algorithm)] for algorithm in chosen]
+        found = price(operation, n, placed, chosen, used, best)
         return Call(
-            seconds=best,
+            seconds=found.value,
             algorithm=" or ".join([a.name for a in chosen]),
-            formula=price(operation, n, placed, chosen, used, best),
+            formula=found,
         )
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:

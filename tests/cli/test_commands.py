@@ -941,8 +941,8 @@ def test_explain_of_a_sweep_says_how_to_pick_a_point(run: Run, term: str) -> Non
 
 
 def test_explain_of_work_beside_a_whole_pass_says_so() -> None:
-    from parcost.render.explanation import _hiding
     from parcost import Formula
+    from parcost.render.explanation import _hiding
     from parcost.terms import Work
 
     work = Work(

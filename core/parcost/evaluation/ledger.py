@@ -145,10 +145,12 @@ def hop_lines(
                 pass_="",
                 resource=edge.resource,
                 formula=formula(
-                    "max(T - T_0, 0), of a pipeline with these messages and without",
+                    f"max(T - T_0, 0), of a pipeline with messages of c{slowest} and without",
                     T=(_replayed(plan, makespans[i + 1]), "s"),
                     T_0=(_replayed(plan, makespans[i]), "s"),
-                    context={f"c{slowest}": (edge.formula, "s")},
+                    context={
+                        "c": (edge.seconds if edge.formula.value is None else edge.formula, "s")
+                    },
                     source=edge.formula.source,
                 ),
                 times=messages,

@@ -179,16 +179,15 @@ class Exchange:
             g=group.shape[0],
         )
         outside = self._outside(bytes_)
-        part: dict[str, Real] = {}
-        message: dict[str, Real] = {}
-        bandwidth: dict[str, Real] = {}
+        part: list[Real] = []
+        message: list[Real] = []
+        bandwidth: list[Real] = []
         share: Real = 1.0
         for link, size in zip(links[1:], group.shape[1:], strict=True):
-            name = str(link.name)
-            part[name] = share * (size - 1.0) / maximum(self.units - 1.0, 1.0)
+            part.append(share * (size - 1.0) / maximum(self.units - 1.0, 1.0))
             share = share * size
-            message[name] = link.seconds(where(size > 1, 1.0, 0.0), 0.0)
-            bandwidth[name] = link.bandwidth
+            message.append(link.seconds(where(size > 1, 1.0, 0.0), 0.0))
+            bandwidth.append(link.bandwidth)
         seconds = formula(
             "max(n / min(m r, eta B_in) + a_in, max(N p / (eta' B) + a)), m multiprocessors of "
             "rate r, a message of a and the part p of further units by level",
@@ -230,15 +229,13 @@ class Exchange:
             g=group.shape[0],
         )
         outside = self._outside(bytes_)
-        times: dict[str, Formula] = {
-            str(links[0].name): _travel(links[0], group.shape[0] - 1.0, inside, 1.0)
-        }
+        times = [_travel(links[0], group.shape[0] - 1.0, inside, 1.0)]
         reached: Real = 1.0
         for link, most in zip(links[1:], group.shape[1:], strict=True):
             # Of the other units, those that part from this one at the level of the link.
             share = reached * (most - 1.0) / maximum(self.units - 1.0, 1.0)
             reached = reached * most
-            times[str(link.name)] = _travel(link, most - 1.0, outside, share)
+            times.append(_travel(link, most - 1.0, outside, share))
         seconds = formula("max(t)", t=(times, "s"), source=DEDUPLICATED)
         return seconds, self.tokens * (self.remote + self.top) * bytes_
 

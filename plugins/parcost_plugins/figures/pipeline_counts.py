@@ -35,7 +35,11 @@ def counts(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     yield sheet("operations", "forward passes of stages", "", "p m v")
     yield sheet("passes", "passes of stages, both ways", "", "2 p m v")
     yield sheet(
-        "transfers_per_boundary", "messages over one boundary", "", "2 m", note="both directions"
+        "transfers_per_boundary",
+        "messages over one boundary",
+        "",
+        "p > 1 ? 2 m : 0",
+        note="both directions",
     )
     yield sheet("boundaries", "boundaries of stages", "", "p v - 1")
     yield sheet(

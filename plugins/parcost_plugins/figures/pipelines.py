@@ -179,10 +179,13 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
             "bubble_against_one_chunk",
             "bubble time over that of one chunk",
             "",
-            "idle / ((p - 1) (F + B))",
+            "ratio(idle, (p - 1) (F + B))",
         )
         yield sheet(
-            "bubble_reduction", "times shorter than with one chunk", "", "(p - 1) (F + B) / idle"
+            "bubble_reduction",
+            "times shorter than with one chunk",
+            "",
+            "ratio((p - 1) (F + B), idle)",
         )
 
 

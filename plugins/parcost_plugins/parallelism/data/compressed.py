@@ -61,13 +61,13 @@ def _summed(study: Study, n: Formula, group: Group) -> Formula:
     leaves it, quantised anew. The faster one counts. No ring or tree can do either.
     """
     flat = study.collective("all_to_all", n, group).formula
-    levels: dict[str, Formula] = {}
+    levels: list[Formula] = []
     left = n
     for units, link in zip(group.shape, group.links, strict=True):
         if any_of(units > 1):
             name = f"{group.name} at {link.name}"
             level = Group(name=name, ranks=units, shape=(units,), links=(link,))
-            levels[str(link.name)] = study.collective("all_to_all", left, level).formula
+            levels.append(study.collective("all_to_all", left, level).formula)
             left = formula("n / g", n=(left, "B"), g=units)
     if len(levels) < 2:
         return flat
