@@ -3,11 +3,13 @@
     python benchmarks/mutants.py                     # 100 mutants of seed 1, two at a time
     python benchmarks/mutants.py --count 20 --seed 7
     python benchmarks/mutants.py --list              # draw, and run nothing
+    python benchmarks/mutants.py --quick --count 9999 --under memory --tests tests/memory
+                                                     # all of a subject, by its own tests
 
 Draws small changes of the code in `plugins/` before any is looked at: an operator, a number, a
-comparison, a minimum for a maximum. Each is put into a copy of the tracked files, where the fast
-tests run until one fails: first those that run its line, then all. A mutant that passes every
-test survives, and is printed with its line. pytest-cov says which tests run a line.
+comparison, a minimum for a maximum. The fast tests that run its line run until one fails, in a
+fork of a process that has collected them. A mutant that passes them runs all fast tests once more,
+in a copy of the tracked files with the file changed; if all pass it survives.
 
 Prints one line a mutant, and ends with the survivors. Exit code 1 if more survive than `--allow`.
 """
@@ -16,29 +18,45 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
+import importlib
 import os
+import pickle
 import random
+import resource
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from pkgutil import walk_packages
 from queue import Queue
-from typing import NamedTuple
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coverage import CoverageData
+import pytest
+from _pytest.runner import runtestprotocol
+from coverage import Coverage, CoverageData
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path("plugins/parcost_plugins")
 # Declarations, texts and formats have no physics in them.
 WITHOUT_PHYSICS = {"vocabulary", "exporters", "executors", "calibration"}
 TEXTS = {"text", "source", "message", "help", "name", "title", "doc", "note", "notes", "subject"}
-MOST_NAMES = 300  # tests that are run by name, and not by file
-TIME_LIMIT = 1200.0  # seconds after which a mutant that never ends counts as noticed
+# Arguments that say what the code believes, and compute nothing.
+ASSERTIONS = {"strict"}
+TIME_LIMIT = 3600.0  # seconds after which a run that only waits counts as noticed
+OPTIONS = ("-q", "--no-header", "--tb=no", "-p", "no:cacheprovider")
+COVERED = "covered"
 
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
@@ -72,6 +90,13 @@ class Mutant(NamedTuple):
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.before} -> {self.after}"
 
+    def changed(self, text: str) -> str:
+        """Return the *text* of its file with the change, every line where it was."""
+        data = text.encode()
+        lines = "\n" * self.before.count("\n")
+        after = f"({self.after}{lines})"
+        return (data[: self.start] + after.encode() + data[self.end :]).decode()
+
 
 def mutants(path: Path) -> Iterator[Mutant]:
     """Yield every change of *path* that is known how to make."""
@@ -89,9 +114,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
     def changed(node: ast.expr, new: ast.expr) -> Mutant:
         begin, end = place(node)
-        return Mutant(
-            path, node.lineno, begin, end, data[begin:end].decode(), f"({ast.unparse(new)})"
-        )
+        return Mutant(path, node.lineno, begin, end, data[begin:end].decode(), ast.unparse(new))
 
     for function in ast.walk(ast.parse(text)):
         if isinstance(function, ast.FunctionDef):
@@ -110,7 +133,7 @@ def expressions(function: ast.FunctionDef) -> Iterator[ast.expr]:
         if isinstance(node, ast.AnnAssign):
             waiting += [node.value] if node.value else []
             continue
-        if isinstance(node, ast.keyword) and node.arg in TEXTS:
+        if isinstance(node, ast.keyword) and node.arg in TEXTS | ASSERTIONS:
             continue
         if isinstance(node, ast.expr):
             yield node
@@ -144,45 +167,19 @@ def changes(node: ast.expr) -> Iterator[ast.expr]:
         yield node.operand
 
 
-def draw(count: int, seed: int) -> list[Mutant]:
-    """Return *count* mutants, the same for the same seed and code."""
+def draw(count: int, seed: int, under: str = "") -> list[Mutant]:
+    """Return *count* mutants, or as many as there are, the same for the same seed and code."""
     files = sorted(
         path.relative_to(ROOT)
-        for path in (ROOT / SOURCE).rglob("*.py")
+        for path in (ROOT / SOURCE / under).rglob("*.py")
         if not WITHOUT_PHYSICS & set(path.relative_to(ROOT / SOURCE).parts)
     )
     every = [mutant for path in files for mutant in mutants(path)]
-    return random.Random(seed).sample(every, count)
-
-
-class Coverage:
-    """Which fast tests run a line, by one run of all of them."""
-
-    def __init__(self, tree: Tree) -> None:
-        """Run the fast tests of *tree*, which all have to pass.
-
-        Raises:
-            RuntimeError: One fails without any mutant.
-        """
-        data = tree.folder / ".coverage"
-        options = ["--cov=plugins/parcost_plugins", "--cov-context=test", "--cov-report="]
-        if failed := tree.run(options, COVERAGE_FILE=str(data)):
-            raise RuntimeError(f"the fast tests fail without a mutant: {failed}")
-        self._data = CoverageData(str(data))
-        self._data.read()
-        self._folder = tree.folder
-
-    def tests(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run the line of *mutant*, or their files where they are many."""
-        lines = self._data.contexts_by_lineno(str(self._folder / mutant.path))
-        names = {context.partition("|")[0] for context in lines.get(mutant.line, ())} - {""}
-        if len(names) > MOST_NAMES:
-            names = {name.partition("::")[0] for name in names}
-        return sorted(names)
+    return random.Random(seed).sample(every, min(count, len(every)))
 
 
 class Tree:
-    """A copy of the tracked files that one mutant at a time is put into."""
+    """A copy of the tracked files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -193,51 +190,180 @@ class Tree:
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
-        roots = ("core", "grammar", "plugins", "specs")
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(str(folder / root) for root in roots),
-        }
 
-    def survives(self, mutant: Mutant, coverage: Coverage) -> tuple[bool, str]:
-        """Return whether every fast test passes, and the first that does not."""
+    @property
+    def path(self) -> str:
+        """The value of PYTHONPATH with which its packages are imported."""
+        return os.pathsep.join(
+            str(self.folder / r) for r in ("core", "grammar", "plugins", "specs")
+        )
+
+    def survives(self, mutant: Mutant) -> bool:
+        """Return whether every fast test passes in a new process, with the file changed."""
         path = self.folder / mutant.path
         before = path.read_bytes()
         try:
-            path.write_bytes(before[: mutant.start] + mutant.after.encode() + before[mutant.end :])
-            # Compiled files are told apart by second and size: make the second differ.
-            stamp = time.time() + random.uniform(10, 10_000)
-            os.utime(path, (stamp, stamp))
-            some = coverage.tests(mutant)
-            # What another test has computed may be remembered, so a survivor runs all tests.
-            failed = (some and self.run(some)) or self.run([])
-            return not failed, failed
+            path.write_text(mutant.changed(before.decode()), encoding="utf-8")
+            command = [sys.executable, "-m", "pytest", *OPTIONS, "-x", "-m", "not slow"]
+            return not subprocess.run(
+                command,
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": self.path, "PYTHONDONTWRITEBYTECODE": "1"},
+                capture_output=True,
+                check=False,
+            ).returncode
         finally:
             path.write_bytes(before)
-            os.utime(path, (1, 1))
 
-    def run(self, arguments: Sequence[str], **variables: str) -> str:
-        """Run pytest until a test fails, and return its line; nothing if all pass."""
-        options = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *arguments],
-            cwd=self.folder,
-            env={**self.environment, **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=TIME_LIMIT)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return "no end"
-        if not process.returncode:
-            return ""
-        lines = output.decode(errors="replace").splitlines()
-        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-        return failed[0][:120] if failed else lines[-1][:120]
+
+class Order(NamedTuple):
+    """A mutant, the tests to run until one fails, and the processor seconds that they may take."""
+
+    mutant: Mutant
+    tests: Sequence[str]
+    limit: int
+
+
+class Worker:
+    """A process that has collected the fast tests, and forks for each mutant.
+
+    A fork has the functions of one file replaced by those of the mutant, and imports and collects
+    nothing. Functions are found by file and line among all objects.
+    """
+
+    def __init__(self, tree: Tree, tests: Sequence[str] = ()) -> None:
+        context = get_context("spawn")
+        self._connection, other = context.Pipe()
+        process = context.Process(target=_work, args=(tree, tests, other), daemon=True)
+        process.start()
+        other.close()
+
+    def ask(self, order: Order | None) -> Any:
+        """Return what a fork says of *order*; for None, how long each test takes."""
+        self._connection.send(order)
+        return self._connection.recv()
+
+
+def _work(tree: Tree, tests: Sequence[str], connection: Connection[Any, Order | None]) -> None:
+    os.chdir(tree.folder)
+    os.environ["PYTHONPATH"] = tree.path
+    sys.path[:0] = tree.path.split(os.pathsep)
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        sys.stdout = sys.stderr = nowhere
+        options = [*OPTIONS, "-p", "no:xdist", "-p", "no:cov", "-m", "not slow"]
+        pytest.main([*options, *tests], plugins=[_Server(connection)])
+
+
+class _Server:
+    """A plugin of pytest: answers orders where the collected tests would run."""
+
+    def __init__(self, connection: Connection[Any, Order | None]) -> None:
+        self._connection = connection
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        import parcost_plugins
+
+        for module in walk_packages(parcost_plugins.__path__, "parcost_plugins."):
+            importlib.import_module(module.name)
+        gc.unfreeze()
+        functions: dict[Any, list[FunctionType]] = {}
+        for one in gc.get_objects():
+            if isinstance(one, FunctionType):
+                functions.setdefault(_place(one.__code__), []).append(one)
+        gc.freeze()
+        items = {item.nodeid: item for item in session.items}
+        while True:
+            try:
+                order = self._connection.recv()
+            except EOFError:
+                return True
+            if order is None:
+                self._connection.send(_forked(lambda: _durations(items), None))
+            else:
+                self._connection.send(
+                    _forked(lambda o=order: _test(o, items, functions), order.limit)
+                )
+
+
+def _forked(answer: Callable[[], Any], limit: int | None) -> Any:
+    """Return what *answer* returns in a fork; None where it takes more than *limit* seconds."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        os.setsid()
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+        with os.fdopen(writing, "wb") as file:
+            pickle.dump(answer(), file)
+        os._exit(0)
+    os.close(writing)
+    ready, _, _ = select.select([reading], [], [], TIME_LIMIT)
+    with os.fdopen(reading, "rb") as file:
+        data = file.read() if ready else b""
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return pickle.loads(data) if data else None
+
+
+def _durations(items: Mapping[str, pytest.Item]) -> tuple[dict[str, float], list[str]]:
+    """Run every test; return how long each takes, and those that fail.
+
+    The file `COVERED` says which lines each of them runs.
+    """
+    taken, failed = {}, []
+    coverage = Coverage(source=["plugins/parcost_plugins"], data_file=COVERED, config_file=False)
+    coverage.start()
+    following = [*list(items.values())[1:], None]
+    for (name, item), after in zip(items.items(), following, strict=True):
+        coverage.switch_context(name)
+        start = time.process_time()
+        if not _passes(item, after):
+            failed.append(name)
+        taken[name] = time.process_time() - start
+    coverage.stop()
+    coverage.save()
+    return taken, failed
+
+
+def _test(
+    order: Order, items: Mapping[str, pytest.Item], functions: Mapping[Any, list[FunctionType]]
+) -> str:
+    """Return the first test that fails with the mutant, or nothing."""
+    file = Path.cwd() / order.mutant.path
+    text = order.mutant.changed(file.read_text(encoding="utf-8"))
+    for code in _codes(compile(text, str(file), "exec")):
+        for function in functions.get(_place(code), ()):
+            function.__code__ = code
+    chosen = [items[name] for name in order.tests]
+    for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+        if not _passes(item, following):
+            return item.nodeid
+    return ""
+
+
+def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
+    return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield one
+            yield from _codes(one)
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def tests_of(
+    mutant: Mutant, lines: Mapping[int, Sequence[str]], taken: Mapping[str, float]
+) -> list[str]:
+    """Return the tests that run the line of *mutant*, those of the same subject first."""
+    subject = set(mutant.path.relative_to(SOURCE).with_suffix("").parts)
+    names = [name for name in lines.get(mutant.line, ()) if name in taken]
+    return sorted(names, key=lambda n: (subject.isdisjoint(n.split("/")[:-1]), taken[n], n))
 
 
 def main() -> int:
@@ -247,31 +373,49 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--allow", type=int, default=2, help="survivors that are no failure")
     parser.add_argument("--list", action="store_true", help="draw, and run nothing")
+    parser.add_argument("--under", default="", help="only files below that folder of the plugins")
+    parser.add_argument("--tests", nargs="+", default=[], help="files or folders, in place of all")
+    parser.add_argument("--quick", action="store_true", help="believe what forks say of survivors")
     options = parser.parse_args()
-    drawn = draw(options.count, options.seed)
+    drawn = draw(options.count, options.seed, options.under)
     if options.list:
         print(*drawn, sep="\n")
         return 0
     survivors = []
     with tempfile.TemporaryDirectory() as folder:
-        trees: Queue[Tree] = Queue()
-        first = Tree(Path(folder, "0"))
-        coverage = Coverage(first)
-        trees.put(first)
-        for index in range(1, options.jobs):
-            trees.put(Tree(Path(folder, str(index))))
+        tree, other = Tree(Path(folder, "forks")), Tree(Path(folder, "survivors"))
+        workers: Queue[Worker] = Queue()
+        first = Worker(tree, options.tests)
+        taken, failed = first.ask(None)
+        for name in failed:
+            print(f"left out, as it fails without a mutant: {name}")
+            del taken[name]
+        limit = 60 + round(2 * sum(taken.values()))
+        workers.put(first)
+        for _ in range(1, options.jobs):
+            workers.put(Worker(tree, options.tests))
+        data = CoverageData(str(tree.folder / COVERED))
+        data.read()
+        covered = {
+            path: data.contexts_by_lineno(str(tree.folder / path))
+            for path in {m.path for m in drawn}
+        }
 
-        def run(mutant: Mutant) -> tuple[Mutant, bool, str]:
-            tree = trees.get()
+        def run(mutant: Mutant) -> tuple[Mutant, str | None]:
+            worker = workers.get()
             try:
-                return mutant, *tree.survives(mutant, coverage)
+                tests = tests_of(mutant, covered[mutant.path], taken)
+                return mutant, worker.ask(Order(mutant, tests, limit)) if tests else ""
             finally:
-                trees.put(tree)
+                workers.put(worker)
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            for mutant, survived, by in pool.map(run, drawn):
-                print("survived" if survived else "noticed ", mutant, by, flush=True)
-                if survived:
+            for mutant, by in pool.map(run, drawn):
+                # Commands that tests start in processes of their own import the file.
+                survives = by == "" and (options.quick or other.survives(mutant))
+                reason = "no end" if by is None else by
+                print("survived" if survives else "noticed ", mutant, reason, flush=True)
+                if survives:
                     survivors.append(mutant)
     print(f"\n{len(survivors)} of {len(drawn)} mutants of seed {options.seed} survive")
     print(*survivors, sep="\n")

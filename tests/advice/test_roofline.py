@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
 import parcost
+from parcost import Curve
+from parcost_plugins.roofline import calculations
 from parcost_plugins.vocabulary import Cluster
+
+TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 DEVICE = "use catalog.devices.{device}\n"
 FABRIC = """
@@ -80,3 +88,95 @@ def test_a_precision_that_the_device_lacks_is_refused() -> None:
 def test_the_table_of_ridges_is_a_section() -> None:
     (section,) = [s for _, s in ridges().sections]
     assert [row[0] for row in section.rows] == ["memory", "node", "network"]
+
+
+def level(label: str, bandwidth: Any, **more: Any) -> SimpleNamespace:
+    plain = {"size": None, "ports": None, "kind": "switch", "efficiency": 1.0}
+    return SimpleNamespace(label=label, bandwidth=bandwidth, **{**plain, **more})
+
+
+CURVE = Curve(sizes=np.array([1e3, 1e6]), seconds=np.array([1e-5, 4e-3]))  # 250 MB/s in the end
+
+
+@pytest.mark.parametrize(
+    ("levels", "rates"),
+    [
+        ([level("node", 100.0, size=8), level("net", 50.0)], [100.0, 50.0]),
+        ([level("node", 100.0, efficiency=0.5)], [50.0]),
+        # as many ports as devices below, a quarter, and twice
+        ([level("node", 100.0, size=8), level("net", 50.0, ports=8.0)], [100.0, 50.0]),
+        ([level("node", 100.0, size=8), level("net", 50.0, ports=2.0)], [100.0, 12.5]),
+        ([level("node", 100.0, ports=2.0)], [200.0]),
+        (
+            [level("a", 9.0, size=4), level("b", 9.0, size=3), level("c", 12.0, ports=6.0)],
+            [9.0, 9.0, 6.0],
+        ),
+        # a link to each of the others
+        ([level("node", 10.0, size=8, kind="mesh")], [70.0]),
+        ([level("node", 10.0, size=2, kind="mesh")], [10.0]),
+        ([level("node", 10.0, size=1, kind="mesh")], [10.0]),
+        ([level("node", 10.0, kind="mesh")], [10.0]),
+        ([level("a", 9.0, size=4), level("b", 8.0, size=5, kind="mesh", ports=2.0)], [9.0, 16.0]),
+        ([level("net", CURVE, efficiency=0.5)], [125e6]),
+    ],
+)
+def test_what_a_device_has_of_each_level(levels: list[Any], rates: list[float]) -> None:
+    asked: Any = SimpleNamespace(
+        label="r",
+        compute="bf16",
+        device=SimpleNamespace(memory_bandwidth=3.0, **dict.fromkeys(TYPES, 0.0)),
+        fabric=SimpleNamespace(levels=levels),
+    )
+    asked.device.bf16 = 600.0
+    study: Any = SimpleNamespace(all=lambda _: [asked])
+    found: list[Any] = [*calculations(study)]
+    check, *figures, section = found
+    expected = [3.0, *rates]
+    assert check.holds
+    assert check.help == "it has bf16"
+    assert [f.value for f in figures] == pytest.approx([600.0 / rate for rate in expected])
+    assert [row[1][0] for row in section.rows] == pytest.approx(expected)
+    assert [row[2] for row in section.rows] == pytest.approx([600.0 / rate for rate in expected])
+
+
+NESTED = """
+device card extends h100_sxm {{
+  bf16 = 1000 TFLOPS dense, memory_bandwidth = 8 TB/s
+}}
+fabric nested {{
+  level pair {{
+    size = 2 devices, kind = mesh, bandwidth = 100 GB/s per_direction, latency = 1 us
+    efficiency = 50 %, {pair}
+  }}
+  level node {{ size = 5 units, kind = mesh, bandwidth = 20 GB/s per_direction, latency = 1 us, ports = 3 }}
+  level net {{ {net}, latency = 1 us, ports = 30 }}
+}}
+roofline r {{ device = card, fabric = nested }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pair", "net", "rates"),
+    [
+        # a link to the only other one at 50 %; 4 links behind 3 ports for 2 devices; 30 for 10
+        ("", "bandwidth = 7 GB/s per_direction", (50, 20 * 4 * 3 / 2, 7 * 3)),
+        ("ports = 6", "bandwidth = 7 GB/s per_direction", (50 * 6, 20 * 4 * 3 / 2, 7 * 3)),
+        # the longest message counts: 90 GB in 10 s, of which a fifth is reached
+        (
+            "",
+            "bandwidth = curve([1 GB, 1 s], [90 GB, 10 s]), efficiency = 20 %",
+            (50, 20 * 4 * 3 / 2, 9 * 0.2 * 3),
+        ),
+    ],
+)
+def test_ridges_of_nested_levels(pair: str, net: str, rates: tuple[float, float, float]) -> None:
+    text = "use catalog.devices.h100_sxm\n" + NESTED.format(pair=pair, net=net)
+    found = parcost.load_text(text)[0].evaluate().result
+    names = ("memory", "pair", "node", "net")
+    each = [8e12, *(1e9 * rate for rate in rates)]
+    for name, rate in zip(names, each, strict=True):
+        assert found.figure(f"r.{name}") == pytest.approx(1e15 / rate, rel=1e-12)
+    ((_, section),) = found.sections
+    assert [row[1:] for row in section.rows] == [
+        ((pytest.approx(rate), "B/s"), pytest.approx(1e15 / rate)) for rate in each
+    ]

@@ -235,7 +235,7 @@ def test_narrower_bounds_are_kept(calibrate: Calibrate, file: File) -> None:
         (("--constants", "sustaned"), "did you mean `sustained`?"),
         (("--constants", "h100_sxm.sustained"), "no measurement concerns it"),
         (("--bounds", "sustained=50..95%"), "75 % and 100 %"),
-        (("--bounds", "sustained=95..80%"), "bounds of a100_sxm_40g.sustained rise"),
+        (("--bounds", "sustained=95..80%"), "a low and a higher bound of a100_sxm_40g.sustained"),
         (("--bounds", "sustained=80..95us"), "is in %"),
         (("--bounds", "sustained"), "NAME=LOW..HIGH"),
         (("--bounds", "issue=10..60us"), "no such constant is fitted"),

@@ -215,6 +215,22 @@ def test_an_unknown_framework_is_named_with_the_nearest(calibrate: Calibrate) ->
     assert "did you mean `megatron_core`?" in " ".join(found.err.split())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--device", "h100_sxn"), "did you mean `h100_sxm`?"),
+        (("--framework", "megatron_cor"), "did you mean `megatron_core`?"),
+        (("--out", "nowhere/found.par"), "there is no folder nowhere"),
+    ],
+)
+def test_names_are_looked_up_before_any_row(
+    calibrate: Calibrate, arguments: tuple[str, str], message: str
+) -> None:
+    found = calibrate(STREAMS, *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert message in " ".join(found.err.split())
+
+
 def test_a_job_of_one_size_does_not_stop_the_others(calibrate: Calibrate) -> None:
     rows = [
         {"collective": "all_reduce", "message_bytes": n, "ranks": ranks, "nodes": 1,

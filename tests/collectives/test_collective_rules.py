@@ -32,6 +32,8 @@ def test_what_can_run_is_let_through() -> None:
     assert not ids(8, "tensor = ring, data = hierarchical")
     assert not ids(8, "tensor = nvls", reduces="on")
     assert not ids(1, "tensor = nvls")  # no group to run over
+    assert not ids(1, "tensor = direct")
+    assert "collective-unable" in ids(2, "tensor = collnet_direct")
 
 
 @pytest.mark.parametrize(
@@ -116,3 +118,15 @@ def test_an_algorithm_for_experts_that_a_dense_model_lacks_is_idle() -> None:
     (said,) = (d for d in parcost.load_text(text)[0].check() if d.id == "no-effect")
     assert said.message == "`expert` has no effect"
     assert said.help == "read with a model that has experts"
+
+
+@pytest.mark.parametrize("shard, needs", [(12, False), (6, True), (4, True)])
+def test_groups_that_share_out_a_state_apart_sum_what_each_of_them_has(
+    shard: int, needs: bool
+) -> None:
+    """Twelve ranks of data in shards of six are two replicas, whose gradients are added up."""
+    layout = f"zero = 3 }}\nsharding {{ shard = {shard}"
+    found = ids(8, "data = pat", layout)
+    assert set(found) == ({"collective-operation"} if needs else set())
+    if needs:
+        assert "`pat` does not do `all_reduce`" in found["collective-operation"].message

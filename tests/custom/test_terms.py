@@ -72,3 +72,49 @@ def test_a_stage_that_there_is_not_is_an_error(bind: Bind) -> None:
 
 def test_memory_of_a_term_is_held_once_on_every_device(bind: Bind) -> None:
     assert lines(bind, "term cache { memory = 5 GB }") == {"f": 1.0, "cache": 5e9}
+
+
+@pytest.mark.parametrize(
+    ("text", "pass_", "count"),
+    [
+        ("per = layer", "F", [5, 3]),
+        ("per = layer, during = backward, stage = 0", "B", [5, 0]),
+        ("per = micro_batch", "F", [1, 1]),
+        ("per = micro_batch, during = backward, stage = 1", "B", [0, 1]),
+        ("per = step", None, [1, 1]),
+        ("per = step, stage = 1", None, [0, 1]),
+    ],
+)
+def test_a_term_counts_by_layers_micro_batches_or_steps(
+    bind: Bind, text: str, pass_: str | None, count: list[float]
+) -> None:
+    values = {"layout.pp": 2, "schedule.stages": [5, 3]}
+    study = bind(values, f"term t {{ seconds = 2 s, memory = 3 B, {text} }}\nschedule {{ }}")
+    (time,) = (t for _, t in study.contributions("terms") if t.name == "t")
+    (memory,) = (m for _, m in study.contributions("memory") if m.name == "t")
+    assert (time.seconds, getattr(time, "pass_", None), list(time.count)) == (2, pass_, count)
+    assert list(memory.count) == [float(n > 0) for n in count]
+    assert memory.once_per_device == ("stage" not in text)
+
+
+def test_a_term_has_what_it_is_given_or_may_have_in_a_sweep(bind: Bind) -> None:
+    def parts(text: str) -> list[str]:
+        study = bind({}, f"term t {{ {text} }}")
+        return [
+            hook
+            for hook in ("terms", "memory")
+            for _, term in study.contributions(hook)
+            if term.name == "t"
+        ]
+
+    assert parts("seconds = 1 s") == ["terms"]
+    assert parts("memory = 1 B") == ["memory"]
+    assert parts("seconds = [0 s, 1 s]") == ["terms"]
+    assert parts("memory = [0 B, 1 B], seconds = 0 s") == ["memory"]
+
+
+def test_the_last_stage_is_one_before_their_number(bind: Bind) -> None:
+    for stage, broken in ((0, 0), (3, 0), (4, 1)):
+        study = bind({"layout.pp": 4}, f"term hook {{ seconds = 1 s, stage = {stage} }}")
+        found = [check.holds for check in rules(study).failed if check.id == "term-stage"]
+        assert len(found) == broken

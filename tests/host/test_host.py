@@ -16,6 +16,7 @@ import parcost
 from parcost import Formula, Scenario, SpecError, Study, Work, hookimpl
 from parcost.outcome import Outcome
 from parcost.plugins import load
+from parcost_plugins.host import NAME
 from parcost_plugins.vocabulary import layers
 
 SPEC = """
@@ -373,3 +374,261 @@ def test_the_former_attribute_is_explained() -> None:
     (found,) = [d for d in error.value.diagnostics if d.id == "unknown-attribute"]
     assert found.help is not None
     assert "framework NAME { issue = ... }" in found.help
+
+
+# --- what is issued, kernel by kernel ---------------------------------------------------------
+
+EXPERTS = "experts = 8, top_k = 2, expert_ffn = 1024"
+
+
+def issued(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str, str], Any]:
+    """Return seconds and occurrences on the first stage of the host's terms, by name and pass.
+
+    A kernel takes a second, so that seconds count kernels and collectives.
+    """
+    (study,) = scenario(**{"issue": "1 s", **more}).replace(values or {}).studies()
+    found = {
+        (term.name.removeprefix("waiting for "), getattr(term, "pass_", "")): (
+            term.seconds,
+            term.count[0],
+        )
+        for plugin, term in study.contributions("terms")
+        if plugin.name == "host"
+    }
+    assert not study.faults
+    return found
+
+
+def of_layers(values: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    found = issued(values, **more)
+    return {pass_: seconds for (name, pass_), (seconds, _) in found.items() if name == "the host"}
+
+
+TWO: dict[str, Any] = {"devices": 2, "batch": 4}
+SHARDED = "tp = 2, sequence_parallel = on"
+COMPILED = "compiled_issue = 100 ms, compiled_call = 300 ms, compiled_kernels = 50 %"
+
+
+@pytest.mark.parametrize(
+    ("more", "values", "kernels"),
+    [
+        ({}, {}, {"F": 10, "B": 16, "W": 4}),
+        ({}, {"ours.weight_kernels": 20}, {"F": 10, "W": 20}),
+        # two all-reduces in each pass; or two gathers, two sums, and the saved inputs once more
+        ({**TWO, "layout": "tp = 2"}, {}, {"F": 12, "B": 18, "W": 4}),
+        ({**TWO, "layout": SHARDED}, {}, {"F": 14, "B": 20, "W": 6}),
+        (
+            {**TWO, "layout": SHARDED, "framework": "keeps_gathers = on"},
+            {},
+            {"F": 14, "B": 20, "W": 4},
+        ),
+        # in place of four collectives, three products and two transfers each
+        (
+            {**TWO, "layout": SHARDED},
+            {"overlap.tensor": "pipelined", "overlap.chunks": 3},
+            {"F": 10 + 20, "B": 16 + 20, "W": 6},
+        ),
+        # both halves of a micro-batch
+        (
+            {**TWO, "layout": "tp = 2", "training": "micro_batch = 2"},
+            {"overlap.tensor": "split_batch"},
+            {"F": 24, "B": 36, "W": 8},
+        ),
+        # gathers of three kernels in either pass, and a reduction
+        ({**TWO, "layout": "zero = 3"}, {}, {"F": 13, "B": 16 + 6, "W": 4}),
+        # recomputation
+        ({"training": "recompute = full"}, {}, {"F": 10, "R": 10, "B": 16, "W": 4}),
+        (
+            {**TWO, "layout": "tp = 2", "training": "recompute = full"},
+            {},
+            {"F": 12, "R": 12, "B": 18, "W": 4},
+        ),
+        ({"training": "recompute = selective"}, {}, {"F": 10, "B": 16, "W": 4}),
+        (
+            {"training": "recompute = selective, flash_attention = off"},
+            {},
+            {"F": 10, "R": 4, "B": 16, "W": 4},
+        ),
+        (
+            {"training": "recompute = selective", "framework": "reruns_core = on"},
+            {},
+            {"F": 10, "R": 1, "B": 16, "W": 4},
+        ),
+        ({"training": "flash_attention = off"}, {}, {"F": 10, "B": 16, "W": 4}),
+        ({"framework": "reruns_core = on"}, {}, {"F": 10, "B": 16, "W": 4}),
+        (
+            {
+                "training": "recompute = full, flash_attention = off",
+                "framework": "reruns_core = on",
+            },
+            {},
+            {"F": 10, "R": 10, "B": 16, "W": 4},
+        ),
+        # a graph takes 20 us, of which each half has one
+        ({"kernels": "cuda_graphs = layer"}, {}, {"F": 20e-6, "B": 20e-6}),
+        (
+            {
+                **TWO,
+                "layout": "tp = 2",
+                "training": "micro_batch = 2",
+                "kernels": "cuda_graphs = layer",
+            },
+            {"overlap.tensor": "split_batch"},
+            {"F": 40e-6, "B": 40e-6},
+        ),
+        # and a core that is run again is within the graph of the backward pass
+        *(
+            ({"kernels": "cuda_graphs = layer", **again}, {}, {"F": 20e-6, "B": 20e-6})
+            for again in (
+                {"training": "recompute = selective, flash_attention = off"},
+                {"training": "recompute = selective", "framework": "reruns_core = on"},
+            )
+        ),
+        (
+            {"kernels": "cuda_graphs = layer", "training": "recompute = full"},
+            {},
+            {"F": 20e-6, "R": 20e-6, "B": 20e-6},
+        ),
+        # guards once in each pass, half of the kernels at a tenth, and collectives as they were
+        (
+            {**TWO, "layout": SHARDED, "framework": COMPILED, "kernels": "mode = compiled"},
+            {},
+            {"F": 0.3 + 0.5 + 4, "B": 0.3 + 0.8 + 4, "W": 0.2 + 2},
+        ),
+        (
+            {
+                **TWO,
+                "layout": "tp = 2",
+                "framework": f"mode = compiled, {COMPILED}",
+                "training": "micro_batch = 2",
+            },
+            {"overlap.tensor": "split_batch"},
+            {"F": 2 * (0.3 + 0.5 + 2), "B": 2 * (0.3 + 0.8 + 2), "W": 2 * 0.2},
+        ),
+        (
+            {**TWO, "layout": SHARDED, "framework": COMPILED, "kernels": "mode = compiled"},
+            {"ours.issue": 0.5},
+            {"F": 0.3 + 0.5 + 2, "B": 0.3 + 0.8 + 2, "W": 0.2 + 1},
+        ),
+        # what is refused is worth nothing
+        ({"kernels": "mode = compiled"}, {}, {}),
+    ],
+)
+def test_a_layer_issues_so_many_kernels_in_each_pass(
+    more: dict[str, Any], values: dict[str, Any], kernels: dict[str, float]
+) -> None:
+    assert of_layers(values, **more) == pytest.approx(kernels)
+
+
+def test_a_graph_that_the_framework_has_not_takes_no_time() -> None:
+    values = dict.fromkeys(("model", "framework", "layout", "training"), "")
+    text = SPEC.replace("graph_issue = 20 us", "").format(
+        layers=4, issue="1 s", devices=1, batch=1, kernels="cuda_graphs = layer", **values
+    )
+    found = parcost.load_text(text)[0].first.contributions("terms")
+    assert not [t for plugin, t in found if (plugin.name, t.name) == ("host", NAME)]
+
+
+def test_all_kernels_of_backward_may_make_gradients_of_weights() -> None:
+    (study,) = scenario().replace({"ours.weight_kernels": 20}).studies()
+    checks = {check.id: check.holds for _, check in study.contributions("checks")}
+    assert checks["too-many-weight-kernels"]
+
+
+def test_every_layer_and_end_is_issued_and_updated_on_its_stage() -> None:
+    found = issued(framework="update_kernels = 6", devices=2, batch=2, layout="pp = 2")
+    host, ends = "the host", "the host, embedding and head"
+    assert found == {
+        (host, "F"): (10, 2),
+        (host, "B"): (16, 2),
+        (host, "W"): (4, 2),
+        (ends, "F"): (5, 1),
+        (ends, "B"): (10, 1),
+        ("the host, update", ""): (6, 2),
+    }
+    alone = issued()
+    assert alone[ends, "F"] == (5, 2)
+    assert alone[host, "F"] == (10, 4)
+    assert ("the host, update", "") not in alone
+
+
+def test_a_host_that_takes_no_time_is_not_waited_for() -> None:
+    assert issued(issue="0 s", model=EXPERTS, framework="update_kernels = 6") == {}
+
+
+def test_a_sweep_over_the_host_has_all_of_its_terms() -> None:
+    more: dict[str, Any] = {
+        "model": EXPERTS,
+        "framework": "update_kernels = 6",
+        "training": "recompute = full",
+    }
+    alone, swept = issued(**more), issued({"ours.issue": [1.0, 3.0]}, **more)
+    assert {key: list(seconds) for key, (seconds, _) in swept.items()} == {
+        key: [seconds, 3 * seconds] for key, (seconds, _) in alone.items()
+    }
+
+
+RECIPE = {"plain.fp8": 2e14, "mixed.narrow": "fp8", "mixed.cast_kernels": 3}
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "values", "forward", "backward"),
+    [
+        ("", "", {}, 7, 14),
+        # of 8 experts, each with so many kernels: 2, and twice that backward
+        ("", "grouped_kernels = 2", {}, 7 + 8 * 2, 14 + 8 * 4),
+        ("", "grouped_experts = off", {}, 7 + 8 * 3, 14 + 8 * 6),
+        # five casts of three kernels in either pass, of grouped products in a narrow type
+        (
+            "",
+            "grouped_kernels = 2, grouped_casts = 5",
+            RECIPE,
+            7 + 8 * (2 + 15),
+            14 + 8 * (4 + 15),
+        ),
+        ("", "grouped_kernels = 2, grouped_casts = 5", {}, 7 + 8 * 2, 14 + 8 * 4),
+        ("", "grouped_experts = off, grouped_casts = 5", RECIPE, 7 + 8 * 3, 14 + 8 * 6),
+        # biases, where the model has them and the framework adds them one by one
+        ("biases = on", "expert_biases = eager", {}, 7 + 8 * 2, 14 + 8 * 4),
+        ("biases = on", "expert_biases = fused", {}, 7, 14),
+        ("biases = off", "expert_biases = eager", {}, 7, 14),
+        (
+            "biases = on",
+            "expert_biases = eager, grouped_kernels = 2, grouped_casts = 5",
+            RECIPE,
+            7 + 8 * (2 + 15 + 2),
+            14 + 8 * (4 + 15 + 4),
+        ),
+    ],
+)
+def test_eight_experts_issue_so_many_kernels(
+    model: str, framework: str, values: dict[str, Any], forward: int, backward: int
+) -> None:
+    found = issued(values, model=f"{EXPERTS}, {model}", framework=framework)
+    name = "the host, experts"
+    of_experts = {pass_: seconds for (n, pass_), (seconds, _) in found.items() if n == name}
+    assert of_experts == pytest.approx({"F": forward, "B": backward})
+
+
+@pytest.mark.parametrize(
+    ("more", "capacity", "experts", "counts"),
+    [
+        ({}, None, "FB", "F"),
+        ({"training": "recompute = full"}, None, "FRB", "FR"),
+        # a capacity fixes the shapes, so that nothing is read and a graph may hold all of it
+        ({}, 1.25, "FB", ""),
+        ({"kernels": "cuda_graphs = layer"}, 1.25, "", ""),
+        ({"kernels": "cuda_graphs = layer"}, None, "FB", "F"),
+    ],
+)
+def test_experts_are_issued_and_counted_where_no_graph_holds_them(
+    more: dict[str, Any], capacity: float | None, experts: str, counts: str
+) -> None:
+    values = {} if capacity is None else {"routing.capacity_factor": capacity}
+    found = issued(values, model=EXPERTS, **more)
+    passes = {
+        name: "".join(pass_ for n, pass_ in found if n == name)
+        for name in ("the host, experts", "token counts")
+    }
+    assert passes == {"the host, experts": experts, "token counts": counts}
+    assert all(found["token counts", pass_] == (1.0, 4) for pass_ in counts)

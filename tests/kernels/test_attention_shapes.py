@@ -347,6 +347,52 @@ def test_rates_that_contradict_themselves_are_refused(heads: str, id_: str, mess
     assert problems(study_of(table=table), id_) == [message]
 
 
+@pytest.mark.parametrize(
+    ("size", "efficiency", "broken"),
+    [
+        # half the rate for half the size takes as long as padding does
+        (64, 25, {}),
+        (64, 24, {"head-efficiency": 1}),
+        # of equal heads neither is padded to the other
+        (128, 25, {"head-sizes-ascend": 1}),
+    ],
+)
+def test_a_small_head_takes_as_long_as_one_padded_to_the_larger(
+    size: int, efficiency: int, broken: dict[str, int]
+) -> None:
+    table = (
+        "attention_table round { auto = flash_2\nattention_kernel flash_2 { kernel = flash_2\n"
+        f"head_rate small {{ size = {size}, forward = {efficiency} %, backward = 40 % }}\n"
+        "head_rate large { size = 128, forward = 50 %, backward = 40 % } } }"
+    )
+    study = study_of(table=table)
+    found = {id_: len(problems(study, id_)) for id_ in ("head-efficiency", "head-sizes-ascend")}
+    assert {id_: count for id_, count in found.items() if count} == broken
+
+
+def test_a_kernel_that_a_device_lacks_is_refused_with_those_that_it_has() -> None:
+    study = study_of(kernels="attention = flash_3")
+    (check,) = [c for _, c in study.contributions("checks") if c.id == "no-attention-kernel"]
+    assert not check.holds
+    assert diagnose(check, study).help == "the kernels that it has: flash_2, flash_1"
+
+
+@pytest.mark.parametrize(
+    ("flash", "kernel", "holds"),
+    [
+        ("on", "flash_2", True),
+        ("on", "unfused", True),
+        ("off", "flash_2", False),
+        ("off", "unfused", True),
+        ("off", "auto", True),
+    ],
+)
+def test_a_fused_kernel_contradicts_stored_scores(flash: str, kernel: str, holds: bool) -> None:
+    study = study_of(kernels=f"attention = {kernel}", training=f"flash_attention = {flash}")
+    (check,) = [c for _, c in study.contributions("checks") if c.id == "contradictory-attention"]
+    assert check.holds is holds
+
+
 # --- Laws ---------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import parcost
 from parcost import Study
 from parcost.evaluation.judge import diagnose
 from parcost_plugins.kernels.constant import Constant
+from parcost_plugins.kernels.rates import CoreRate
 from parcost_plugins.kernels.roofline import Roofline
 from parcost_plugins.kernels.tiled import Tiled
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
@@ -124,6 +125,18 @@ def test_the_outer_layers_may_stay_wide(study_with: StudyWith) -> None:
     assert ratio == pytest.approx(1979 * NARROW / (989 * WIDE), rel=1e-9)
 
 
+@pytest.mark.parametrize(("recipe", "wide"), [("", 0), ("wide_first = 2", 2), ("wide_last = 3", 3)])
+def test_either_end_may_stay_wide_by_itself(study_with: StudyWith, recipe: str, wide: int) -> None:
+    study = study_with("model = constant", recipe=f"{FP8}, {recipe}")
+    counts = {
+        t.name: t.count[0]
+        for p, t in study.contributions("terms")
+        if p.name == "kernel_pricing" and t.name.startswith("QKV") and t.pass_ == "F"
+    }
+    assert counts.pop("QKV projection") == pytest.approx(32 - wide)
+    assert counts == ({"QKV projection in bf16": pytest.approx(wide)} if wide else {})
+
+
 def test_a_device_without_the_narrow_type_is_refused(study_with: StudyWith) -> None:
     study = study_with(device="a100_sxm_80g", recipe=FP8)
     (found,) = [
@@ -132,6 +145,7 @@ def test_a_device_without_the_narrow_type_is_refused(study_with: StudyWith) -> N
         if c.id == "no-peak" and not c.holds
     ]
     assert found.message == "a100_sxm_80g has no fp8 peak"
+    assert found.help == "the types that it has: fp32, tf32, fp16, bf16"
 
 
 def study_on(device: str, recipe: str = "") -> Study:
@@ -169,7 +183,9 @@ def study_on(device: str, recipe: str = "") -> Study:
         ("narrow_sustained = 75 %", "narrow = fp4", 400 * 0.7 * 0.75),
         # a factor for each row or tensor, and for each block of 32
         ("block_matmul_efficiency = 60 %", FP8, 200 * 0.7),
+        ("", f"{FP8}, narrow_rate = 50 %", 200 * 0.7 * 0.5),
         ("block_matmul_efficiency = 60 %", f"{FP8}, scale = 1 B, scale_block = 32", 200 * 0.6),
+        ("block_matmul_efficiency = 60 %", f"{FP8}, scale = 1 B, scale_block = 2", 200 * 0.6),
         ("", f"{FP8}, scale = 1 B, scale_block = 32", 200 * 0.7),
     ],
 )
@@ -224,10 +240,14 @@ def test_odd_rows_are_slower_than_rows_that_are_copied_by_words(
 
 
 def test_experts_pad_their_tokens(study_with: StudyWith) -> None:
-    strict = study_with(f"{WHOLE}, misaligned_efficiency = 50 %")
-    free = study_with(f"{WHOLE}, misaligned_efficiency = 1")
+    strict = study_with(f"{WHOLE}, misaligned_efficiency = 50 %, odd_efficiency = 50 %")
+    free = study_with(f"{WHOLE}, misaligned_efficiency = 1, odd_efficiency = 1")
     odd = gemm(4096, 4096, 341.3, "expert", "W")
     assert seconds(odd, strict) == seconds(odd, free)
+    # of a weight gradient alone: forward, K is their width; and of nobody else
+    for role, pass_ in (("expert", "F"), ("expert", "B"), ("linear", "W")):
+        odd = gemm(4096, 4096, 341.3, role, pass_)
+        assert seconds(odd, strict) == pytest.approx(2 * seconds(odd, free), rel=1e-12)
 
 
 def test_a_roofline_fills_every_tile(study_with: StudyWith) -> None:
@@ -284,11 +304,32 @@ def test_every_kernel_of_a_stream_starts_and_has_its_part_of_the_size(
     assert seconds(none, study) == pytest.approx(10e6 / (3.35e12 * 0.75), rel=1e-12)
 
 
+def test_a_stream_of_one_byte_is_at_a_point_of_one_byte(study_with: StudyWith) -> None:
+    points = "streaming a { size = 1 B, efficiency = 25 % }\nstreaming b { size = 1 kB, efficiency = 50 % }"
+    study = study_with(f"start = 0 s\n{points}")
+    for bytes_ in (1.0, 0.0):
+        copy = Stream(name="copy", bytes_=bytes_, pass_="F", count=(1.0,))
+        assert seconds(copy, study) == pytest.approx(bytes_ / (3.35e12 * 0.25), rel=1e-12)
+
+
+def test_a_block_of_keys_costs_as_much_beside_a_single_key() -> None:
+    # 6 keys beside 1, 3 and none
+    assert [CoreRate(1.0, 1.0, fill=6.0, keys=keys).work for keys in (1.0, 3.0, 0.0)] == [7, 3, 7]
+
+
 def test_kinds_of_kernels_have_a_share_of_the_rate(study_with: StudyWith) -> None:
     study = study_with("start = 0 s, memory_efficiency = 80 %, eager_norm_efficiency = 50 %")
     norm = Stream(name="norm", bytes_=1e9, kind="eager_norm", pass_="F", count=(1.0,))
     for model in (Tiled(), Constant(), Roofline()):
         assert seconds(norm, study, model) == pytest.approx(1e9 / (3.35e12 * 0.4), rel=1e-12)
+
+
+def test_two_streams_of_one_size_are_refused(study_with: StudyWith) -> None:
+    study = study_with(
+        "streaming a { size = 1 kB, efficiency = 60 % }\n streaming b { size = 1 kB, efficiency = 30 % }"
+    )
+    (found,) = [c for _, c in study.contributions("checks") if c.id == "streaming-ascends"]
+    assert not found.holds
 
 
 def test_sizes_of_streams_ascend(study_with: StudyWith) -> None:

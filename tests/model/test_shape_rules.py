@@ -46,6 +46,45 @@ def test_attributes_that_contradict_one_another(
 
 
 @pytest.mark.parametrize(
+    ("more", "broken"),
+    [
+        ("experts = 1, shared_experts = 1", []),
+        ("experts = 1, top_k = 1, dense_first = 4", []),
+        ("kv_lora = 1, q_lora = 1", []),
+        ("q_lora = 1", ["latent-queries"]),
+        ("window = 1, full_every = 1", []),
+        ("full_every = 1", ["window-full"]),
+        ("window = 2047", []),
+        ("window = 2048", ["window-wide"]),
+        ("alibi = on", []),
+        ("alibi = on, positions = 1", ["alibi-with-positions"]),
+    ],
+)
+def test_one_is_enough(study_of: StudyOf, more: str, broken: list[str]) -> None:
+    assert list(failures(study_of(f"model m {{ {SHAPE}, {more} }}"))) == broken
+
+
+@pytest.mark.parametrize(
+    ("training", "holds"),
+    [
+        ("document = 2048", True),
+        ("document = 2049", False),
+        ("documents = [1, 2047]", True),
+        ("documents = [2, 2047]", False),
+    ],
+)
+def test_documents_fill_their_sequence_to_the_token(
+    study_of: StudyOf, training: str, holds: bool
+) -> None:
+    assert (failures(study_of("llama3_8b", training=training)) == {}) is holds
+
+
+def test_a_single_expert_may_be_run_again(study_of: StudyOf) -> None:
+    model = f"model m {{ {SHAPE}, experts = 1 }}"
+    assert not failures(study_of(model, extra="recompute { moe = on }"))
+
+
+@pytest.mark.parametrize(
     ("training", "id", "message"),
     [
         ("documents = [1000, 1000]", "documents-fill", "2000 tokens do not fill"),

@@ -68,3 +68,57 @@ def test_a_rank_accumulates_whole_gradients_where_it_keeps_them(
     }
     (operator,) = bind(values, parameters=[held(1e9)]).operators
     assert operator.bytes_ == pytest.approx(10e9 / shards)
+
+
+def test_a_sweep_to_no_clipping_adds_up_no_norm(bind: Bind) -> None:
+    values = {"mixed.norm_traffic": [0, 1, 12], "wire.net.latency": 1e-3}
+    found = terms(bind(values, parameters=[held(1e9)]))
+    alone = terms(bind({**values, "mixed.norm_traffic": 1}, parameters=[held(1e9)]))
+    name = "all-reduce of the gradient norm"
+    each = alone[name].seconds
+    assert each > 2e-3
+    assert list(found[name].seconds) == [0, each, each]
+    streamed = found["gradient norm and clipping"]
+    assert list(streamed.bytes_) == [0, 1e9, 12e9]
+    # 1 TB/s at 50 %
+    assert list(streamed.seconds) == [0, 2e-3, 24e-3]
+
+
+@pytest.mark.parametrize(("where", "bytes_"), [("host", 0.75 * 30e9), ("device", 30e9)])
+def test_what_the_host_updates_the_device_does_not(bind: Bind, where: str, bytes_: float) -> None:
+    values = {"offload.optimizer": 0.25, "offload.update": where, "plain.host_bandwidth": 1e9}
+    (found,) = [
+        term
+        for plugin, term in bind(values, parameters=[held(1e9)]).contributions("terms")
+        if plugin.name == "optimizer" and term.name == "optimizer update"
+    ]
+    assert found.bytes_ == bytes_
+
+
+@pytest.mark.parametrize(
+    ("fused", "expected"),
+    [
+        ("on", {"table": 2 * 5 + 3}),
+        ("off", {"table": 2 * 5 + 3, "matrix": (2 * 5 + 3) * 7, "experts": (2 * 5 + 3) * 11}),
+    ],
+)
+@pytest.mark.parametrize(("zero", "shards", "of_experts"), [(1, 1, 1), (2, 8, 2), (3, 8, 2)])
+def test_gradients_that_no_product_adds_are_read_added_and_written(
+    bind: Bind, fused: str, expected: dict[str, int], zero: int, shards: int, of_experts: int
+) -> None:
+    """In 3 B the gradient of a micro-batch, in 5 B the sum, read and written."""
+    values = {"mixed.gradients": 5, "mixed.activation": 3, "layout.ep": 4, "layout.zero": zero}
+    parts = [
+        Parameters(name=name, elements=n, total=n, count=(1.0,), place=place, expert=expert)  # type: ignore[arg-type]
+        for name, n, place, expert in (
+            ("table", 1.0, "before", False),
+            ("matrix", 7.0, "layer", False),
+            ("experts", 11.0, "layer", True),
+        )
+    ]  # fmt: skip
+    study = bind({**values, "kernels.fused_accumulation": fused}, parameters=parts)
+    found = {op.name.partition(", ")[2]: op.bytes_ for op in study.operators}
+    assert found == {
+        name: bytes_ / (of_experts if name == "experts" else shards)
+        for name, bytes_ in expected.items()
+    }

@@ -131,7 +131,7 @@ def test_a_framework_of_ones_own_says_what_it_has() -> None:
     assert not own(offer)
     (found,) = own(offer, "tp = 8, pp = 4")
     assert "`ours` 1.0 has no `layout.tp = 8`" in found.message
-    assert found.notes[0] == "it has `1`, `2`, `4`; 8 since 1.1"
+    assert [*found.notes] == ["it has `1`, `2`, `4`; 8 since 1.1"]  # and no source
     assert found.help is not None
     assert found.help.startswith("take 4;")
 
@@ -150,6 +150,7 @@ def test_points_of_a_sweep_are_refused_one_by_one() -> None:
     ("offer", "says", "severity"),
     [
         ('x { attribute = "layout.tq", values = "1" }', "no attribute `layout.tq`", "error"),
+        ('x { attribute = "layout.tp", values = ",," }', "`,,` lists no value", "error"),
         ('x { attribute = "layout.order", values = "a" }', "neither a number nor", "error"),
         ('x { attribute = "layout.tp", values = "two" }', "`two` is no number", "error"),
         ('x { attribute = "schedule.kind", values = "one_f" }', "never `one_f`", "warning"),

@@ -168,6 +168,26 @@ def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("assignment", "layers", "near"),
+    [
+        ("front", 10, "pp = 4"),  # 8 stages of 2 chunks are more than 10 layers
+        ("front", 16, "pp = 4 or 8"),
+        ("even", 24, "pp = 4"),  # 24 layers are no multiple of 16
+        ("even", 48, "pp = 4 or 8"),
+    ],
+)
+def test_a_nearest_depth_leaves_every_chunk_a_layer(
+    bind: Bind, assignment: str, layers: int, near: str
+) -> None:
+    values = {"cluster.devices": 64, "layout.tp": 8, "layout.pp": 6, "small.layers": layers}
+    chosen = {"schedule.chunks": 2, "schedule.assignment": assignment}
+    broken = complaints(bind(values | chosen))
+    found = {check.id: check for check in broken}["devices-divide"]
+    assert found.help is not None
+    assert found.help.startswith(f"{near} divides, or ")
+
+
 def test_experts_that_are_not_there_are_not_split(bind: Bind) -> None:
     found = {c.id: c for c in complaints(bind({"layout.ep": 4}))}["experts-missing"]
     assert found.message == "ep 4 x etp 1 split experts, and the model `small` has none"

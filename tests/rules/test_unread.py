@@ -109,3 +109,28 @@ def test_a_default_that_is_spelled_out_is_not_told(default: str) -> None:
 
 def test_a_fact_with_a_source_may_wait_to_be_used() -> None:
     assert idle('datacenter { pue = 1.3 @measured("our meters") }') == []
+
+
+# Mixtral sends 2 of 8 experts to each token.
+EXPERTS = SPEC.replace("llama3_8b", "mixtral_8x7b")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "dispatchers"),
+    [
+        ("deepep_rate", "3 GB/s", ["deepep"]),
+        ("hybridep_multiprocessors", "17", ["hybridep"]),
+        ("outer_efficiency", "71 %", ["deepep", "hybridep"]),
+        ("deduplicate", "on", ["alltoall"]),
+    ],
+)
+def test_what_one_dispatcher_reads_has_no_effect_beside_another(
+    attribute: str, value: str, dispatchers: list[str]
+) -> None:
+    for dispatcher in ("alltoall", "allgather", "deepep", "hybridep"):
+        routing = f"routing {{ dispatcher = {dispatcher}, {attribute} = {value} }}"
+        text = EXPERTS.format(more=f"layout {{ ep = 8 }}\n{routing}")
+        report = parcost.load_text(text)[0].evaluate()
+        messages = [d.message for d in report.result.diagnostics if d.id == "no-effect"]
+        expected = [] if dispatcher in dispatchers else [f"`{attribute}` has no effect"]
+        assert messages == expected, dispatcher

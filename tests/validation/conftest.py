@@ -86,7 +86,7 @@ def _changed(base: Raw, changes: dict[str, Any]) -> Raw:
     return made
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def raw() -> Callable[..., Raw]:
     """Return a row as JSON has it, with fields given by path changed; ``...`` removes one."""
     return lambda **changes: _changed(
@@ -94,7 +94,7 @@ def raw() -> Callable[..., Raw]:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def row(raw: Callable[..., Raw]) -> Callable[..., Row]:
     """Return a row as the command reads it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from io import StringIO
 from math import exp
 from pathlib import Path
@@ -18,14 +19,18 @@ from parcost_plugins.validation import intervals
 from parcost_plugins.validation.intervals import (
     FOLDS,
     LEVELS,
+    Holding,
     Range,
+    Ranges,
     Ratio,
     _folds,
     _samples,
+    holding,
     left_out,
     ranges,
     ranges_at,
     shortest,
+    to_block,
 )
 from parcost_plugins.vocabulary import Accuracy
 
@@ -55,6 +60,7 @@ def test_the_shortest_range_that_holds_a_share() -> None:
     assert shortest(values, 4 / 6) == (5.0, 7.0)
     assert shortest(values, 1.0) == (0.0, 20.0)
     assert shortest([3.0], 0.9) == (3.0, 3.0)
+    assert shortest([1.0, 2.0, 4.0], 0.3) == (1.0, 1.0)
 
 
 def test_a_range_holds_the_prediction() -> None:
@@ -117,6 +123,103 @@ def test_the_share_is_that_at_which_models_left_out_hold_nine_in_ten() -> None:
 def test_runs_of_one_model_say_nothing_of_others() -> None:
     assert ranges(ratios([1.0, 1.1, 0.9], models=1), "step_time") is None
     assert ranges([], "memory") is None
+
+
+def test_the_fold_of_a_model_is_the_end_of_the_hash_of_its_name() -> None:
+    for name in ("GPT", "BERT", "m1", "m2"):
+        end = sha256(name.encode()).digest()[-1] % 8
+        assert Ratio(model=name, kind=NEMO, value=1.0).fold == end
+
+
+def test_as_many_models_as_make_the_share_one_are_no_part_of_the_kind_around() -> None:
+    """0.8 x 5 / 4 is 1: four models hold all of their runs, and no more."""
+    wide = ratios((exp((i - 50) / 100) for i in range(101)), ("dense", "ampere", "x"))
+    found = ranges_of(0.8, wide + ratios([1.1] * 12, NEMO, models=4))
+    assert (found[NEMO].low, found[NEMO].high) == pytest.approx((1.0, 1.1))
+    wider = ranges_of(0.8, wide + ratios([1.1] * 12, NEMO, models=3))
+    assert wider[NEMO].low == wider["dense", "", ""].low < 1.0
+
+
+def test_the_first_of_shares_that_hold_as_many_is_taken() -> None:
+    found = ranges(ratios([1.0] * 40), "step_time")
+    assert found is not None
+    assert (found.share, found.left_out.share, found.left_out.half_width) == (0.8, 1.0, 0.0)
+
+
+def test_half_of_a_range() -> None:
+    one = Range(kind=NEMO, runs=1, models=1, low=0.7, high=1.5)
+    assert one.half_width == pytest.approx(0.4)
+    assert [one.holds(value) for value in (0.69, 0.7, 1.0, 1.5, 1.51)] == [
+        False, True, True, True, False
+    ]  # fmt: skip
+    assert holding([True, False], [0.1, 0.3]) == Holding(n=2, share=0.5, half_width=0.2)
+    assert holding([], []) is None
+
+
+BLOCK = """\
+# How far predictions were off the open runs: written by `parcost validate --intervals FILE`.
+# Left out in 8 folds of models, step time of 1,200 runs is held in 87.5 %, median half-width \
+12.5 %; memory of 9 runs is held in 100.0 %, median half-width 20.0 %.
+# Low and high are factors of the prediction.
+use catalog.families.other
+
+accuracy our_runs @S {
+  coverage = 90 %
+  others   = other
+  devices  = "a100 h100"
+  observed step_time_dense @S {
+    figure = step_time
+    model  = dense
+    runs   = 30
+    models = 5
+    low    = 0.800
+    high   = 1.250
+  }
+  observed step_time_dense_hopper_nemo @S {
+    figure    = step_time
+    model     = dense
+    family    = "hopper"
+    framework = "nemo"
+    runs      = 10
+    models    = 2
+    low       = 0.800
+    high      = 1.300
+  }
+  observed memory_any @S {
+    figure = memory
+    model  = any
+    runs   = 9
+    models = 3
+    low    = 0.900
+    high   = 1.000
+  }
+}
+"""
+
+
+def test_ranges_as_a_file_of_the_catalogue() -> None:
+    """A kind that has the range of the kind around it is left out, and so is a rare device."""
+
+    def known(kind: Any, runs: int, models: int, low: float, high: float) -> Range:
+        return Range(kind=kind, runs=runs, models=models, low=low, high=high)
+
+    def all_of(n: int, share: float, half: float, *found: Range) -> Ranges:
+        left = Holding(n=n, share=share, half_width=half)
+        return Ranges(share=0.9, found={one.kind: one for one in found}, left_out=left)
+
+    steps = all_of(
+        1200,
+        0.875,
+        0.125,
+        known(("dense", "", ""), 30, 5, 0.8, 1.25),
+        known(("dense", "hopper", ""), 20, 4, 0.8, 1.25),
+        known(NEMO, 10, 2, 0.8, 1.3),
+    )
+    memory = all_of(9, 1.0, 0.2, known(("any", "", ""), 9, 3, 0.9, 1.0))
+    text = to_block(
+        "our_runs", {"step_time": steps, "memory": memory}, {"h100": 5, "a100": 6, "b200": 4}
+    )
+    assert text == BLOCK.replace("@S", intervals._SOURCE)
 
 
 # --- the command --------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from parcost import SpecError
-from parcost_plugins.validation.rows import Row, Rows, files_of, read_files
+from parcost_plugins.validation.rows import Row, Rows, files_of, read_files, shipped
 
 Write = Callable[[Iterable[Any]], Path]
 Raw = Callable[..., dict[str, Any]]
@@ -27,6 +28,10 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"model__layers": 0}, "malformed", "`model.layers` is 0, and 1 is the least"),
     ({"model__tied": 1}, "malformed", "`model.tied` is 1, not true or false"),
     ({"hardware__gpus": True}, "malformed", "`hardware.gpus` is True, not a whole number"),
+    ({"extra": [1]}, "malformed", "`extra` is [1], not an object"),
+    ({"notes": {}}, "malformed", "`notes` is {}, not a text"),
+    ({"notes": ["x" * 56]}, "malformed", f"`notes` is ['{'x' * 56}'], not a text"),
+    ({"notes": ["x" * 57]}, "malformed", f"`notes` is ['{'x' * 55}..., not a text"),
     ({"model": []}, "malformed", "`model` is [], not an object"),
     ({"measured__step_time_s": ...}, "malformed", "`measured.step_time_s` is missing"),
     ({"batch__global": ...}, "malformed", "`batch.global` is missing"),
@@ -135,3 +140,127 @@ def test_nodes_are_counted_up(row: Callable[..., Row]) -> None:
     assert row().nodes == 2
     assert row(hardware__gpus_per_node=None).nodes is None
     assert row(hardware__gpus_per_node=10).nodes == 2
+
+
+def test_micro_batches_of_a_replica(row: Callable[..., Row]) -> None:
+    """64 sequences over 4 replicas, 2 at a time."""
+    assert row(batch__global=64, parallel__dp=4).micro_batches == 8
+    assert row(batch__global=64, parallel__dp=4, batch__micro=1).micro_batches == 16
+
+
+def test_what_follows_from_a_row(row: Callable[..., Row]) -> None:
+    assert row(hardware__gpus=17).nodes == 3
+    for experts, sparse in ((None, False), (0, False), (1, False), (2, True)):
+        assert row(model__experts=experts).is_sparse is sparse
+    assert row(extra={"dup_group": "x"}).configuration == "x"
+    assert row().configuration == "megatron-1"
+    for precision, class_, numbers in (
+        ("BFloat16", None, "bf16"),
+        ("float8", None, "fp8"),
+        ("mxfp8 and bf16", None, "mxfp8"),
+        ("mxfp8", "bf16", "bf16"),
+        (None, None, None),
+        ("int4", None, None),
+    ):
+        assert row(precision=precision, precision_class=class_).numbers == numbers
+
+
+#: What is on the edge of a contradiction, and whether it is one. A step of 2 s of 16 sequences
+#: of 2048 tokens on 16 devices is a rate of 1024 tokens per second and device.
+EDGES: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),
+    ({"measured": {"step_time_s": 2, "tokens_per_s_per_gpu": 1074}}, True),
+    ({"measured": {"step_time_s": 2, "tokens_per_s_per_gpu": 1076}}, False),
+    ({"measured": {"step_time_s": 2, "tokens_per_s_per_gpu": 974}}, True),
+    ({"measured": {"step_time_s": 2, "tokens_per_s_per_gpu": 972}}, False),
+    ({"measured": {"step_time_s": 2, "mfu": 1.0, "hfu": 1.0}}, True),
+    ({"measured": {"step_time_s": 2, "mfu": 1.01}}, False),
+    ({"measured": {"step_time_s": 2, "hfu": 1.01}}, False),
+    ({"measured": {"step_time_s": 2, "tflops_per_gpu": 312}}, True),
+    ({"measured": {"step_time_s": 2, "tflops_per_gpu": 312.1}}, False),
+    ({"measured": {"step_time_s": 2, "tflops_per_gpu": 400}, "peak_tflops_assumed": None}, True),
+    ({"parallel__tp": 2, "parallel__cp": 2, "parallel__dp": 2, "batch__grad_accum": 4}, True),
+    ({"parallel__tp": 2, "parallel__cp": 2, "parallel__dp": 2, "batch__grad_accum": 8}, False),
+    ({"parallel__tp": 2, "parallel__cp": 2, "parallel__dp": 2, "batch__grad_accum": None}, True),
+    ({"parallel__tp": 2, "parallel__cp": 4, "batch__micro": 1, "batch__grad_accum": 16}, True),
+    ({"parallel__tp": 4, "parallel__pp": 4}, True),
+    # 16 sequences for 16 replicas, two at a time
+    (
+        {"parallel__tp": 1, "parallel__pp": 1, "parallel__dp": 16, "batch__grad_accum": None},
+        False,
+    ),
+    ({"parallel__tp": 4, "parallel__pp": 2}, False),
+    ({"model__experts": 8, "model__topk": 8, "parallel__ep": 8}, True),
+    ({"model__experts": 8, "model__topk": 9, "parallel__ep": 8}, False),
+    ({"model__experts": 0, "model__topk": 1}, False),
+    ({"model__experts": None, "model__topk": 1}, False),
+    ({"model__experts": 8, "model__topk": 2, "parallel__ep": 16}, False),  # of 8 of a stage
+    # 2 tp x 2 cp x 4 dp ranks of one stage
+    (
+        {
+            "parallel__tp": 2, "parallel__cp": 2, "parallel__dp": 4, "parallel__pp": 1,
+            "parallel__ep": 16, "model__experts": 16, "model__topk": 2, "batch__grad_accum": 2,
+        },
+        True,
+    ),
+    ({"parallel__hsdp": {"shard": 1, "replicate": 1}}, True),
+    ({"parallel__hsdp": {"shard": 2, "replicate": 2}}, False),
+    ({"parallel__hsdp": True}, True),
+    (
+        {
+            "parallel__tp": 1, "parallel__cp": 2, "parallel__dp": 4, "batch__grad_accum": 2,
+            "parallel__hsdp": {"shard": 4, "replicate": 2},
+        },
+        True,
+    ),
+    ({"model__kv_heads": 8}, True),
+    ({"model__kv_heads": 6}, False),
+    ({"model__kv_heads": None}, True),
+    ({"model__hidden": 3080}, False),
+    ({"model__hidden": 3080, "model__head_dim": 128}, True),
+    ({"parallel__vp": 13}, True),  # 26 chunks for 24 layers and two ends
+    ({"parallel__vp": 13, "model__layers": 23}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "good"), EDGES)
+def test_the_edge_of_a_contradiction(
+    changes: dict[str, Any], good: bool, raw: Raw, file: Write
+) -> None:
+    rows = reading(file([raw(**changes)]))
+    assert (len(rows.placed), bool(rows.flaws)) == (int(good), not good), rows.flaws
+
+
+def test_the_first_catalogue_with_a_file_of_runs_ships_it(tmp_path: Path) -> None:
+    def plugins(*names: str) -> Any:
+        found = {n: (None, SimpleNamespace(name=n, root=tmp_path / n)) for n in names}
+        return SimpleNamespace(named=lambda _: found)
+
+    path = tmp_path / "b" / "measured" / "runs.jsonl"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    (tmp_path / "c" / "measured" / "runs.jsonl").mkdir(parents=True)
+    assert shipped(plugins("a", "c", "b")) == ("b/measured/runs.jsonl", path)
+    assert shipped(plugins("a", "c")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "taken"),
+    [
+        ("runs.jsonl", '{"measured": {}}', True),
+        ("runs.jsonl", '{"parallel": {}}', True),
+        ("runs.jsonl", '{"time_us": 3}', False),
+        ("runs.jsonl", '["measured"]', False),
+        ("runs.jsonl", '"measured"', False),
+        ("runs.jsonl", "{", True),  # reading it says what is wrong
+        ("runs.jsonl", "x" * (2**20 + 1), True),
+        ("runs.json", '{"measured": {}}', False),
+    ],
+)
+def test_which_files_of_a_directory_have_runs(
+    name: str, first: str, taken: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"measured": {}}\n')
+    (tmp_path / name).write_text(first + "\n")
+    found = [Path(file).name for file, _ in files_of(tmp_path)]
+    assert found == ["a.jsonl", *([name] if taken else [])]

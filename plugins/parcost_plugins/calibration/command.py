@@ -130,9 +130,13 @@ def command(
 
     if not re.fullmatch(_LABEL, name):
         raise click.UsageError(f"`--name {name}` is no label: letters, digits and underscores")
-    if out is not None and Path(out).exists():
-        raise click.UsageError(f"{out} exists already; remove it or choose another name")
+    if out is not None:
+        _require_new(Path(out))
     session = options.session(picked)
+    if device is not None:
+        _require_device(device)
+    if framework is not None:
+        _require_framework(framework, session)
     table_ = known.kinds(session.plugins)
     files, passed = inputs(paths) if paths else ([_shipped(session)], [])
     by_rows = any(one.content in ("runs", "products", "attention", "streams") for one in files)
@@ -176,6 +180,41 @@ def command(
     if out is not None and report.text:
         _write(report.text, out)
     return _FLAWED if work.flaws or work.explicit or not report.text else 0
+
+
+def _require_new(path: Path) -> None:
+    """Refuse a file that exists, and one in a folder that does not."""
+    if path.exists():
+        raise click.UsageError(f"{path} exists already; remove it or choose another name")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"{path} cannot be written: there is no folder {path.parent}")
+
+
+def _require_device(name: str) -> None:
+    """Refuse a device that no row can mean."""
+    from parcost_plugins.validation.hardware import ENTRIES
+
+    names = list(dict.fromkeys(entry.device for entry in ENTRIES))
+    if name not in names:
+        raise click.UsageError(f"`--device {name}`: no such device; {_hint(name, names)}")
+
+
+def _require_framework(name: str, session: Session) -> None:
+    """Refuse a framework that no catalogue has."""
+    names = [
+        file.name.removesuffix(".par")
+        for _, catalogue in session.plugins.named("catalogues").values()
+        for file in (catalogue.root / "frameworks").iterdir()
+    ]
+    if name not in names:
+        raise click.UsageError(f"`--framework {name}`: no such framework; {_hint(name, names)}")
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, n=1)
+    return f"did you mean `{close[0]}`?" if close else "they are " + ", ".join(sorted(names))
 
 
 def _text(report: Report, format_: str, target: Target, *, inside: bool) -> str:
@@ -253,7 +292,7 @@ class _Work:
         rows = [row for one in files if one.content == "host" for row in inputs.objects(one)]
         issued: list[host.Issued] = []
         if rows:
-            measured = host.issued(rows, self._framework_name(framework), self.session, self.table)
+            measured = host.issued(rows, framework, self.session, self.table)
             issued = measured.constants
             self.flaws += measured.flaws
             self.refused += measured.refused
@@ -277,18 +316,6 @@ class _Work:
                 notes.append("Add the levels inside of a node.")
             texts.append(spec.fabric(name, [network.level for network in networks], notes))
         return evolve(report, text="\n".join(text for text in texts if text))
-
-    def _framework_name(self, framework: str) -> str:
-        from difflib import get_close_matches
-
-        for _, catalogue in self.session.plugins.named("catalogues").values():
-            names = [f.name.removesuffix(".par") for f in (catalogue.root / "frameworks").iterdir()]
-            if framework in names:
-                return framework
-            close = get_close_matches(framework, names, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else "they are " + ", ".join(names)
-            raise click.UsageError(f"`--framework {framework}`: no such framework; {hint}")
-        return framework
 
     # --- runs -------------------------------------------------------------------------------
 

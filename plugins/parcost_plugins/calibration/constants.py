@@ -216,8 +216,8 @@ def _bounds(text: str, parts: Sequence[Any], constant: Constant) -> tuple[float,
     if not constant.low * (1 - 1e-9) <= low < high <= constant.high * (1 + 1e-9):
         inside = f"{constant.text(constant.low)} and {constant.text(constant.high)}"
         raise click.UsageError(
-            f"`--bounds {text}`: bounds of {constant.name} rise and lie between {inside}: "
-            f"{constant.kind.why}"
+            f"`--bounds {text}`: write a low and a higher bound of {constant.name}, both between "
+            f"{inside}; {constant.kind.why}"
         )
     return low, high
 

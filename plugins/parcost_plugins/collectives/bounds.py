@@ -64,8 +64,9 @@ def _latency(group: Group) -> Real:
         alpha = minimum(alpha, link.latency)
         ports = max(ports, _ports(link))
         multicasts = multicasts or _level(link, "in_network", default=False)
-    rounds = ceil_log2(group.ranks)
-    if ports > 1.0:
+    if ports == 1.0:
+        rounds = ceil_log2(group.ranks)
+    else:
         rounds = ceil(log(group.ranks) / log(ports + 1.0) - _ROUNDING)
     return alpha * (minimum(rounds, 1.0) if multicasts else rounds)
 
@@ -99,7 +100,7 @@ def _leaving(operation: str, n: Real, members: Real, P: Real, *, reduces: bool) 
     if operation == "all_to_all":
         return n * members * others
     if operation in ("broadcast", "reduce"):
-        return n * 1.0
+        return n
     return n * others
 
 

@@ -78,7 +78,7 @@ def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
     merged = where(q == P, 0.0, 1.0) * odd
     rounds = passes * floor_log2(P) * odd + 2 * merged
     halved = n * (q - 1) / q * odd
-    back = {"all_reduce": 1.0, "reduce_scatter": 1 / P}.get(operation, 0.0)
+    back = 1.0 if operation == "all_reduce" else 1 / P  # of a reduce-scatter
     reduced = halved + n * merged if operation in _REDUCES else 0.0
     return Phase(partner_link(group), rounds, passes * halved + n * (1.0 + back) * merged, reduced)
 

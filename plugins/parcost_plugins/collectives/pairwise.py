@@ -48,7 +48,7 @@ class Pairwise(Phased):
         far: Real = 0.0  # seconds on the slowest of the levels further out
         waits: Real = 0.0  # for the messages that leave the innermost unit to start
         for link, outside, bytes_, _ in outer:
-            far = maximum(far, where(outside > 0, link.seconds(outside, bytes_), 0.0))
+            far = maximum(far, link.seconds(outside, bytes_))
             waits = maximum(waits, outside * link.latency)
         inside = near.link.seconds(near.rounds, near.bytes_)
         return maximum(inside + waits, far + near.rounds * near.link.latency)

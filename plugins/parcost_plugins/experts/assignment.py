@@ -23,7 +23,7 @@ def best_assignment(worth: NDArray[np.float64]) -> list[int]:
 
     size = len(worth)
     cost = worth.max() - worth
-    rows, columns = np.zeros(size + 1), np.zeros(size + 1)
+    rows, columns = np.zeros(size), np.zeros(size + 1)
     row_of = np.full(size + 1, -1)  # the row that a column is taken by; the last one starts a path
     for row in range(size):
         row_of[size] = row
@@ -44,7 +44,4 @@ def best_assignment(worth: NDArray[np.float64]) -> list[int]:
         while current != size:
             row_of[current] = row_of[before[current]]
             current = before[current]
-    found = [0] * size
-    for column in range(size):
-        found[row_of[column]] = column
-    return found
+    return [int(column) for column in row_of[:size].argsort()]

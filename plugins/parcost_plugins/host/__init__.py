@@ -132,9 +132,9 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     captured = graphs(study) == "layer"
     parts = 2.0 if tensor_overlap(study) == "split_batch" else 1.0
     for pass_, issued, count in passes:
-        if captured and pass_ == "W":  # a part of the graph of the backward pass
-            continue
-        if captured and not core:
+        if captured and (pass_ == "W" or (pass_ == "R" and core)):
+            continue  # a part of the graph of the backward pass
+        if captured:
             seconds = _of_graph(framework, parts)
         elif mode(study) == "compiled":
             seconds = _compiled(issued, framework, parts, apart=pass_ == "W")

@@ -150,5 +150,5 @@ def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> R
     share: Real = 1.0
     for bytes_ in rows:
         odd = where(bytes_ % 4 == 0, choice.misaligned_efficiency, choice.odd_efficiency)
-        share = minimum(share, where(bytes_ % choice.alignment == 0, 1.0, odd))
+        share = where(bytes_ % choice.alignment == 0, share, minimum(share, odd))
     return share

@@ -8,7 +8,7 @@ from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formu
 from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training, layers
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch
+from parcost_plugins.vocabulary.chosen import gradients_since
 from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -75,12 +75,11 @@ def _largest(study: Study, sheet: Sheet) -> Figure:
     layout = study[Layout]
     kinds = alike(study)
     kind, mixed = kinds[0], any(kind.expert for kind in kinds)
-    gradients = 2 if reduces_each_micro_batch(study) else 4
     sheet.letters |= {
         "tp": layout.tp,
         "pp": layout.pp,
         "W": kind.shards(layout.zero, 3),
-        "G": kind.shards(layout.zero, gradients),
+        "G": kind.shards(layout.zero, gradients_since(study)),
         "O": kind.shards(layout.zero, 1),
     }
     return sheet(

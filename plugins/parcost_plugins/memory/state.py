@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards
+from parcost_plugins.vocabulary.chosen import gradients_since, reduces_each_micro_batch, reshards
 from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import ends_together
 
@@ -52,11 +52,11 @@ def memory(study: Study) -> Iterator[Memory]:
 
 def _state(kind: Alike, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
-    shares = reduces_each_micro_batch(study)
+    since_gradients = gradients_since(study)
     for cause, tag, bytes_, since, away in (
         (WEIGHTS, "weights", precision.weights, 3, offload.parameters),
-        (GRADIENTS, "gradients", precision.gradients, 2 if shares else 4, 0.0),
-        (MICRO_GRADIENTS, "gradients", precision.gradient_copies, 2 if shares else 4, 0.0),
+        (GRADIENTS, "gradients", precision.gradients, since_gradients, 0.0),
+        (MICRO_GRADIENTS, "gradients", precision.gradient_copies, since_gradients, 0.0),
         (OPTIMIZER_STATE, "optimizer", precision.optimizer, 1, offload.optimizer),
     ):
         shards = kind.shards(zero, since)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Memory, Real, Study, called, hookimpl
-from parcost.numeric import maximum, sqrt, where
+from parcost.numeric import sqrt, where
 from parcost_plugins.model import core
 from parcost_plugins.model.passes import linear
 from parcost_plugins.model.rank import Rank, rank_of
@@ -105,7 +105,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     rank = rank_of(study)
     if rank.model.nominal:
         quarter, hidden = _of_layer(rank) / (len(PAIRS) * 2), rank.model.hidden
-        depth = where(hidden > 0, maximum(hidden, 1.0), sqrt(quarter))
+        depth = where(hidden > 0, hidden, sqrt(quarter))
         width = quarter / depth / rank.layout.tp
         for name, columns, rows in PAIRS:
             span, tokens = rank.every, rank.tokens

@@ -142,7 +142,7 @@ def _documents(training: Training) -> Iterator[Check]:
         total = sum(listed)
         yield Check(
             id="documents-fill",
-            holds=(sequence == total) & (min(listed) > 0),
+            holds=sequence == total,
             subject="training.documents",
             message="documents of {total} tokens do not fill a sequence of {sequence}",
             inputs={"total": total, "sequence": sequence},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Real, Sheet, called
-from parcost.numeric import floor
+from parcost.numeric import divides
 from parcost_plugins.networks.lacks import lacks
 from parcost_plugins.vocabulary import Network
 
@@ -24,8 +24,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         yield from lacks(network, *([] if links is not None else ["global_links"]))
         return
     g, b, port = network.groups, network.bandwidth, network.port
-    hosts = network.devices / g
-    yield from _rules(network, g, hosts)
+    yield from _rules(network, g)
     sheet = Sheet(
         called(network),
         source=_SOURCE,
@@ -48,7 +47,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "crossing",
         "links that cross a half cut",
         "%",
-        "floor(G / 2) ceil(G / 2) / (G max(G - 1, 1) / 2), of all links",
+        "floor(G^2 / 4) / (G max(G - 1, 1) / 2), of all links",
     )
     yield sheet(
         "bisection", "bandwidth between two halves, one direction", "B/s", "links crossing B"
@@ -83,7 +82,7 @@ def global_links(network: Network) -> Real | None:
     return network.routers * network.links_per_router
 
 
-def _rules(network: Network, g: Real, hosts: Real) -> Iterator[Check]:
+def _rules(network: Network, g: Real) -> Iterator[Check]:
     yield Check(
         id="network-groups",
         holds=g > 1,
@@ -94,7 +93,7 @@ def _rules(network: Network, g: Real, hosts: Real) -> Iterator[Check]:
     )
     yield Check(
         id="network-groups-divide",
-        holds=hosts == floor(hosts),
+        holds=divides(g, network.devices),
         subject=f"{called(network)}.groups",
         message="{devices} devices do not divide into {groups} groups",
         inputs={"devices": network.devices, "groups": g},

@@ -18,9 +18,8 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     A leaf has o / (1 + o) of its ports down. Above it nothing is narrowed. Each rail is a
     tree of its own, of the devices with the same place in their nodes.
     """
-    complaints = list(lacks(network, "radix"))
-    if complaints or network.radix is None:
-        yield from complaints
+    if network.radix is None:
+        yield from lacks(network, "radix")
         return
     r, o = network.radix, network.oversubscription
     trees = network.per_node if network.kind == "rail" else 1.0
@@ -56,9 +55,9 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield sheet("most_two_levels", "devices of two levels", "", "g d R")
     yield sheet("most_three_levels", "devices of three levels", "", "g d R^2 / 2")
     letters["L"] = sheet.formula("ceil(n / per_leaf), leaves of a tree")
-    letters["u"] = sheet.formula("levels == 1 ? 0 : R - d, ports of a leaf that lead up")
+    letters["u"] = sheet.formula("R - d, ports of a leaf that lead up")
     letters["M"] = sheet.formula("levels == 3 ? ceil(2 L u / R) : 0, in the middle of a tree")
-    letters["T"] = sheet.formula("ceil((levels == 3 ? M R / 2 : L u) / R), at the top of a tree")
+    letters["T"] = sheet.formula("levels == 1 ? 0 : ceil(L u / R), at the top of a tree")
     yield sheet("leaves", "leaf switches", "", "g L")
     yield sheet("spines", "switches above the leaves", "", "g (levels == 3 ? M : T)")
     yield sheet("cores", "switches above those", "", "g (levels == 3 ? T : 0)")

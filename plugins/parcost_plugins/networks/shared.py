@@ -63,7 +63,7 @@ def finish(flows: Mapping[str, Moving], bandwidths: Mapping[str, float]) -> dict
         active = np.flatnonzero(waiting & (starts <= now))
         later = starts[waiting & (starts > now)]
         rates = _filled(uses[active], rate_of)
-        needed = np.where(left[active] > 0, left[active] / rates, 0.0)
+        needed = left[active] / rates
         step = float(min(later.min(initial=np.inf) - now, needed.min(initial=np.inf)))
         now += step
         ended = needed <= step

@@ -286,7 +286,7 @@ def _distinct(micro_batches: Real) -> list[int]:
     if isinstance(micro_batches, (float, int)):
         found = {micro_batches}
     else:
-        found = set(micro_batches.reshape(-1).tolist())
+        found = set(micro_batches.ravel().tolist())
     return sorted(int(m) for m in found if m >= 1 and m == int(m))
 
 
@@ -298,7 +298,7 @@ def _stages(study: Study) -> str:
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     """Return the nearest numbers of stages that divide, and a list that fits this one."""
     each, left = divmod(layers + ends, chunks)
-    fitting = [p for p in all_divisors(each) if p <= layers] if not left and each else []
+    fitting = [p for p in all_divisors(each) if p <= layers] if not left else []
     nearest = [*[p for p in fitting if p < pp][-1:], *[p for p in fitting if p > pp][:1]]
     ways = []
     if nearest:

@@ -16,7 +16,6 @@ from parcost_plugins.vocabulary.offers import (
     holds,
     listed,
     spelled,
-    stated,
     target_of,
     values_of,
 )
@@ -27,7 +26,9 @@ def rules(study: Study) -> Iterator[Check]:
     if study.get(Training) is None:
         return
     framework = study[Training].framework
-    for offer in stated(framework):
+    for offer in framework.offers:
+        if not offer.values:  # withdrawn by a profile that extends another
+            continue
         unknown = _unknown(study, framework, offer)
         if unknown is not None:
             yield unknown
@@ -79,7 +80,10 @@ def _unknown(study: Study, framework: Framework, offer: Offer) -> Check | None:
     field = type_.fields.get(name) if type_ is not None else None
     wrong, known = "", ""
     severity: Literal["error", "warning"] = "error"
-    if field is None:
+    if not listed(offer):
+        wrong = f"`{offer.values}` lists no value of `{offer.attribute}`"
+        known = "write values with commas between them, or none to withdraw a statement"
+    elif field is None:
         wrong = f"there is no attribute `{offer.attribute}`"
         known = "write a block and one of its attributes, as in `schedule.kind`"
     elif field.kind not in ("quantity", "word", "switch"):

@@ -38,6 +38,8 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
+from parcost_plugins.vocabulary.routing import dispatcher_of
 
 
 @frozen
@@ -108,6 +110,30 @@ _IDLE = (
     ),
     _Idle(Routing, (), lambda study: study[Training].model.experts > 0, "a model that has experts"),
     _Idle(
+        Routing,
+        ("deepep_multiprocessors", "deepep_rate", "deepep_efficiency"),
+        lambda study: _dispatches(study, "deepep"),
+        "`routing.dispatcher = deepep`",
+    ),
+    _Idle(
+        Routing,
+        ("hybridep_multiprocessors", "hybridep_rate", "hybridep_efficiency"),
+        lambda study: _dispatches(study, "hybridep"),
+        "`routing.dispatcher = hybridep`",
+    ),
+    _Idle(
+        Routing,
+        ("outer_efficiency",),
+        lambda study: _dispatches(study, *KERNEL_DISPATCHERS),
+        "`routing.dispatcher = deepep` or `hybridep`",
+    ),
+    _Idle(
+        Routing,
+        ("deduplicate",),
+        lambda study: _dispatches(study, "alltoall"),
+        "`routing.dispatcher = alltoall`",
+    ),
+    _Idle(
         CollectiveChoice,
         (
             "generation",
@@ -173,6 +199,11 @@ _IDLE = (
         "a block `energy`",
     ),
 )
+
+
+def _dispatches(study: Study, *dispatchers: str) -> bool:
+    """Return whether one of *dispatchers* sends tokens, or a model has no experts."""
+    return study[Training].model.experts == 0 or dispatcher_of(study) in dispatchers
 
 
 def _recomputes_all(study: Study) -> bool:

@@ -163,5 +163,6 @@ def _bounds(capacities: Sequence[int], axes: Sequence[tuple[int, int]]) -> tuple
     for cap in capacities:
         most.append(min(-(-cap // max(axes[0][0], below)), size))
         below = cap
-    most.append(min(span // max(axes[0][0], below) + 1, size))
+    # A range of ranks, from the first member to the last, begins anywhere in its first unit.
+    most.append(min((span - axes[0][0] - 1) // max(axes[0][0], below) + 2, size))
     return (*map(float, most), *(1.0 for _ in most))

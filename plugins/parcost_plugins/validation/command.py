@@ -149,6 +149,8 @@ def _label(file: str) -> str:
     if path.suffix != ".par" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", path.stem):
         message = "a study imports the file by its name, such as `our_runs.par`"
         raise click.UsageError(f"`--intervals {file}`: {message}")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"`--intervals {file}`: there is no folder `{path.parent}`")
     return path.stem
 
 

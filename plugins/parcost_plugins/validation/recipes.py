@@ -66,7 +66,8 @@ def recipe_of(row: Row, profile: Profile) -> Recipe:
     if profile.sharded_master and numbers not in ("fp32", "tf32"):
         if name == "bf16":
             return Recipe("bf16_fsdp")
-        if "torchao" in text or profile.framework.startswith("torchtitan"):
+        torchao = "torchao" in text or profile.framework.startswith("torchtitan")
+        if numbers == "fp8" and torchao:
             return Recipe("fp8_torchao", assumed=assumed)
         return Recipe(name, "bf16_fsdp", assumed)
     if name == "bf16" and "deepspeed" in profile.framework:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from parcost import Study
 
 
+NEVER = 4  # beyond the stages of ZeRO
+
+
 def hides_gradients(study: Study) -> bool:
     """Return whether gradients may be reduced under the backward pass."""
     stated, framework = study[Overlap].gradients, study[Training].framework
@@ -53,6 +56,11 @@ def reduces_each_micro_batch(study: Study) -> bool:
         return stated == "shard"
     pipelined = framework.pipelined_accumulate if study[Layout].pp > 1 else None
     return (pipelined or framework.accumulate) == "shard"
+
+
+def gradients_since(study: Study) -> int:
+    """Return the stage of ZeRO from which on a rank keeps its share of the gradients only."""
+    return 2 if reduces_each_micro_batch(study) else NEVER
 
 
 def scatters(study: Study) -> bool:

@@ -29,9 +29,8 @@ def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, 
         found["collnet_chain"] = _collnet_chain(machine, placed, n)
     if operation in _GATHERS:
         found["pat"] = _pat(machine, placed, n)
-    several = minimum(placed.ranks - 1, 1.0)  # one rank has nobody to talk to
-    return {
-        name: where(placed.ranks > 1, seconds, several)
+    return {  # one rank has nobody to talk to
+        name: where(placed.ranks > 1, seconds, 0.0)
         for name, seconds in found.items()
         if not (isinstance(seconds, float) and seconds == INFINITY)
     }
@@ -102,7 +101,7 @@ def _nvls(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
     inside = _nvls_channel(machine) * spread
     channel = where(placed.nodes > 1, minimum(inside, machine.inter), inside)
     bus = machine.channels * channel
-    bandwidth = bus * P / maximum(2 * (P - 1), 1.0) if operation == "all_reduce" else bus
+    bandwidth = bus * P / (2 * maximum(P - 1, 1.0)) if operation == "all_reduce" else bus
     latency = _inside(row, placed) + placed.beyond_one(_outside(machine, row, "simple"))
     offered = (placed.nodes <= 1) | machine.collnet
     return _where(offered, _copy_time(latency, n, bandwidth))
@@ -116,7 +115,7 @@ def _nvls_tree(machine: Machine, placed: Placed, n: Real) -> Real:
     outside = machine.inter * where(placed.nodes <= 2, 2.0, 1.0)
     cap = placed.by_nodes(0.0, generation.nvls_tree_two_nodes, generation.nvls_tree_more_nodes)
     bus = machine.channels * minimum(minimum(inside, outside), cap)
-    bandwidth = bus * P / maximum(2 * (P - 1), 1.0)
+    bandwidth = bus * P / (2 * maximum(P - 1, 1.0))
     if generation.nvls_tree_corrected and machine.host.nvls_tree_corrected:
         bandwidth = bandwidth * _correction(machine, n, "simple")
     latency = row.base + _inside(row, placed)

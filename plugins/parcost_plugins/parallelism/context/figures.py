@@ -120,8 +120,7 @@ def regime(found: Exchange, outcome: Outcome) -> Section:
         notes.append(
             "sending grows with the tokens and working with their square: longer blocks hide more"
         )
-        if isinstance(free, float) and isinstance(tokens, float):
-            notes.append(_said(found, tokens, free))
+        notes.append(_said(found, float(tokens), float(free)))
     return Section(title="Context parallelism", columns=("what", "is"), rows=rows, notes=notes)
 
 
@@ -131,12 +130,9 @@ def _said(found: Exchange, tokens: float, free: float) -> str:
         return "without a double buffer every block is waited for, whatever its length"
     if tokens >= free:
         return f"free overlap: {tokens:.0f} tokens on a rank, and {free:.0f} are enough"
-    sequence = found.study[Training].sequence
-    degree = max(int(sequence // free), 1) if free else 1
-    return (
-        f"exposed: {tokens:.0f} tokens on a rank, and {free:.0f} would do; "
-        f"cp = {degree} has that many"
-    )
+    degree = int(found.study[Training].sequence // free)
+    enough = f"cp = {degree} has that many" if degree else "the whole sequence has fewer"
+    return f"exposed: {tokens:.0f} tokens on a rank, and {free:.0f} would do; {enough}"
 
 
 def _tokens(found: Exchange) -> Real:

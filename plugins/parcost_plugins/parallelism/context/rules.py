@@ -51,8 +51,8 @@ def splits(study: Study) -> Iterator[Check]:
         message="attention that writes its scores cannot take keys and values block by block",
         help="`training.flash_attention = on` and `kernels.attention = auto`",
     )
-    zigzag = context.balance == "zigzag" and training.model.causal
-    parts = found.cp * where(zigzag and kind != "ulysses", 2.0, 1.0)
+    zigzag = context.balance == "zigzag" and training.model.causal and kind != "ulysses"
+    parts = found.cp * where(zigzag, 2.0, 1.0)
     parts = where(found.cp > 1, parts, 1.0)
     sequence = training.sequence
     yield Check(

@@ -25,6 +25,8 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.chosen import hides_gradients
 
+_STAGES = (0, 1, 2, 3)
+
 
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield the checklist for a study of several replicas; with ``plan``, the stages too.
@@ -44,7 +46,7 @@ def _stages(study: Study, outcome: Outcome) -> Section | None:
     room = study[MemoryBudget].usable * study[Cluster].device.memory
     rows: list[tuple[Any, ...]] = []
     fitting: list[tuple[float, int]] = []
-    for zero in range(4):
+    for zero in _STAGES:
         made = _with(study, outcome, zero)
         if made is None:
             continue

@@ -143,8 +143,8 @@ def _local(study: Study) -> Iterator[Check]:
     )
     yield Check(
         id="overlap-long",
-        holds=where(local.fragments <= local.period, local.overlap_steps * local.fragments, 0.0)
-        <= local.period,
+        holds=(local.fragments > local.period)
+        | (local.overlap_steps * local.fragments <= local.period),
         subject="local_updates.overlap_steps",
         message="a meeting under way for {steps} steps is not over before the next: {fragments} "
         "parts meet in {period} steps",

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from parcost import Once, Real, Study, Work, formula
-from parcost.numeric import ceil_div, is_array, maximum, minimum, where
+from parcost.numeric import ceil_div, is_array, maximum, minimum, ratio, where
 from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, times, wires
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
@@ -101,15 +101,13 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
     size = wire.study[Training].precision.reduction
     n = kind.elements * size
     first: Real = 0.0
-    if overlap and (
-        is_array(chosen.first_bucket, chosen.bucket) or chosen.first_bucket != chosen.bucket
-    ):
+    if overlap:
         # a bucket like any other where it is not smaller
         smaller = chosen.first_bucket < chosen.bucket
         first = where(smaller, minimum(chosen.first_bucket, n), 0.0)
     buckets = wire.buckets(n - first, overlap)
     each = wire.reduce(operation, (n - first) / size / buckets)
-    left = 1.0 - first / maximum(n, 1.0)  # of backward, when the first bucket is full
+    left = 1.0 - ratio(first, n)  # of backward, when the first bucket is full
     some = where(n > first, 1.0, 0.0) if is_array(first) or first else 1.0
     yield Once(
         name=kind.named(name),

@@ -113,7 +113,7 @@ def overlap(study: Study) -> Iterator[Check]:
             holds=b % 2 == 0,
             subject="training.micro_batch",
             message="a micro-batch of {b} sequences does not split into two halves",
-            inputs={"b": b, "below": b - 1, "above": b + 1},
+            inputs={"b": b, "above": b + 1},
             help="`overlap.tensor = split_batch` runs one half beside the other's collectives: "
             "take micro_batch = {above}",
         )

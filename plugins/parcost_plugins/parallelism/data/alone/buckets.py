@@ -148,7 +148,7 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
     )
     letters = sheet.letters
     letters["N"] = sheet.formula("max(best_count, 1)")
-    letters["S"] = sheet.formula(f"alpha > 0 ? min(N, {sys.float_info.max}) alpha : 0"), "s"
+    letters["S"] = sheet.formula(f"min(N, {sys.float_info.max}) alpha"), "s"
     yield sheet(
         "best_cost",
         "cost at the best number of buckets",

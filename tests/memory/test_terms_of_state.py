@@ -1,0 +1,205 @@
+"""What ZeRO, staging, compression and local updates hold: each buffer by hand, per rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parcost import Study
+from parcost_plugins.vocabulary import Parameters
+
+Bind = Callable[..., Study]
+
+
+def part(elements: float, count: Sequence[float] = (1.0,), place: Any = "layer") -> Parameters:
+    name = f"{place} {elements}"
+    return Parameters(name=name, elements=elements, total=elements, count=count, place=place)
+
+
+#: An embedding of 700, three layers of 110, and a head of 500.
+PARTS = [part(700, place="before"), part(110, (3.0,)), part(500, place="after")]
+ALL = 700 + 3 * 110 + 500
+
+
+def terms(study: Study) -> dict[str, Any]:
+    return {
+        term.name: term
+        for plugin, term in study.contributions("memory")
+        if plugin.name in ("memory_state", "memory_overheads")
+    }
+
+
+def sizes(study: Study) -> dict[str, Any]:
+    found = {name: np.max(term.bytes_) for name, term in terms(study).items()}
+    return {name: float(bytes_) for name, bytes_ in found.items() if bytes_}
+
+
+def computed(term: Any) -> Any:
+    """Return what the formula of *term* comes to, up to the words behind a comma."""
+    text, _, _ = re.sub(r", (?=[^()]*(\(|$))", "; ", term.formula.text).partition("; ")
+    text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text.replace(" x ", " * "))
+    inputs = {letter: value for letter, (value, _) in term.formula.inputs.items()}
+    return eval(text, {"max": max, "min": min}, inputs)
+
+
+@pytest.mark.parametrize(
+    ("zero", "values", "expected"),
+    [
+        (0, {}, {}),
+        (1, {}, {}),
+        # a bucket of 4 B for each element, or as large as it may be
+        (2, {}, {"gradient bucket": 4 * ALL}),
+        (2, {"overlap.bucket": 900}, {"gradient bucket": 900}),
+        (2, {"sharding.accumulate": "whole"}, {}),
+        # two layers of three, the head, and what the embedding exceeds the second layer and it by
+        (3, {}, {"gathered layers": 2 * 220, "gathered ends": 2 * (700 - 110), "unsharded gradients": 6 * 700}),
+        (3, {"sharding.accumulate": "whole"}, {"gathered layers": 2 * 220, "gathered ends": 2 * 590}),
+        (3, {"sharding.prefetch": 0}, {"gathered layers": 2 * 110, "gathered ends": 2 * 700, "unsharded gradients": 6 * 700}),
+        (3, {"sharding.prefetch": 7}, {"gathered layers": 2 * 330, "gathered ends": 2 * 500, "unsharded gradients": 6 * 700}),
+        (3, {"sharding.reshard": "off"}, {"gathered layers": 2 * 330, "gathered ends": 2 * 1200, "unsharded gradients": 6 * 700}),
+        # an embedding that is the head as well stays gathered
+        (3, {"small.tied": "on"}, {"gathered layers": 2 * 220, "gathered ends": 2 * 1200, "unsharded gradients": 6 * 700}),
+        # where the gradients are sharded nothing is copied for them
+        (0, {"sharding.bucket_copy": "on", "mixed.reduction": 5}, {"gradient buckets": 5 * ALL}),
+        (1, {"sharding.bucket_copy": "on"}, {}),
+        (0, {"compression.method": "top_k", "compression.residual": 3}, {"compression residual": 3 * ALL}),
+        (0, {"local_updates.workers": 2, "local_updates.method": "outer", "local_updates.outer_state": 7}, {"outer optimizer state": 7 * ALL}),
+        (1, {"local_updates.workers": 2, "local_updates.method": "outer", "local_updates.outer_state": 7}, {"outer optimizer state": 7 * ALL / 4}),
+        (0, {"local_updates.workers": 2}, {}),
+        (0, {"local_updates.workers": 2, "local_updates.method": "outer", "local_updates.offload": "on"}, {}),
+        # a buffer of 400 gradients, or as many as there are
+        (0, {"plainly.gradient_staging": 400}, {"gradient staging": 4 * 400}),
+        (2, {"plainly.gradient_staging": 9e9}, {"gradient staging": 4 * ALL}),
+        (3, {"plainly.gradient_staging": 400}, {"gathered layers": 2 * 220, "gathered ends": 2 * 590, "unsharded gradients": 6 * 700}),
+    ],
+)  # fmt: skip
+def test_buffers_beside_the_state(
+    bind: Bind, zero: int, values: dict[str, Any], expected: dict[str, float]
+) -> None:
+    text = "framework plainly { }\n" if any("plainly" in v for v in values) else ""
+    chosen = {"training.framework": "plainly"} if text else {}
+    given = {"layout.zero": zero, "small.layers": 3, **values, **chosen}
+    held = bind(given, text, parameters=PARTS)
+    state = ("weights", "gradients", "optimizer state")
+    assert {n: b for n, b in sizes(held).items() if n not in state} == pytest.approx(expected)
+    for name, term in terms(held).items():
+        if term.bytes_ and name != "communicators":
+            assert computed(term) == pytest.approx(term.bytes_), name
+    # Nothing of it where a single rank holds the parameters, but what never travels.
+    alone = sizes(bind({**given, "cluster.devices": 1, "local_updates.workers": 1}, text, parameters=PARTS))  # fmt: skip
+    assert set(alone) == set(state)
+
+
+@pytest.mark.parametrize(("devices", "times"), [(1, 0), (2, 1)])
+def test_two_ranks_are_enough_for_buffers(bind: Bind, devices: int, times: int) -> None:
+    text = "framework plainly { gradient_staging = 100 }\n"
+    given = {"cluster.devices": devices, "training.framework": "plainly"}
+    chosen = {
+        "compression.method": "top_k",
+        "compression.residual": 3,
+        "sharding.bucket_copy": "on",
+    }
+    found = terms(bind({**given, **chosen}, text, parameters=[part(880)]))
+    assert found["gradient staging"].bytes_ == times * 4 * 100
+    assert found["gradient buckets"].bytes_ == times * 4 * 880
+    assert found["compression residual"].bytes_ == times * 3 * 880
+    found = terms(bind({"cluster.devices": devices, "layout.zero": 2}, parameters=[part(880)]))
+    assert found["gradient bucket"].bytes_ == times * 4 * 880
+    found = terms(bind({"cluster.devices": devices, "layout.zero": 3}, parameters=[part(880)]))
+    assert found["gathered layers"].bytes_ == times * 2 * 2 * 880 / 8
+    outer = {"local_updates.method": "outer", "local_updates.outer_state": 7}
+    workers = {"cluster.devices": 2, "local_updates.workers": devices}
+    found = terms(bind({**outer, **workers}, parameters=[part(880)]))
+    assert found["outer optimizer state"].bytes_ == times * 7 * 880
+
+
+@pytest.mark.parametrize(
+    ("zero", "accumulate", "shards"),
+    [
+        (0, "shard", (1, 1, 1)),
+        (1, "shard", (1, 1, 8)),
+        (2, "shard", (1, 8, 8)),
+        (2, "whole", (1, 1, 8)),
+        (3, "shard", (8, 8, 8)),
+        (3, "whole", (8, 1, 8)),
+    ],
+)
+def test_state_is_shared_out_from_its_stage_on(
+    bind: Bind, zero: int, accumulate: str, shards: tuple[int, int, int]
+) -> None:
+    values = {"layout.zero": zero, "sharding.accumulate": accumulate}
+    copies = {"mixed.gradient_copies": 3, "offload.optimizer": 0.25}
+    found = sizes(bind({**values, **copies}, parameters=[part(880)]))
+    weights, gradients, optimizer = shards
+    names = ("weights", "gradients", "gradients of a micro-batch", "optimizer state")
+    assert {name: found[name] for name in names} == {
+        "weights": 2 * 880 / weights,
+        "gradients": 4 * 880 / gradients,
+        "gradients of a micro-batch": 3 * 880 / gradients,
+        "optimizer state": 12 * 880 / optimizer * 0.75,
+    }
+
+
+def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
+    found = terms(bind({"layout.zero": 2, "plain.memory": 1e12}, parameters=PARTS))
+    assert found["gradient bucket"].once_per_device
+    assert found["gradient bucket"].moments == ("backward",)
+    gathered = terms(bind({"layout.zero": 3}, parameters=PARTS))
+    assert gathered["gathered layers"].once_per_device
+    assert gathered["gathered layers"].moments == ("forward", "backward", "gather")
+    assert gathered["unsharded gradients"].moments == ("backward",)
+    kept = terms(bind({"layout.zero": 3, "sharding.reshard": "off"}, parameters=PARTS))
+    assert not kept["gathered layers"].once_per_device
+
+
+@pytest.mark.parametrize(
+    ("values", "communicators"),
+    [
+        ({"cluster.devices": 1}, 0),
+        ({}, 1),  # dp, which is the job
+        ({"layout.cp": 8}, 1 + 1),  # cp, and what holds the same parameters: the job
+        ({"layout.cp": 2}, 1 + 1),
+        ({"layout.tp": 8}, 1),
+        ({"layout.tp": 2}, 1 + 1 + 1),  # tp, dp, the job
+        ({"layout.pp": 8}, 1),
+        ({"layout.pp": 8, "small.tied": "on"}, 1 + 1),  # and the two ends
+        ({"layout.pp": 2, "layout.tp": 4}, 2 + 1 + 1),  # tp, pp, the job, the norm over both
+        ({"layout.pp": 2, "layout.tp": 2}, 3 + 1 + 1),
+        # four shards and their two replicas
+        ({"sharding.shard": 4}, 1 + 1),
+        ({"sharding.shard": 4, "local_updates.workers": 2}, 1 + 1),
+        ({"sharding.shard": 2, "local_updates.workers": 2}, 1 + 1 + 1),
+        ({"sharding.shard": 1, "local_updates.workers": 1}, 1),
+    ],
+)  # fmt: skip
+def test_communicators(bind: Bind, values: dict[str, Any], communicators: int) -> None:
+    stages = int(values.get("layout.pp", 1))
+    study = bind(
+        {"memory.communicator": 10, "memory.context": 7, **values},
+        parameters=[part(100, (1.0,) * stages)],
+    )
+    found = terms(study)
+    assert found["communicators"].bytes_ == 10 * communicators
+    assert found["driver context and libraries"].bytes_ == 7
+    assert found["communicators"].once_per_device
+    assert found["driver context and libraries"].once_per_device
+
+
+@pytest.mark.parametrize(
+    ("layout", "communicators"),
+    [
+        ({"layout.ep": 8}, 1 + 1),  # ep, and dp for all but the experts
+        ({"layout.ep": 4}, 1 + 1 + 1),  # and the replicas of the experts
+        ({"layout.ep": 2, "layout.etp": 2}, 2 + 1 + 1),
+    ],
+)
+def test_communicators_of_experts(bind: Bind, layout: dict[str, Any], communicators: int) -> None:
+    experts = Parameters(name="e", elements=1.0, total=8.0, count=(1.0,), expert=True)
+    study = bind({"memory.communicator": 10, **layout}, parameters=[part(100), experts])
+    assert terms(study)["communicators"].bytes_ == 10 * communicators
+    dense = bind({"memory.communicator": 10, **layout}, parameters=[part(100)])
+    assert terms(dense)["communicators"].bytes_ == 10

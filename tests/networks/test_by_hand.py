@@ -1,0 +1,282 @@
+"""Figures of networks in round numbers, worked out by hand, and the edges of their rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Check, Figure
+
+
+def answers(text: str) -> list[Any]:
+    (study,) = parcost.load_text(text)[0].studies()
+    return [answer for _, answer in study.contributions("calculations")]
+
+
+def figures(text: str) -> dict[str, Any]:
+    found = [answer for answer in answers(text) if isinstance(answer, Figure)]
+    return {figure.name.partition(".")[2]: figure.value for figure in found}
+
+
+def broken(text: str) -> list[str]:
+    found = [answer for answer in answers(text) if isinstance(answer, Check)]
+    return [check.id for check in found if check.holds is False]
+
+
+def network(kind: str, devices: int, **given: Any) -> str:
+    whole = {
+        "bandwidth": "11 GB/s per_direction",
+        "port": "13 GB/s per_direction",
+        "port_latency": "3 us",
+        "switch_latency": "5 us",
+        "cable_latency": "7 us",
+        **given,
+    }
+    body = "".join(f"{name} = {value}\n" for name, value in whole.items())
+    return f"network n {{\nkind = {kind}\ndevices = {devices}\n{body}}}\n"
+
+
+def compared(text: str, expected: dict[str, float]) -> None:
+    found = figures(text)
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+# --- dragonflies --------------------------------------------------------------------------------------
+
+
+def test_a_dragonfly_of_five_groups_with_seven_links_each() -> None:
+    """Twelve devices of a group inject 156 GB/s, and 77 GB/s leave it; six of ten pairs of
+    groups lie across a half cut."""
+    compared(
+        network("dragonfly", 60, groups=5, global_links=7),
+        {
+            "devices_per_group": 12,
+            "links": 17.5,
+            "global_bandwidth": 385e9,
+            "crossing": 0.6,
+            "bisection": 115.5e9,
+            "bisection_bidirectional": 231e9,
+            "links_per_group_needed": 4,
+            "groups_reached": 4,
+            "uniform": 77 / 156 * 5 / 4,
+            "adversarial": 77 / 156 / 4,
+            "valiant": 77 / 156 / 2,
+            "path_latency": 28e-6,
+        },
+    )
+
+
+def test_a_dragonfly_whose_links_do_not_reach_every_group() -> None:
+    """22 GB/s leave a group of 12 devices, by way of other groups."""
+    compared(
+        network("dragonfly", 60, groups=5, global_links=2),
+        {
+            "groups_reached": 2,
+            "uniform": 22 / 156 / 2,
+            "adversarial": 0,
+            "valiant": 22 / 156 / 2,
+        },
+    )
+
+
+def test_no_port_has_more_than_its_own_throughput() -> None:
+    given = {"groups": 2, "global_links": 100}
+    wide = {"crossing": 1.0, "uniform": 1.0, "adversarial": 1.0, "valiant": 1.0}
+    compared(network("dragonfly", 4, **given), wide)
+    few = network("dragonfly", 60, groups=5, global_links=3, port="1 MB/s per_direction")
+    compared(few, {"uniform": 1.0, "adversarial": 0.0, "valiant": 1.0})
+
+
+def test_the_routers_of_a_group_say_its_links_together_or_not_at_all() -> None:
+    whole = network("dragonfly", 60, groups=5, routers=4, links_per_router=3)
+    compared(whole, {"links": 5 * 12 / 2, "most_groups": 13, "balanced_per_router": 2})
+    said = network("dragonfly", 60, groups=5, routers=4, global_links=7)
+    assert "most_groups" not in figures(said)
+    for half in ({"routers": 4}, {"links_per_router": 3}):
+        assert broken(network("dragonfly", 60, groups=5, **half)) == ["network-lacks"]
+    assert broken(network("dragonfly", 60, groups="[5, 6]")) == ["network-lacks"]
+    assert broken(network("dragonfly", 60)) == ["network-lacks"] * 2
+    assert broken(network("torus", 60)) == ["network-lacks"]
+
+
+@pytest.mark.parametrize(
+    "groups, wrong", [(1, ["network-groups"]), (2, []), (7, ["network-groups-divide"])]
+)
+def test_devices_divide_into_two_groups_or_more(groups: int, wrong: list[str]) -> None:
+    assert broken(network("dragonfly", 60, groups=groups, global_links=7)) == wrong
+
+
+# --- fat trees and rails ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "devices, levels, leaves, spines, cores, across, latency",
+    [
+        # switches of ten ports, of which six go down and four up
+        (7, 1, 1, 0, 0, 13 * 7 / 2, 18),
+        (10, 1, 1, 0, 0, 13 * 10 / 2, 18),
+        (11, 2, 2, 1, 0, 11 * 2 * 4 / 2, 28),
+        (50, 2, 9, 4, 0, 11 * 9 * 4 / 2, 28),
+        (60, 2, 10, 4, 0, 11 * 10 * 4 / 2, 28),
+        (61, 3, 11, 9, 5, 11 * 11 * 4 / 2, 38),
+        (100, 3, 17, 14, 7, 11 * 17 * 4 / 2, 38),
+    ],
+)
+def test_switches_of_ten_ports_with_twice_as_many_down_as_up(
+    devices: int, levels: int, leaves: int, spines: int, cores: int, across: float, latency: float
+) -> None:
+    expected = {
+        "levels": levels,
+        "per_leaf": 10 if levels == 1 else 6,
+        "most_two_levels": 60,
+        "most_three_levels": 300,
+        "leaves": leaves,
+        "spines": spines,
+        "cores": cores,
+        "switches": leaves + spines + cores,
+        "bisection": across * 1e9,
+        "hops": 2 * levels - 1,
+        "path_latency": latency * 1e-6,
+    }
+    given = {"radix": 10, "oversubscription": 2}
+    compared(network("fat_tree", devices, **given), expected)
+    per_tree = ("levels", "per_leaf", "hops", "path_latency")
+    rails = {name: n if name in per_tree else 3 * n for name, n in expected.items()}
+    compared(network("rail", 3 * devices, per_node=3, **given), rails)
+
+
+def test_what_is_said_of_the_middle_is_said_of_this_network() -> None:
+    """Of one switch, of a sweep that has one, and of rails, which are not joined at the top."""
+
+    def middle(kind: str, devices: Any) -> tuple[str, str]:
+        text = network(kind, devices, radix=10)
+        found = (f for f in answers(text) if isinstance(f, Figure))
+        (across,) = (figure for figure in found if figure.name == "n.bisection")
+        return across.formula.text, across.note
+
+    of_leaves = "g L (R - d) B / 2"
+    of_a_switch = f"g n B_port / 2 of one switch, else {of_leaves}"
+    assert middle("fat_tree", 10) == (of_a_switch, "")
+    assert middle("fat_tree", "[10, 20]") == (of_a_switch, "")
+    assert middle("fat_tree", 20) == (of_leaves, "")
+    note = "of rails: without what crosses them, which they do not join"
+    assert middle("rail", 20) == (of_leaves, note)
+
+
+def test_three_levels_of_switches_join_no_more_than_they_have_ports_for() -> None:
+    assert broken(network("fat_tree", 300, radix=10, oversubscription=2)) == []
+    assert broken(network("fat_tree", 301, radix=10, oversubscription=2)) == ["network-too-small"]
+    assert broken(network("fat_tree", 300)) == ["network-lacks"]
+
+
+# --- tori ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sizes, wrap, links, across, hops, injection",
+    [
+        # 4 x 3: two rings across the middle of four, of three places each
+        ((4, 3), True, 24, 6, 2 + 1, 4),
+        ((4, 3), False, 9 + 8, 3, 3 + 2, 2),
+        ((2, 5), True, 5 + 10, 4, 1 + 2, 1 + 2),
+        ((2,), True, 1, 1, 1, 1),
+        ((1, 7), True, 7, 2, 3, 2),
+        ((1,), True, 0, 0, 0, 0),
+    ],
+)
+def test_a_torus_in_links_of_eleven(
+    sizes: tuple[int, ...], wrap: bool, links: int, across: int, hops: int, injection: int
+) -> None:
+    devices = 1
+    for size in sizes:
+        devices *= size
+    text = network("torus", devices, dimensions=list(sizes), wrap="on" if wrap else "off")
+    compared(
+        text,
+        {"links": links, "bisection": across * 11e9, "hops": hops, "injection": injection * 11e9},
+    )
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaving, factor", [(0.2, 1.0), (0.5, 1.5), (1.0, 3.0)])
+def test_a_leaf_of_three_to_one_bounds_what_leaves_it(leaving: float, factor: float) -> None:
+    """26 GB through ports of 13 GB/s, of which 40 % of a step wait, beside 3 s of compute."""
+    text = network(
+        "fat_tree",
+        20,
+        radix=10,
+        oversubscription=3,
+        volume="26 GB",
+        leaving=leaving,
+        exposed=0.4,
+        compute="3 s",
+        groups=9,
+        global_links=9,
+    )
+    bound = 2 * factor
+    compared(
+        text,
+        {
+            "volume": 26e9,
+            "port_seconds": 2,
+            "leaf_seconds": leaving * 3 * 2,
+            "seconds": bound,
+            "slowdown": 1 + 0.4 * (factor - 1),
+            "bound": bound,
+            "whole_machine_seconds": 26 / (20 * 13),  # of ports, whatever is said of groups
+            "of_compute": bound / 3,
+            "of_step": bound / (bound + 3),
+        },
+    )
+    assert "bisection_seconds" not in figures(text)
+
+
+def test_an_all_reduce_crosses_the_middle_once_each_way() -> None:
+    """One of 260 GB over five ranks: 8/5 of it through a port, all of it across 3 x 11 GB/s."""
+    given = {"dimensions": [4, 3], "wrap": "off", "all_reduce": "260 GB", "ranks": 5}
+    compared(
+        network("torus", 12, **given),
+        {
+            "volume": 416e9,
+            "port_seconds": 32,
+            "seconds": 32,
+            "bisection_seconds": 260 / 33,
+            "bound": 32,
+        },
+    )
+    narrow = network("torus", 12, **{**given, "ranks": 12}, port="1 TB/s per_direction")
+    compared(narrow, {"bisection_seconds": 260 / 33, "bound": 260 / 33})
+
+
+# --- rails --------------------------------------------------------------------------------------------
+
+
+def test_an_exchange_of_three_rails_over_five_nodes() -> None:
+    """Fifteen blocks of 1 GB: two stay in the node, twelve leave, of which four stay on the rail."""
+    text = """
+    rail_exchange x {
+      bytes_per_rank = 15 GB, per_node = 3, nodes = 5, message = 7 s
+      inside = 2 GB/s per_direction, outside = 4 GB/s per_direction
+    }
+    """
+    compared(
+        text,
+        {
+            "direct_seconds": 12 / 4 + 14 * 7,
+            "two_level_seconds": 10 / 2 + 12 / 4 + (2 + 4) * 7,
+            "pipelined_seconds": 10 / 2 + (2 + 4) * 7,
+            "direct_messages": 12,
+            "two_level_messages": 4,
+            "direct_message_bytes": 1e9,
+            "two_level_message_bytes": 3e9,
+            "port_bytes": 12e9,
+            "inside_bytes": 2e9,
+            "pxn_bytes": 10e9,
+            "crossing_bytes": 8e9,
+            "on_rail": 1 / 3,
+        },
+    )

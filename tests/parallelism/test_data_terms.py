@@ -1,0 +1,727 @@
+"""What replicas send, term by term: bytes, seconds, and what may hide, of round numbers.
+
+Links carry 1 GB/s without latency, so that the seconds of a ring are the gigabytes that a rank
+sends; four ranks send 3/4 of a message in a gather, and 3/2 in an all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parcost import Formula, Once, Study, Work
+from parcost.evaluation.judge import diagnose
+from parcost.evaluation.reduce import evaluate
+from parcost.plugins import load
+from parcost_plugins.vocabulary import Parameters, Stream
+
+Bind = Callable[..., Study]
+
+FOUR = {"cluster.devices": 4, "training.global_batch": 4}
+OVERLAP = {"overlap.gradients": "on", "overlap.parameters": "on"}
+GIVEN = Formula(text="given")
+
+
+def held(
+    elements: float, count: Sequence[float] = (1.0,), place: Any = "layer", expert: bool = False
+) -> Parameters:
+    name = f"{place} {count} {expert} {elements}"
+    return Parameters(
+        name=name, elements=elements, total=elements, count=count, place=place, expert=expert
+    )
+
+
+def ours(study: Study) -> list[Any]:
+    found = [term for plugin, term in study.contributions("terms") if plugin.name.endswith("data")]
+    assert study.faults == []
+    return found
+
+
+def once(study: Study) -> dict[str, Any]:
+    """Return seconds, gigabytes, the share of the pass beside, and the tail of each term."""
+    return {
+        term.name: (term.seconds, term.bytes_ / 1e9, term.beside, term.tail)
+        for term in ours(study)
+        if isinstance(term, Once)
+    }
+
+
+def work(study: Study) -> dict[tuple[str, str], Any]:
+    """Return seconds, gigabytes and the share that may hide of each term in a micro-batch."""
+    return {
+        (term.name, term.pass_): (
+            term.seconds,
+            term.bytes_ / 1e9,
+            None if term.window is None else term.share,
+        )
+        for term in ours(study)
+        if isinstance(term, Work)
+    }
+
+
+def assert_terms(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
+    assert set(found) == set(expected)
+    for name, numbers in expected.items():
+        assert found[name] == pytest.approx(numbers), name
+
+
+# --- once per step ------------------------------------------------------------------------
+
+
+def test_gradients_leave_in_buckets_and_parameters_come_in_buckets(bind: Bind) -> None:
+    values = {**FOUR, **OVERLAP, "layout.zero": 1}
+    assert_terms(
+        once(bind(values, parameters=[held(1e9)])),
+        {
+            "gradient reduce-scatter": (3.0, 4.0, 3 / 4, 0.75),
+            "parameter all-gather": (1.5, 2.0, 1 / 2, 0.75),
+        },
+    )
+
+
+def test_what_may_not_hide_leaves_in_one_message(bind: Bind) -> None:
+    values = {**FOUR, "layout.zero": 1, "overlap.first_bucket": 5e8}
+    assert_terms(
+        once(bind(values, parameters=[held(1e9)])),
+        {
+            "gradient reduce-scatter": (3.0, 4.0, 0.0, 3.0),
+            "parameter all-gather": (1.5, 2.0, 0.0, 1.5),
+        },
+    )
+
+
+def test_a_smaller_first_bucket_leaves_the_rest_of_backward_to_the_others(bind: Bind) -> None:
+    """Half a gigabyte of four leaves first: seven eighths of backward are left."""
+    values = {**FOUR, **OVERLAP, "overlap.first_bucket": 5e8}
+    assert_terms(
+        once(bind(values, parameters=[held(1e9)])),
+        {
+            "gradient all-reduce": (5.25, 3.5, 7 / 8 * 3 / 4, 5.25 / 4),
+            "smaller gradient bucket": (0.75, 0.5, 7 / 8, 0.0),
+        },
+    )
+
+
+def test_a_first_bucket_of_a_byte_takes_as_long_as_a_byte(bind: Bind) -> None:
+    values = {**FOUR, **OVERLAP, "overlap.first_bucket": 1}
+    found = once(bind(values, parameters=[held(1e9)]))
+    assert found["smaller gradient bucket"][0] == pytest.approx(1.5e-9)
+
+
+def test_gradients_that_fit_in_the_first_bucket_leave_nothing_behind(bind: Bind) -> None:
+    """400 MB in six messages of a ring, 10 ms each to start."""
+    values = {**FOUR, **OVERLAP, "overlap.first_bucket": 5e8, "wire.net.latency": 0.01}
+    assert_terms(
+        once(bind(values, parameters=[held(1e8)])),
+        {
+            "gradient all-reduce": (0.0, 0.0, 0.0, 0.0),
+            "smaller gradient bucket": (0.66, 0.4, 0.0, 0.0),
+        },
+    )
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.01])
+def test_each_point_of_a_sweep_over_buckets_is_what_it_is_alone(bind: Bind, latency: float) -> None:
+    def found(first: Any, bucket: Any) -> dict[str, Any]:
+        values = {"overlap.first_bucket": first, "overlap.bucket": bucket}
+        values |= {**FOUR, **OVERLAP, "wire.net.latency": latency}
+        return once(bind(values, parameters=[held(1e9)]))
+
+    swept = found([2.5e8, 5e8, 1e9], 5e8)
+    for i, first in enumerate((2.5e8, 5e8)):
+        alone = found(first, 5e8)
+        alone.setdefault("smaller gradient bucket", (0.0, 0.0, 1.0, 0.0))
+        for name, numbers in alone.items():
+            points = [np.broadcast_to(column, 3)[i] for column in swept[name]]
+            assert points == pytest.approx(numbers)
+
+
+@pytest.mark.parametrize(("often", "whole"), [("step", True), ("micro_batch", False)])
+def test_shares_of_hybrid_sharding_leave_in_buckets_too(
+    bind: Bind, often: str, whole: bool
+) -> None:
+    """Two ranks share 4 GB out; each adds its 2 GB up with the other half of the ranks."""
+    values = {**FOUR, **OVERLAP, "sharding.shard": 2, "sharding.replicate": often}
+    one = bind({**values, "layout.zero": 1}, parameters=[held(1e9)])
+    across = "all-reduce of gradient shards"
+    assert_terms(
+        once(one),
+        {
+            "gradient reduce-scatter": (2.0, 4.0, 3 / 4, 0.5),
+            across: (2.0, 2.0, 3 / 4, 0.5),
+            "parameter all-gather": (1.0, 2.0, 1 / 2, 0.5),
+        },
+    )
+    two = bind({**values, "layout.zero": 2}, parameters=[held(1e9)])
+    shares = {across: (2.0, 2.0, 3 / 4, 0.5)} if whole else {}
+    assert_terms(once(two), {**shares, "parameter all-gather": (1.0, 2.0, 1 / 2, 0.5)})
+    crossing = {
+        (f"last {across}", "W"): (0.5, 0.5, None),
+        (across, "W"): (1.5, 1.5, 3 / 4),
+    }
+    assert_terms(
+        work(two),
+        {
+            ("last gradient bucket", "W"): (0.5, 1.0, None),
+            ("gradient reduce-scatter", "W"): (1.5, 3.0, 3 / 4),
+            **({} if whole else crossing),
+        },
+    )
+
+
+# --- in every micro-batch -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bucket", "last", "others"),
+    [(1.5e9, (1.0, 4 / 3), (2.0, 8 / 3, 2 / 3)), (5e9, (3.0, 4.0), (0.0, 0.0, 0.0))],
+)
+def test_zero_2_reduces_in_buckets_of_which_the_last_has_nothing_to_hide_under(
+    bind: Bind, bucket: float, last: tuple[float, ...], others: tuple[float, ...]
+) -> None:
+    values = {**FOUR, **OVERLAP, "layout.zero": 2, "overlap.bucket": bucket}
+    assert_terms(
+        work(bind(values, parameters=[held(1e9)])),
+        {("last gradient bucket", "W"): (*last, None), ("gradient reduce-scatter", "W"): others},
+    )
+
+
+def fsdp(bind: Bind, **more: Any) -> Study:
+    """Bind five layers of 2 GB between ends of 4 and of 6 GB, in two bytes on the wire."""
+    values = {
+        **FOUR,
+        **OVERLAP,
+        "layout.zero": 3,
+        "small.layers": 5,
+        "mixed.reduction": 2,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+    parameters = [held(2e9, place="before"), held(1e9, (5.0,)), held(3e9, place="after")]
+    return bind(values, parameters=parameters)
+
+
+def test_zero_3_gathers_and_reduces_layer_by_layer(bind: Bind) -> None:
+    # a gather or a reduction of n GB takes 3/4 n; what hides has 4/5 of the pass
+    first, hidden, lead, trail = (1.5, 2.0, None), (1.5, 2.0, 4 / 5), (3.0, 4.0), (4.5, 6.0)
+    assert_terms(
+        work(fsdp(bind)),
+        {
+            ("leading parameter all-gather", "F"): (*lead, None),
+            ("first parameter all-gather", "F"): first,
+            ("parameter all-gather", "F"): hidden,
+            ("trailing parameter all-gather", "F"): (*trail, 4 / 5),
+            ("first parameter all-gather", "B"): first,
+            ("parameter all-gather", "B"): hidden,
+            ("leading parameter all-gather", "B"): (*lead, 4 / 5),
+            ("trailing gradient reduce-scatter", "W"): (*trail, 4 / 5),
+            ("gradient reduce-scatter", "W"): hidden,
+            ("last gradient reduce-scatter", "W"): first,
+            ("leading gradient reduce-scatter", "W"): (*lead, None),
+        },
+    )
+    counts = {(t.name, t.pass_): tuple(t.count) for t in ours(fsdp(bind))}
+    others = {name for name, count in counts.items() if count == (4.0,)}
+    assert others == {
+        ("parameter all-gather", "F"),
+        ("parameter all-gather", "B"),
+        ("gradient reduce-scatter", "W"),
+    }
+    assert {count for name, count in counts.items() if name not in others} == {(1.0,)}
+
+
+@pytest.mark.parametrize(
+    ("more", "hiding"),
+    [
+        ({}, {"F", "B", "W"}),
+        ({"sharding__prefetch": 0}, {"W"}),
+        ({"overlap__parameters": "off"}, {"W"}),
+        ({"overlap__gradients": "off"}, {"F", "B"}),
+    ],
+)
+def test_gathers_hide_that_are_issued_ahead_and_may_hide(
+    bind: Bind, more: dict[str, Any], hiding: set[str]
+) -> None:
+    found = work(fsdp(bind, **more))
+    assert {pass_ for (_, pass_), (_, _, share) in found.items() if share is not None} == hiding
+
+
+def test_one_layer_has_no_other_to_hide_under(bind: Bind) -> None:
+    values = {**FOUR, **OVERLAP, "layout.zero": 3, "small.layers": 1}
+    found = work(bind(values, parameters=[held(1e9), held(2e9, place="after")]))
+    assert_terms(
+        found,
+        {
+            ("first parameter all-gather", "F"): (1.5, 2.0, None),
+            ("trailing parameter all-gather", "F"): (3.0, 4.0, 0.0),
+            ("first parameter all-gather", "B"): (1.5, 2.0, None),
+            ("trailing gradient reduce-scatter", "W"): (6.0, 8.0, 0.0),
+            ("last gradient reduce-scatter", "W"): (3.0, 4.0, None),
+        },
+    )
+
+
+def test_shares_of_layers_cross_in_every_micro_batch(bind: Bind) -> None:
+    """Of a layer of 2 GB a rank of two keeps 1 GB, which two ranks add up."""
+    study = fsdp(bind, sharding__shard=2, sharding__replicate="micro_batch")
+    found = {name: numbers for (name, _), numbers in work(study).items() if "shard" in name}
+    assert_terms(
+        found,
+        {
+            "trailing gradient shard all-reduce": (3.0, 3.0, 4 / 5),
+            "gradient shard all-reduce": (1.0, 1.0, 4 / 5),
+            "last gradient shard all-reduce": (1.0, 1.0, None),
+            "leading gradient shard all-reduce": (2.0, 2.0, None),
+        },
+    )
+
+
+def test_a_tied_embedding_is_kept_only_where_both_ends_are_one_stage(bind: Bind) -> None:
+    name = ("leading parameter all-gather", "B")
+    assert name in work(fsdp(bind))
+    assert name not in work(fsdp(bind, small__tied="on"))
+    values = {**FOUR, "layout.zero": 3, "layout.pp": 2, "small.tied": "on"}
+    parameters = [held(1e9, (1.0, 0.0), "before"), held(1e9, (4.0, 4.0))]
+    apart = work(bind(values, parameters=parameters))
+    assert ("leading parameter all-gather, stage 0", "B") in apart
+
+
+def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> None:
+    framework = "framework ours { gather_copy = 6 B, reduction_copy = 10 B }"
+    parameters = [held(3.0, (4.0, 4.0)), held(5.0, (4.0, 4.0)), held(7.0, (0.0, 1.0), "after")]
+
+    def found(values: dict[str, Any], text: str = framework) -> dict[tuple[str, str], Any]:
+        study = bind({**FOUR, "layout.pp": 2, **values}, text, parameters=parameters)
+        streams = [op for op in study.operators if isinstance(op, Stream)]
+        return {
+            (op.name.split(":")[0], f"{op.pass_} {tuple(op.count)}"): op.bytes_ for op in streams
+        }
+
+    gathered, reduced = "copies of gathered parameters", "copies of gradients to be reduced"
+    every, last = "(4.0, 4.0)", "(0.0, 1.0)"
+    whole = {
+        (gathered, f"F {every}"): 48.0,
+        (gathered, f"F {last}"): 42.0,
+        (gathered, f"B {every}"): 48.0,
+        (gathered, f"B {last}"): 42.0,
+        (reduced, f"B {every}"): 80.0,
+        (reduced, f"B {last}"): 70.0,
+    }
+    assert found({"layout.zero": 3}) == whole
+    assert found({"layout.zero": 2}) == {}
+    kept = found({"layout.zero": 3, "sharding.reshard": "off"})
+    assert kept == {key: n for key, n in whole.items() if key[0] == reduced or "F" in key[1]}
+    late = found({"layout.zero": 3, "sharding.accumulate": "whole"})
+    assert late == {key: n for key, n in whole.items() if key[0] == gathered}
+    one = "framework ours { gather_copy = 1 B }"
+    assert set(found({"layout.zero": 3}, one)) == {key for key in whole if key[0] == gathered}
+
+
+# --- volumes ------------------------------------------------------------------------------
+
+LOW_RANK = {"compression.method": "power_sgd", "compression.rank": 4}
+
+
+@pytest.mark.parametrize(
+    ("zeros", "values"),
+    [
+        ((0, 1, 2, 3), {}),
+        ((1, 2, 3), {"layout.cp": 2}),
+        ((1, 2, 3), {"sharding.shard": 2}),
+        ((1, 2, 3), {"sharding.shard": 4, "sharding.replicate": "micro_batch"}),
+        ((2, 3), {"sharding.accumulate": "whole"}),
+        ((3,), {"sharding.accumulate": "whole", "sharding.shard": 2}),
+        ((3,), {"sharding.reshard": "off"}),
+        ((3,), {"sharding.keep_last": "on"}),
+        ((3,), {"small.tied": "on"}),
+        ((0, 1, 3), {"local_updates.workers": 4, "local_updates.period": 5}),
+        ((0, 2), {"local_updates.workers": 2, "local_updates.wire": 3}),
+        *(
+            (zeros, {"compression.method": method, "compression.scale": scale})
+            for zeros, method, scale in (
+                ((0, 1, 2, 3), "fp16", 0),
+                ((0, 1), "bf16", 0),
+                ((0, 1, 2, 3), "int8", 4),
+                ((0, 2), "int4", 6),
+                ((0,), "one_bit", 4),
+                ((0,), "top_k", 0),
+            )
+        ),
+        ((0,), LOW_RANK),
+        ((0,), {**LOW_RANK, "compression.minimum_rate": 20}),
+    ],
+)
+def test_the_volume_is_what_the_links_carry(
+    bind: Bind, zeros: tuple[int, ...], values: dict[str, Any]
+) -> None:
+    """All links carry 1 GB/s: the seconds of all terms in a step are the gigabytes sent."""
+    for zero in zeros:
+        study = bind(
+            {**values, "layout.zero": zero, "training.global_batch": 24, "small.layers": 5},
+            parameters=[
+                held(2e9, place="before"),
+                held(1024.0 * 3072, (5.0,)),
+                held(1024.0 * 300, (10.0,)),
+                held(1024.0, (10.0,)),
+                held(3e9, place="after"),
+            ],
+        )
+        m = study.pipeline.micro_batches
+        seconds = sum(
+            term.seconds * (m * np.sum(term.count) if isinstance(term, Work) else 1.0)
+            for term in ours(study)
+            if term.resource != "hbm"
+        )
+        assert details(study)["dp_volume"] == pytest.approx(seconds * 1e9, rel=1e-9), zero
+
+
+def details(study: Study) -> dict[str, Any]:
+    outcome = evaluate(study)
+    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    assert study.faults == []
+    return {**found, "step": outcome.step_seconds}
+
+
+def test_experts_send_over_their_own_replicas(bind: Bind) -> None:
+    """Eight replicas of 4 GB, and two of the 8 GB of experts."""
+    found = details(bind({"layout.ep": 4}, parameters=[held(1e9), held(2e9, expert=True)]))
+    plain = 2 * 7 / 8 * 4e9 + 2 * 1 / 2 * 8e9
+    assert found["dp_volume"] == pytest.approx(plain)
+    assert found["dp_volume_replicas"] == pytest.approx(plain)
+    assert found["gradient_bytes"] == pytest.approx(12e9)
+
+
+def test_the_stage_that_holds_most_sends_most_and_all_of_them_the_total(bind: Bind) -> None:
+    """24 devices: two stages, of four layers each and one with the head besides."""
+    values = {"cluster.devices": 24, "layout.tp": 2, "layout.cp": 3, "layout.pp": 2}
+    values |= {"training.sequence": 1152, "layout.zero": 1, "mixed.reduction": 4}
+    for head in ((0.0, 1.0), (1.0, 0.0)):
+        study = bind(values, parameters=[held(1e9, (4.0, 4.0)), held(3e9, head, "after")])
+        found = details(study)
+        # six ranks hold the same: 5/6 of 4 B reduced and of 2 B gathered
+        assert found["dp_volume"] == pytest.approx(5 / 6 * 6 * 7e9)
+        assert found["dp_volume_replicas"] == pytest.approx(2 * 5 / 6 * 4 * 7e9)
+        assert found["dp_volume_against_replicas"] == pytest.approx(6 / 8)
+        assert found["dp_volume_total"] == pytest.approx(5 / 6 * 6 * 11e9 * 12)
+        assert found["gradient_bytes"] == pytest.approx(28e9)
+        assert found["gradient_chunk"] == pytest.approx(28e9 / 6)
+        assert "equivalent_step_time" not in found
+
+
+def test_steps_that_progress_less_are_worth_more_of_them(bind: Bind) -> None:
+    values = {"compression.method": "fp16", "compression.steps": 1.5}
+    found = details(bind(values, parameters=[held(1e9)]))
+    assert found["equivalent_step_time"] == pytest.approx(1.5 * found["step"])
+
+
+def test_a_micro_batch_whose_backward_pass_is_as_long_as_the_reduction(bind: Bind) -> None:
+    """1.2 s on two ranks, of which three quarters hide; three sequences take 340 ms backward.
+
+    The reduction and its compression count, but neither what is gathered nor a forward pass.
+    """
+    values = {
+        **OVERLAP,
+        "cluster.devices": 2,
+        "training.micro_batch": 3,
+        "training.global_batch": 12,
+        "overlap.bucket": 3e8,
+    }
+    work_ = [
+        Work(name=p, seconds=s, pass_=p, formula=GIVEN)  # type: ignore[arg-type]
+        for p, s in (("F", 7.0), ("B", 0.2), ("W", 0.1), ("R", 0.04))
+    ]
+    zero = bind(values, parameters=[held(3e8)], terms=work_)
+    found = details(zero)
+    assert found["reduction_time"] == pytest.approx(1.2)
+    # the pass has 340 ms, of which three quarters of the buckets see 3/4
+    assert found["overlap_efficiency"] == pytest.approx(0.75 * 0.34 / 1.2)
+    assert found["micro_batch_for_overlap"] == 11  # 3 x 1.2 / 0.34 = 10.6
+    one = details(bind({**values, "layout.zero": 1}, parameters=[held(3e8)], terms=work_))
+    assert one["reduction_time"] == pytest.approx(0.6)
+    assert one["micro_batch_for_overlap"] == 6  # 5.3
+    squeezed = {**values, "compression.method": "fp16", "compression.cast_traffic": 5}
+    half = details(bind(squeezed, parameters=[held(3e8)], terms=work_))
+    assert half["reduction_time"] == pytest.approx(0.6 + 1.5e9 / 0.5e12)
+
+
+# --- compression --------------------------------------------------------------------------
+
+
+def test_low_rank_factors_are_of_each_matrix_that_shrinks(bind: Bind) -> None:
+    """Rank 4 of width 1024: matrices of 3072 columns shrink to 2 x 4 x 4096 B, others do not.
+
+    At least 8 times smaller they have to be: 8 x 4 x 4096 < 1024 x 3072, and 8 x 4 x 1064
+    is more than 1024 x 40 - as well as 8 x 4 x 1024 x 33 / 32 than 1024 x 33 - as it is.
+    """
+    matrices, small, vectors = 1024.0 * 3072, 1024.0 * 33, 1024.0
+    values = {
+        **FOUR,
+        **LOW_RANK,
+        "compression.minimum_rate": 8,
+        "compression.factor": 2,
+        "plain.matmul_efficiency": 0.25,
+        "small.layers": 5,
+    }
+    study = bind(
+        values, parameters=[held(matrices, (5.0,)), held(small, (5.0,)), held(vectors, (10.0,))]
+    )
+    rows, columns, whole = 5 * 4 * 2 * 1024, 5 * 4 * 2 * 3072, 4 * (5 * small + 10 * vectors)
+    found = once(study)
+    sent = rows + columns + whole
+    assert found["gradient all-reduce"][:2] == pytest.approx((1.5 * sent / 1e9, sent / 1e9))
+    flops = 5 * (6 * 4 * matrices + 2 * 1024 * 4**2)
+    elements = 5 * matrices + 5 * small + 10 * vectors
+    streamed = 20 * elements
+    assert found["gradient compression"][:2] == pytest.approx(
+        (streamed / 0.5e12 + flops / 25e12, streamed / 1e9)
+    )
+
+
+@pytest.mark.parametrize(("columns", "shrinks"), [(1024.0, False), (1025.0, True)])
+def test_a_matrix_that_is_as_small_as_its_factors_is_sent_as_it_is(
+    bind: Bind, columns: float, shrinks: bool
+) -> None:
+    """Rank 256 at a rate of 2: 512 (1024 + w) against 1024 w, the same for w = 1024."""
+    values = {**FOUR, **LOW_RANK, "compression.rank": 256, "compression.minimum_rate": 2}
+    study = bind({**values, "compression.factor": 1}, parameters=[held(1024.0 * columns)])
+    n = 256 * (1024 + columns) if shrinks else 4 * 1024 * columns
+    found = once(study)
+    assert found["gradient all-reduce"][1] == pytest.approx(n / 1e9)
+    flops = (6 * 256 * 1024 * columns + 2 * 1024 * 256**2) * shrinks
+    expected = 20 * 1024 * columns / 0.5e12 + flops / 100e12
+    assert found["gradient compression"][0] == pytest.approx(expected)
+
+
+def test_low_rank_factors_of_experts_are_their_own(bind: Bind) -> None:
+    n, of_experts = 1024.0 * 1024, 1024.0 * 2048
+    study = bind({**LOW_RANK, "layout.ep": 4}, parameters=[held(n), held(of_experts, expert=True)])
+    found = once(study)
+    assert found["gradient all-reduce"][1] * 1e9 == pytest.approx(4 * 4 * 2048)
+    assert found["gradient all-reduce of experts"][1] * 1e9 == pytest.approx(4 * 4 * 3072)
+    flops = 6 * 4 * of_experts + 2 * 1024 * 16
+    seconds = 20 * of_experts / 0.5e12 + flops / 100e12
+    assert found["gradient compression of experts"][0] == pytest.approx(seconds)
+
+
+def test_low_rank_factors_are_of_what_a_stage_holds(bind: Bind) -> None:
+    n = 1024.0 * 1024
+    values = {**FOUR, **LOW_RANK, "layout.pp": 2}
+    study = bind(values, parameters=[held(n, (4.0, 4.0)), held(2 * n, (0.0, 1.0), "after")])
+    found = once(study)
+    first, last = 4 * 4 * 4 * 2048, 4 * 4 * 4 * 2048 + 4 * 4 * 3072
+    assert found["gradient all-reduce, stage 0"][1] * 1e9 == pytest.approx(first)
+    assert found["gradient all-reduce, stage 1"][1] * 1e9 == pytest.approx(last)
+
+
+def test_one_replica_compresses_nothing(bind: Bind) -> None:
+    values = {"cluster.devices": 1, "training.global_batch": 1, "compression.method": "int8"}
+    assert once(bind(values, parameters=[held(1e9)]))["gradient compression"][0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("values", "every"),
+    [
+        ({"layout.zero": 1}, False),
+        ({"layout.zero": 2}, True),
+        ({"layout.zero": 3}, True),
+        ({"layout.zero": 3, "sharding.accumulate": "whole"}, False),
+    ],
+)
+def test_what_is_reduced_in_every_micro_batch_is_compressed_there(
+    bind: Bind, values: dict[str, Any], every: bool
+) -> None:
+    study = bind({**FOUR, **values, "compression.method": "int8"}, parameters=[held(1e9)])
+    (found,) = [term for term in ours(study) if term.name == "gradient compression"]
+    assert isinstance(found, Work) == every
+    assert found.bytes_ == 12e9
+
+
+def test_levels_are_exchanged_one_by_one_only_where_that_is_faster(bind: Bind) -> None:
+    """8 GB among nodes of 2: half at 10 GB/s, and 3/4 of 4 GB at 1 GB/s; or 7/8 at once."""
+    text = """
+    fabric nodes {
+      level node { size = 2 devices, bandwidth = 10 GB/s per_direction, latency = 0 s }
+      level net { bandwidth = 1 GB/s per_direction, latency = %s }
+    }
+    """
+    values = {"compression.method": "int8", "compression.scale": 0, "cluster.fabric": "nodes"}
+    values["layout.zero"] = 1
+    name = "gradient reduce-scatter"
+    by_levels = once(bind(values, text % "0 s", parameters=[held(8e9)]))[name][0]
+    assert by_levels == pytest.approx(4 / 10 + 3)
+    two = {**values, "cluster.devices": 2, "training.global_batch": 2}
+    node = bind(two, text % "0 s", parameters=[held(8e9)])
+    assert once(node)[name][0] == pytest.approx(0.4)
+    texts = [term.formula.text.startswith("the faster of") for term in ours(node)]
+    assert not any(texts)
+
+
+def test_the_formula_of_an_exchange_has_the_bytes_of_both_halves(bind: Bind) -> None:
+    values = {**FOUR, "compression.method": "int8", "compression.scale": 0}
+    terms = {term.name: term for term in ours(bind(values, parameters=[held(1e9)]))}
+    formula = terms["gradient all-reduce"].formula
+    assert formula.text.endswith(", over n1, n2 ...")
+    sizes = {name: value for name, value in formula.inputs.items() if name.startswith("n")}
+    assert sizes == {"n1": (1e9, "B"), "n2": (1e9, "B")}
+
+
+def test_a_single_gradient_is_sent_as_it_is(bind: Bind) -> None:
+    found = once(bind({**FOUR, **LOW_RANK}, parameters=[held(1.0)]))
+    assert found["gradient all-reduce"][1] == pytest.approx(4e-9)
+
+
+# --- local updates and copies -------------------------------------------------------------
+
+
+def test_a_meeting_is_an_average_over_the_steps_between(bind: Bind) -> None:
+    """Four workers in three parts every 12 steps: 2 x 3/4 of a third of 3 B, a quarter as often.
+
+    Two replicas of a worker share the parameters out from ZeRO 1 on.
+    """
+    values = {
+        "local_updates.workers": 4,
+        "local_updates.period": 12,
+        "local_updates.fragments": 3,
+        "local_updates.wire": 3,
+        "local_updates.overlap_steps": 2,
+        "training.global_batch": 40,
+        "layout.zero": 1,
+    }
+    study = bind(values, parameters=[held(4e9)])
+    # of 2 GB in each part half a step's five micro-batches are beside it
+    seconds, bytes_, beside, _ = once(study)["meeting of the workers"]
+    assert (seconds, bytes_, beside) == pytest.approx((1.5 * 2 / 4, 2 / 4, 2 * 5 / 4))
+
+
+@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 2)])
+def test_two_stages_that_run_both_ways_add_their_copies_up(
+    bind: Bind, zero: int, shards: int
+) -> None:
+    (dualpipe,) = (s for _, s in load().named("schedules").values() if s.name == "dualpipe")
+    values = {"layout.pp": 2, "schedule.kind": "dualpipe", "layout.zero": zero}
+    values |= {"cluster.devices": 4, "training.global_batch": 16}
+    study = bind(values, schedules=[dualpipe], parameters=[held(1e9, (1.0, 1.0))])
+    seconds, bytes_, _, _ = once(study)["all-reduce between copies of a stage"]
+    assert (seconds, bytes_) == pytest.approx((4 / shards, 4 / shards))
+    usual = bind({"layout.pp": 2, "layout.zero": zero}, parameters=[held(1e9, (1.0, 1.0))])
+    assert "all-reduce between copies of a stage" not in once(usual)
+
+
+# --- rules --------------------------------------------------------------------------------
+
+SHARDS = {"layout.zero": 1}
+IDS = (
+    "shard-divides",
+    "shard-without-zero",
+    "shard-of-experts",
+    "sharding-unused",
+    "workers-one",
+    "workers-divide",
+    "workers-experts",
+    "fragments-many",
+    "overlap-long",
+    "compression-needs-whole-gradients",
+    "compression-hybrid",
+)
+
+
+def workers(
+    workers: int = 2, period: int = 100, fragments: int = 1, steps: int = 0
+) -> dict[str, int]:
+    return {
+        "local_updates.workers": workers,
+        "local_updates.period": period,
+        "local_updates.fragments": fragments,
+        "local_updates.overlap_steps": steps,
+    }
+
+
+def complaints(bind: Bind, values: dict[str, Any]) -> dict[str, Any]:
+    """Return what the rules of data parallelism say, on eight devices."""
+    study = bind(values, parameters=[held(1e9, [1.0] * values.get("layout.pp", 1))])
+    checks = [c for _, c in study.contributions("checks") if c.id in IDS and not np.all(c.holds)]
+    assert study.faults == []
+    return {check.id: diagnose(check, study) for check in checks}
+
+
+@pytest.mark.parametrize(
+    ("values", "failed"),
+    [
+        ({}, set()),
+        # shares of the ranks that hold the same: 4 x 2, less the other workers
+        ({**SHARDS, "layout.cp": 2, "sharding.shard": 8}, set()),
+        ({**SHARDS, "layout.cp": 2, "sharding.shard": 4}, set()),
+        ({**SHARDS, "layout.cp": 2, "sharding.shard": 4, **workers()}, set()),
+        ({**SHARDS, "sharding.shard": 3}, {"shard-divides"}),
+        ({**SHARDS, "sharding.shard": 2.5}, {"shard-divides"}),
+        ({**SHARDS, "cluster.devices": 9, "sharding.shard": 3}, set()),
+        ({**SHARDS, "cluster.devices": 9, "sharding.shard": 4}, {"shard-divides"}),
+        ({**SHARDS, "cluster.devices": 5, "layout.tp": 2}, set()),  # others say it
+        ({"sharding.shard": 4}, {"shard-without-zero"}),
+        ({"sharding.shard": 8}, set()),
+        ({"sharding.shard": [4, 8]}, {"shard-without-zero"}),
+        ({**SHARDS, "sharding.shard": 4, "layout.ep": 2}, {"shard-of-experts"}),
+        ({**SHARDS, "sharding.shard": 8, "layout.ep": 2}, set()),
+        # choices that change nothing
+        ({"layout.zero": 2, "sharding.reshard": "off"}, {"sharding-unused"}),
+        ({"layout.zero": 2, "sharding.reshard": "on"}, set()),
+        ({"layout.zero": 3, "sharding.reshard": "off"}, set()),
+        ({"layout.zero": 3, "sharding.keep_last": "on"}, set()),
+        ({"layout.zero": 1, "sharding.keep_last": "on"}, {"sharding-unused"}),
+        ({"layout.zero": 1, "sharding.accumulate": "whole"}, {"sharding-unused"}),
+        ({"layout.zero": 1, "sharding.accumulate": "shard"}, set()),
+        ({"layout.zero": 2, "sharding.accumulate": "whole"}, set()),
+        # workers
+        (workers(1, period=1), set()),
+        (workers(1, period=2), {"workers-one"}),
+        (workers(1, period=2, fragments=3), {"workers-one"}),
+        (workers(3), {"workers-divide"}),
+        ({**workers(2), "cluster.devices": 7}, {"workers-divide"}),
+        ({**workers(2), "cluster.devices": 5, "layout.tp": 2}, set()),
+        (workers(16), {"workers-divide"}),
+        ({**workers(2), "layout.ep": 2}, {"workers-experts"}),
+        ({**workers(1), "layout.ep": 2}, {"workers-one"}),
+        ({"local_updates.workers": [1, 2], "layout.ep": 2}, {"workers-experts"}),
+        (workers(period=10, fragments=10), set()),
+        (workers(period=10, fragments=11), {"fragments-many"}),
+        (workers(period=10, fragments=11, steps=5), {"fragments-many"}),
+        (workers(period=10, fragments=10, steps=1), set()),
+        (workers(period=10, fragments=10, steps=2), {"overlap-long"}),
+        (workers(period=10, fragments=2, steps=5), set()),
+        (workers(period=10, fragments=2, steps=6), {"overlap-long"}),
+        # compression
+        ({"compression.method": "top_k"}, set()),
+        ({"compression.method": "top_k", "layout.zero": 1}, {IDS[9]}),
+        ({"compression.method": "int8", "layout.zero": 1}, set()),
+        ({"compression.method": "int8", "layout.zero": 1, "layout.cp": 2}, set()),
+        ({"compression.method": "int8", "layout.zero": 1, "layout.cp": 2, **workers()}, set()),
+        (
+            {"compression.method": "int8", "layout.zero": 1, "sharding.shard": 2},
+            {"compression-hybrid"},
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    bind: Bind, values: dict[str, Any], failed: set[str]
+) -> None:
+    assert set(complaints(bind, values)) == failed
+
+
+def test_a_shard_among_workers_says_how_many_ranks_there_are(bind: Bind) -> None:
+    found = complaints(bind, {**SHARDS, **workers(), "layout.cp": 2, "sharding.shard": 3})
+    assert found["shard-divides"].message == (
+        "shards of 3 ranks do not divide the 4 ranks (dp 4 x cp 2 / 2 workers) that hold the "
+        "same parameters"
+    )
+    assert found["shard-divides"].help == "shard over 2 or 4 ranks"
+
+
+def test_what_would_do_in_place_of_a_meeting_that_is_too_long(bind: Bind) -> None:
+    found = complaints(bind, workers(period=10, fragments=3, steps=4))
+    assert found["overlap-long"].help == "take 3 steps or fewer"
+    assert found["overlap-long"].message == (
+        "a meeting under way for 4 steps is not over before the next: 3 parts meet in 10 steps"
+    )
+    assert complaints(bind, workers(3))["workers-divide"].help == "take 2 or 4 workers"

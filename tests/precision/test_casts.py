@@ -1,0 +1,184 @@
+"""What a narrow type costs one small model, number by number.
+
+Five layers of width 768, with 12 heads and 4 of keys and values of 64, and an MLP of 1024 with a
+gate; a micro-batch has two sequences of 1024 tokens. A streaming kernel takes a second to start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Study
+
+SPEC = """
+device plain {{
+  memory = 800 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, fp8 = 200 TFLOPS dense
+  multiprocessors = 100, matmul_efficiency = 1, memory_efficiency = 1
+}}
+fabric wire {{ level net {{ bandwidth = 1 GB/s per_direction, latency = 0 s }} }}
+precision mixed {{
+  compute = bf16, narrow = fp8, weights = 2 B, gradients = 4 B, optimizer = 12 B, activation = 2 B
+  update_traffic = 0 B, norm_traffic = 0 B, cast_kernels = 3, {recipe}
+}}
+model small {{
+  layers = 5, hidden = 768, heads = 12, kv_heads = 4, ffn = 1024, gated = on, vocabulary = 1024
+  {model}
+}}
+kernels {{
+  model = tiled, start = 1 s, memory_bound = {memory_bound}
+  gemm_efficiency = 0.5, attention_forward_efficiency = 0.5, attention_backward_efficiency = 0.5
+}}
+cluster {{ devices = {devices} }}
+layout {{ {layout} }}
+schedule {{ {schedule} }}
+routing {{ {routing} }}
+training {{ sequence = 1024, micro_batch = 2, global_batch = 16 sequences }}
+"""
+TOKENS = 2048
+QKV, OUT, UP, DOWN = 768 * (768 + 2 * 256), 768 * 768, 768 * 2048, 1024 * 768
+LINEAR = QKV + OUT + UP + DOWN
+ALL = "cast = 4 B, weight_cast = 5 B, weight_copies = 3 B, amax_group = job"
+TWO_STAGES: dict[str, Any] = {"devices": 2, "layout": "pp = 2", "schedule": "stages = [3, 2]"}
+
+
+def study(recipe: str = ALL, **more: Any) -> Study:
+    values = {
+        "model": "",
+        "memory_bound": "on",
+        "devices": 1,
+        "layout": "",
+        "schedule": "",
+        "routing": "",
+    }
+    (scenario,) = parcost.load_text(SPEC.format(recipe=recipe, **{**values, **more}))
+    return scenario.first
+
+
+def own(of: Study, hook: str = "terms") -> dict[tuple[str, str], Any]:
+    found = of.contributions(hook)
+    assert not of.faults
+    return {
+        (term.name, getattr(term, "pass_", "")): term
+        for plugin, term in found
+        if plugin.name == "precision"
+    }
+
+
+def test_a_tensor_is_cast_in_three_kernels() -> None:
+    casts = {
+        key: (t.bytes_, t.seconds, tuple(t.count))
+        for key, t in own(study()).items()
+        if key[0].startswith("cast for")
+    }
+    expected = {}
+    for name, inputs, outputs in (
+        ("QKV projection", 768, 1280),
+        ("attention output projection", 768, 768),
+        ("MLP gate and up projection", 768, 2048),
+        ("MLP down projection", 1024, 768),
+    ):
+        for pass_, width in (("F", inputs), ("B", outputs)):
+            n = 4 * TOKENS * width
+            expected[f"cast for {name}", pass_] = (n, pytest.approx(n / 1e12 + 3), (5.0,))
+    assert casts == expected
+
+
+def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
+    """Four of eight experts on a rank, each with a quarter of the two choices of each token."""
+    more: dict[str, Any] = {
+        "model": "experts = 8, top_k = 2, expert_ffn = 512",
+        "devices": 2,
+        "layout": "ep = 2",
+        "routing": "capacity_factor = 1",
+    }
+    experts = {
+        key: (t.bytes_, t.seconds)
+        for key, t in own(study(**more)).items()
+        if "expert" in key[0] and key[1] == "F"
+    }
+    sizes = sorted(bytes_ for bytes_, _ in experts.values())
+    # of 768 inputs, and of 512: 2048 x 2 tokens in all
+    assert sizes == [4 * 2 * TOKENS * 512, 4 * 2 * TOKENS * 768]
+    for bytes_, seconds in experts.values():
+        assert seconds == pytest.approx(bytes_ / 1e12 + 3 * 4)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "names"),
+    [
+        (ALL, {}, {"cast for", "weight cast", "amax all-reduce"}),
+        (ALL, {"memory_bound": "off"}, {"amax all-reduce"}),
+        ("cast = 4 B", {}, {"cast for"}),
+        ("weight_cast = 4 B", {}, {"weight cast"}),
+        ("amax_group = tp", {}, {"amax all-reduce"}),
+        ("cast = 1 B, weight_cast = 1 B", {}, {"cast for", "weight cast"}),
+    ],
+)
+def test_what_a_recipe_does_not_say_costs_nothing(
+    recipe: str, more: dict[str, Any], names: set[str]
+) -> None:
+    found = {name.split(" for ")[0] for name, _ in own(study(recipe, **more))}
+    assert found == {name.removesuffix(" for") for name in names}
+
+
+def test_weights_of_unequal_stages_are_cast_and_copied_by_stage() -> None:
+    of = study(**TWO_STAGES)
+    casts = {
+        name: (t.bytes_, t.seconds, tuple(t.count))
+        for (name, _), t in own(of).items()
+        if name.startswith("weight")
+    }
+    assert casts == {
+        f"weight cast, stage {stage}": (
+            5 * layers * LINEAR,
+            pytest.approx(5 * layers * LINEAR / 1e12 + 1),
+            count,
+        )
+        for stage, layers, count in ((0, 3, (1.0, 0.0)), (1, 2, (0.0, 1.0)))
+    }
+    copies = {name: (t.bytes_, tuple(t.count)) for (name, _), t in own(of, "memory").items()}
+    assert copies == {
+        "narrow weights, stage 0": (3 * 3 * LINEAR, (1.0, 0.0)),
+        "narrow weights, stage 1": (3 * 2 * LINEAR, (0.0, 1.0)),
+    }
+
+
+def test_stages_that_hold_the_same_are_named_together() -> None:
+    four: dict[str, Any] = {"devices": 4, "layout": "pp = 4", "schedule": "stages = [1, 2, 1, 1]"}
+    names = [name for name, _ in own(study(**four), "memory")]
+    assert names == ["narrow weights, stages 0, 2, 3", "narrow weights, stage 1"]
+    empty: dict[str, Any] = {"devices": 2, "layout": "pp = 2", "schedule": "stages = [5, 0]"}
+    assert [name for name, _ in own(study(**empty), "memory")] == ["narrow weights, stage 0"]
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_copies_are_held_but_of_what_comes_and_goes(zero: int) -> None:
+    of = study(layout=f"zero = {zero}", devices=2)
+    assert bool(own(of, "memory")) == (zero != 3)
+    assert own(study("cast = 4 B"), "memory") == {}
+    assert [t.bytes_ for t in own(study("weight_copies = 1 B"), "memory").values()] == [5 * LINEAR]
+
+
+def test_the_stage_with_most_tensors_agrees_on_its_greatest_values() -> None:
+    """Four products of three operands in each of three layers, 4 B each, of two ranks."""
+    (term,) = (t for (name, _), t in own(study(**TWO_STAGES)).items() if "amax" in name)
+    assert term.bytes_ == 4 * 3 * 4 * 3
+    assert term.seconds == pytest.approx(term.bytes_ / 1e9)
+    assert term.formula.inputs["k"] == (36.0, "")
+
+
+@pytest.mark.parametrize(("wide", "layers"), [("", 5), ("wide_first = 1, wide_last = 2", 2)])
+def test_every_product_is_counted(wide: str, layers: int) -> None:
+    of = study(f"{ALL}, {wide}" if wide else ALL)
+    found = of.plugins.ask("details", study=of, outcome=of.evaluate())
+    (share,) = (f for _, f in found if f.name == "narrow_share")
+    assert not of.faults
+    # each product once forward and twice backward; the core meets half of all pairs, 3.5 times
+    linear, head = 3 * 2 * TOKENS * LINEAR, 3 * 2 * TOKENS * 768 * 1024
+    core = 7 * 2 * 4 * 1024**2 * 768 // 2 // 2
+    assert share.formula.inputs["narrow"][0] == layers * linear
+    assert share.formula.inputs["all"][0] == 5 * (linear + core) + head
+    assert share.value == pytest.approx(layers * linear / (5 * (linear + core) + head))

@@ -1,0 +1,55 @@
+"""Legal values next to one that is not, by brute force, and columns of stages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from parcost import Times
+from parcost_plugins.schedules.nearest import (
+    alike,
+    fused,
+    highest,
+    lowest,
+    multiples,
+    one_chunk,
+    two_chunks,
+)
+
+
+def test_multiples_by_brute_force() -> None:
+    """The nearest multiples on both sides of a value, which is none, and at least so many."""
+    for unit in range(1, 7):
+        for value in range(30):
+            for least in (0, 1, 5, 12):
+                legal = [n for n in range(unit, 100, unit) if n >= least]
+                below = [n for n in legal if n <= value][-1:] or legal[:1]
+                above = [n for n in legal if n >= value][:1]
+                expected = " or ".join(map(str, sorted({*below, *above})))
+                assert multiples(value, unit, least) == expected, (value, unit, least)
+
+
+def test_how_many_chunks_a_schedule_takes() -> None:
+    assert [one_chunk(n) is None for n in (1, 2, 3)] == [True, False, False]
+    assert [two_chunks(n) is None for n in (1, 2, 3)] == [False, True, False]
+
+
+def test_columns_that_are_the_same_on_every_stage() -> None:
+    assert alike()
+    assert alike([1.0], [2.0, 2.0])
+    assert not alike([1.0, 1.0], [2.0, 2.0, 3.0])
+    some = np.array([1.0, 2.0])
+    assert alike([some, some])
+    assert [*np.atleast_1d(alike([some, np.array([1.0, 3.0])]))] == [True, False]
+
+
+def test_the_largest_and_the_smallest_elementwise() -> None:
+    a, b = np.array([1.0, 5.0, 3.0]), np.array([2.0, 4.0, 3.0])
+    assert np.array_equal(highest([a, b, 1.5]), [2.0, 5.0, 3.0])
+    assert np.array_equal(lowest([a, b, 3.5]), [1.0, 3.5, 3.0])
+    assert (highest([3.0]), lowest(iter([3.0, 2.0, 4.0]))) == (3.0, 2.0)
+
+
+def test_both_parts_of_backward_together() -> None:
+    times = Times(F=[1.0, 1.0], B=[2.0, 3.0], W=[4.0, 0.5])
+    assert fused(times) == pytest.approx([6.0, 3.5])

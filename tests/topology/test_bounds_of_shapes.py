@@ -1,0 +1,72 @@
+"""Groups too large to be looked at, and what no group like them exceeds."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from parcost_plugins.topology.occupancy import _bounds, occupancy
+
+
+def most(capacities: list[int], axes: list[tuple[int, int]], groups: int) -> list[int]:
+    """Return the most units of the level below that any group has in a unit, rank by rank."""
+    stride, extent = axes[-1]
+    span = stride * extent
+    offsets = [sum(at) for at in itertools.product(*(range(0, s * n, s) for s, n in axes))]
+    starts = {r for r in range(span) if all(r // s % n == 0 for s, n in axes)}
+    found = []
+    for below, cap in itertools.pairwise([1, *capacities, 10**9]):
+        held = 1
+        for block, first in itertools.product(range(groups), starts):
+            ranks = [block * span + first + offset for offset in offsets]
+            units = {(rank // cap, rank // below) for rank in ranks}
+            held = max(held, *(sum(u == unit for u, _ in units) for unit, _ in units))
+        found.append(held)
+    return found
+
+
+@example(capacities=[32], axes=[(3, 10)], groups=4)  # which straddle two units of 32
+@given(
+    capacities=st.lists(st.integers(2, 6), min_size=1, max_size=2),
+    axes=st.sampled_from(
+        [[(1, 5)], [(1, 7)], [(3, 4)], [(5, 3)], [(3, 1)], [(1, 2), (6, 3)], [(2, 3), (12, 2)]]
+    ),
+    groups=st.integers(1, 6),
+)
+def test_no_group_has_more_than_its_bounds(
+    capacities: list[int], axes: list[tuple[int, int]], groups: int
+) -> None:
+    caps = list(itertools.accumulate(capacities, lambda a, b: a * b))
+    bounds = _bounds(caps, axes)
+    for bound, found in zip(bounds, most(caps, axes, groups), strict=False):
+        assert bound >= found
+
+
+@pytest.mark.parametrize(
+    "axes, bounds",
+    [
+        # units of eight and of 32: two or three of a stride of three in eight, four eights in
+        # 32; ten span 28 ranks, which may straddle, a hundred 298
+        ([(3, 10)], (3, 4, 2)),
+        ([(3, 100)], (3, 4, 11)),
+        ([(3, 1)], (1, 1, 1)),
+        ([(3, 2)], (2, 2, 2)),
+        ([(20, 7)], (1, 2, 5)),
+        ([(40, 7)], (1, 1, 7)),
+        ([(3, 2), (40, 3)], (3, 4, 5)),
+    ],
+)
+def test_bounds_are_those_of_a_range_of_ranks(
+    axes: list[tuple[int, int]], bounds: tuple[int, ...]
+) -> None:
+    assert _bounds([8, 32], axes) == (*bounds, 1, 1, 1)
+
+
+def test_small_groups_on_a_huge_unit_that_they_do_not_fill_straddle_it() -> None:
+    """Three in a row on units of 2^20, which three does not divide."""
+    shape, fewest = occupancy([2.0**20], [(1.0, 3.0)], 3 * 2.0**20)
+    assert shape == (3, 2)
+    assert fewest == (1, 1)

@@ -1,0 +1,371 @@
+"""Lines of a study by what its row says, as text: nothing is bound or predicted here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost_plugins.validation.frameworks import profile_of
+from parcost_plugins.validation.hardware import domain_of
+from parcost_plugins.validation.recipes import Recipe, recipe_of
+from parcost_plugins.validation.rows import Row, UnmodelledError
+from parcost_plugins.validation.study import write
+
+Make = Callable[..., Row]
+
+GATED = {"model__gated": True}
+EXPERTS = {"model__experts": 8, "model__topk": 2, "model__expert_ffn": 512}
+TITAN = {"source": "pytorch/torchtitan", "year": 2026}
+BRIDGE = {"source": "NVIDIA-NeMo/Megatron-Bridge", "year": 2026}
+MODERN = {"source": "Megatron-LM", "year": 2025}
+
+
+def lines(text: str) -> dict[str, str]:
+    """Return the value of each attribute, by its block and name."""
+    found, block = {}, ""
+    for line in text.splitlines():
+        if line.endswith("{"):
+            block = line.split()[0]
+        elif " = " in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            found[f"{block}.{name.strip()}"] = value.strip()
+    return found
+
+
+def split(pp: int, vp: int, layers: int) -> dict[str, Any]:
+    return {"parallel__pp": pp, "parallel__vp": vp, "model__layers": layers}
+
+
+def sharded(text: str, **more: Any) -> dict[str, Any]:
+    return {"parallel__zero_stage_or_fsdp": text, **more}
+
+
+#: Changes of a row, an attribute of its study, and its value or None where there is no line.
+LINES: list[tuple[dict[str, Any], str, str | None]] = [
+    # --- the model
+    ({"model__vocab": 999_999}, "model.vocabulary", "999999"),
+    ({"model__vocab": 1_000_000}, "model.vocabulary", "1_000_000"),
+    ({"model__vocab": 1_234_567}, "model.vocabulary", "1_234_567"),
+    ({}, "model.ffn", "12288"),
+    ({"model__ffn": None}, "model.ffn", "12288"),  # 4 x 3072
+    ({"model__ffn": None, "model__hidden": 1024}, "model.ffn", "4096"),
+    ({"model__gated": None}, "model.gated", "on"),
+    ({}, "model.gated", "off"),
+    ({}, "model.norm", "layer"),
+    (GATED, "model.norm", "rms"),
+    ({}, "model.biases", "on"),
+    (GATED, "model.biases", None),
+    ({"model__activation": "squared-relu"}, "model.biases", None),
+    ({**GATED, "model__name": "GPT-OSS 20B"}, "model.biases", "on"),
+    ({}, "model.positions", "2048"),
+    ({"model__pos_emb": 0}, "model.positions", None),
+    ({"model__pos_emb": 1}, "model.positions", "1"),
+    ({"model__mtp_layers": 1}, "model.prediction_layers", "1"),
+    ({"model__mtp_layers": 0}, "model.prediction_layers", None),
+    ({"model__sliding_window": 512}, "model.window", "512"),
+    ({"model__sliding_window": 1}, "model.window", "1"),
+    ({"model__sliding_window": 0}, "model.window", None),
+    ({"model__sliding_window": 512}, "model.full_every", None),
+    ({"model__full_attention_layers": 4}, "model.full_every", None),
+    ({"model__sliding_window": 1, "model__full_attention_layers": 4}, "model.full_every", "6"),
+    ({"model__sliding_window": 1, "model__full_attention_layers": 24}, "model.full_every", "1"),
+    ({"model__sliding_window": 1, "model__full_attention_layers": 60}, "model.full_every", "1"),
+    ({"model__kv_lora_rank": 512, "model__attn_type": "MLA"}, "model.kv_lora", "512"),
+    ({"model__q_lora_rank": 8}, "model.q_lora", None),
+    ({"model__q_lora_rank": 8, "model__kv_lora_rank": 512}, "model.q_lora", "8"),
+    (EXPERTS, "model.top_k", "2"),
+    ({**EXPERTS, "model__experts": 1}, "model.top_k", None),
+    # --- the layout
+    ({"parallel__cp": 1}, "layout.cp", None),
+    ({"parallel__cp": 2}, "layout.cp", "2"),
+    ({"parallel__pp": 1}, "layout.pp", None),
+    ({"parallel__ep": 2}, "layout.ep", "2"),
+    ({"extra__expert_tensor_parallel": 1}, "layout.etp", None),
+    ({"extra__expert_tensor_parallel": 2}, "layout.etp", "2"),
+    ({"extra__expert_tensor_parallel": "2"}, "layout.etp", None),
+    ({"parallel__tp": 1}, "layout.sequence_parallel", None),
+    ({"parallel__tp": 2, "parallel__sequence_parallel": True}, "layout.sequence_parallel", "on"),
+    ({}, "layout.vocabulary_multiple", "128"),
+    (TITAN, "layout.vocabulary_multiple", None),
+    (sharded("fsdp"), "layout.zero", "3"),
+    (sharded("zero-3"), "layout.zero", "3"),
+    (sharded("stage 3"), "layout.zero", "3"),
+    (sharded("shard_grad_op"), "layout.zero", "3"),
+    (sharded("ZeRO stage 2"), "layout.zero", "2"),
+    (sharded("distributed optimizer"), "layout.zero", "1"),
+    (sharded("none"), "layout.zero", "0"),
+    (sharded(""), "layout.zero", "0"),
+    (sharded("somehow"), "layout.zero", "1"),
+    (sharded("FSDP over 4 ranks", parallel__dp=16), "sharding.shard", "4"),
+    (sharded("FSDP over 4 ranks", parallel__dp=2, parallel__cp=4), "sharding.shard", "4"),
+    (sharded("FSDP over 4 ranks", parallel__dp=4), "sharding.shard", None),
+    (sharded("FSDP over 4 ranks", parallel__dp=2), "sharding.shard", None),
+    (sharded("FSDP over 4 ranks", parallel__dp=6), "sharding.shard", None),
+    (sharded("FSDP", parallel__dp=6), "sharding.shard", None),
+    # --- the schedule
+    ({"parallel__pp": 1, "schedule": "interleaved"}, "schedule.kind", None),
+    ({"schedule": "1F1B"}, "schedule.kind", None),
+    ({"parallel__vp": 2, "schedule": None}, "schedule.kind", "interleaved"),
+    ({"parallel__vp": 2, "schedule": "ZBV"}, "schedule.kind", "zb_v"),
+    ({"parallel__vp": 2}, "schedule.chunks", "2"),
+    ({"parallel__vp": 1}, "schedule.chunks", None),
+    ({"parallel__pp": 1, "parallel__vp": 2}, "schedule.chunks", None),
+    (split(2, 1, 24), "schedule.assignment", None),
+    (split(5, 1, 24), "schedule.assignment", None),  # one end makes it 25
+    (split(5, 1, 24), "schedule.count_head", "on"),
+    (split(5, 1, 24), "schedule.count_embedding", None),
+    (split(5, 1, 23), "schedule.count_head", "on"),
+    (split(5, 1, 23), "schedule.count_embedding", "on"),
+    (split(5, 2, 28), "schedule.count_embedding", "on"),  # 30 over 5 x 2
+    (split(5, 2, 29), "schedule.count_head", "on"),
+    (split(5, 2, 29), "schedule.count_embedding", None),
+    (split(4, 2, 20), "schedule.assignment", "fill"),  # 22 are no multiple of 4 x 2
+    (split(4, 2, 20), "schedule.count_embedding", None),
+    (split(5, 1, 22), "schedule.assignment", "fill"),
+    (split(5, 1, 22), "schedule.count_head", None),
+    ({**split(5, 1, 23), **TITAN}, "schedule.count_head", None),
+    ({**split(5, 1, 23), **TITAN}, "schedule.assignment", None),
+    ({**split(5, 1, 23), "source": "Trainer"}, "schedule.assignment", "fill"),
+    ({**split(5, 1, 22), "extra__pp_partition": "embed"}, "schedule.count_embedding", "on"),
+    ({**split(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_embedding", None),
+    ({**split(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_head", None),
+    ({**split(5, 1, 25), "extra__pp_partition": "embed"}, "schedule.count_embedding", None),
+    # --- kernels and loss
+    ({"attention": None}, "training.flash_attention", "on"),
+    ({"attention": "eager"}, "training.flash_attention", "off"),
+    ({"attention": "flash"}, "training.flash_attention", "on"),
+    ({"attention": "flash"}, "kernels.attention", "auto"),
+    ({"attention": "flash", **MODERN}, "kernels.attention", None),
+    ({"attention": "unfused, xformers"}, "kernels.attention", None),
+    ({"attention": "xformers"}, "kernels.attention", "xformers"),
+    ({"notes": "torch.compile"}, "kernels.mode", "compiled"),
+    ({"notes": "plain"}, "kernels.mode", None),
+    ({"extra": {"compile": False}, "notes": "torch.compile"}, "kernels.mode", "eager"),
+    ({"extra": {"cuda_graph_impl": "none"}}, "kernels.cuda_graphs", "none"),
+    ({"extra": {"cuda_graph_impl": "local"}}, "kernels.cuda_graphs", "layer"),
+    ({"notes": "CUDA graphs on"}, "kernels.cuda_graphs", "layer"),
+    ({}, "kernels.cuda_graphs", None),
+    ({}, "kernels.fused_accumulation", None),
+    (TITAN, "kernels.fused_accumulation", "off"),
+    ({}, "training.dropout", "on"),
+    (GATED, "training.dropout", None),
+    (BRIDGE, "training.dropout", None),
+    ({**BRIDGE, **GATED}, "training.loss", "gradient"),
+    (BRIDGE, "training.loss", None),
+    ({**BRIDGE, **GATED, **EXPERTS}, "training.loss", None),
+    ({**TITAN, "extra": {"compile": True}, "year": 2024}, "training.loss", "eager"),
+    ({**TITAN, "extra": {"compile": True}, "year": 2025}, "training.loss", "logits"),
+    ({**TITAN, "extra": {"compile": True}, "year": None}, "training.loss", "eager"),
+    ({**TITAN, "extra": {"compile": False}}, "training.loss", None),
+    ({"extra": {"compile": True}}, "training.loss", None),
+    # --- what overlaps
+    ({"extra": {"grad_overlap": False}, "notes": "overlapped DP grad"}, "overlap.gradients", "off"),
+    ({"notes": "Overlapped DP grad"}, "overlap.gradients", "on"),
+    ({"notes": "param all-gather"}, "overlap.parameters", "on"),
+    ({"notes": "TP comm overlap"}, "overlap.tensor", "pipelined"),
+    ({"extra": {"async_tp": True}}, "overlap.tensor", "pipelined"),
+    ({"extra": {"async_tp": 2}}, "overlap.tensor", None),
+    ({"extra": {"async_tp": True}, "parallel__tp": 1}, "overlap.tensor", None),
+    ({**MODERN, "parallel__dp": 2}, "overlap.bucket", "40 M * fp16.gradients"),
+    ({**MODERN, "parallel__dp": 16, "parallel__cp": 4}, "overlap.bucket", "64 M * fp16.gradients"),
+    ({**MODERN, "parallel__dp": 41}, "overlap.bucket", "41 M * fp16.gradients"),
+    ({**MODERN, "parallel__dp": 1}, "overlap.bucket", None),
+    ({**TITAN, "parallel__dp": 2}, "overlap.bucket", None),
+    # --- experts
+    ({**EXPERTS, "notes": "forced to balance"}, "routing.distribution", "balanced"),
+    ({"notes": "forced to balance"}, "routing.distribution", None),
+    ({**EXPERTS, "notes": "qualifier: tokendrop"}, "routing.capacity_factor", "1"),
+    ({"notes": "qualifier: tokendrop"}, "routing.capacity_factor", None),
+    (EXPERTS, "routing.capacity_factor", None),
+    ({**EXPERTS, "extra": {"moe_flex_dispatcher_backend": "DeepEP"}}, "routing.dispatcher", "deepep"),
+    ({**EXPERTS, **MODERN}, "routing.dispatcher", "alltoall"),
+    (MODERN, "routing.dispatcher", None),
+    ({**EXPERTS, **TITAN}, "routing.dispatcher", None),
+    ({**EXPERTS, "extra": {"moe_a2a_overlap": True}}, "routing.hide", "pair"),
+    ({"extra": {"moe_a2a_overlap": True}}, "routing.hide", None),
+    (EXPERTS, "routing.hide", None),
+    # --- the host
+    ({"extra": {"cpu_offloading_num_layers": 6}}, "offload.activations", "25 %"),  # of 24
+    ({"extra": {"cpu_offloading_num_layers": 1}}, "offload.activations", "4.167 %"),
+    ({"extra": {"cpu_offloading_num_layers": 30}}, "offload.activations", "100 %"),
+    ({"extra": {"cpu_offloading_num_layers": 0}}, "offload.activations", None),
+    ({"notes": "checkpoint-in-cpu"}, "offload.activations", "100 %"),
+    # --- the fabric
+    ({}, "level.size", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "value"), LINES, ids=[f"{name}-{i}" for i, (_, name, _) in enumerate(LINES)]
+)
+def test_a_line_of_a_study(
+    changes: dict[str, Any], name: str, value: str | None, row: Make
+) -> None:
+    assert lines(write(row(**changes)).text).get(name) == value
+
+
+def test_blocks_and_kinds_of_attention(row: Make) -> None:
+    text = write(row()).text
+    assert "\nmodel run {\n" in text
+    assert "\ncluster {\n" in text
+    for kind in ("mamba", "MLA"):  # and latent attention whose rank is not stated
+        with pytest.raises(UnmodelledError, match=kind):
+            write(row(model__attn_type=kind))
+    assert write(row(model__attn_type="GQA")).text == text
+
+
+NONE = {"hardware__internode_gbps": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ["  level node { size = 8 devices }", "  level network { bandwidth = 200 Gbps per_direction }"]),
+        (
+            {"hardware__internode": "EFA, 4 x 100", "hardware__internode_gbps": 400},
+            [
+                "  level node { size = 8 devices }",
+                "  level network { bandwidth = 100 Gbps per_direction, ports = 4, kind = ethernet }",
+            ],
+        ),
+        # 8 x 200 is not what the node has: as many ports as devices.
+        (
+            {"hardware__internode_gbps": 800},
+            ["  level node { size = 8 devices }", "  level network { bandwidth = 100 Gbps per_direction }"],
+        ),
+        # nor is 4 x 200
+        (
+            {"hardware__internode": "4 x 200"},
+            ["  level node { size = 8 devices }", "  level network { bandwidth = 200 Gbps per_direction }"],
+        ),
+        (NONE, ["  level node { size = 8 devices }"]),
+        ({**NONE, "hardware__gpus_per_node": None}, []),
+        ({**NONE, "hardware__intranode": "NVLink domain 4"}, ["  level node { size = 4 devices }"]),
+    ],
+)  # fmt: skip
+def test_a_fabric_of_the_rows_own(changes: dict[str, Any], expected: list[str], row: Make) -> None:
+    text = write(row(**changes)).text
+    assert [line for line in text.splitlines() if line.startswith("  level ")] == expected
+    assert ("fabric site extends dgx_a100 {\n" in text) == bool(expected)
+    fabric = lines(text)["cluster.fabric"]
+    assert fabric == ("site" if expected else "dgx_a100")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "assumed"), [(8, 8, False), (9, 8, True), (16, 8, True), (16, None, True)]
+)
+def test_a_network_is_assumed_between_nodes_alone(
+    gpus: int, nodes: int | None, assumed: bool, row: Make
+) -> None:
+    written = write(row(**NONE, hardware__gpus=gpus, hardware__gpus_per_node=nodes))
+    text = "a network as that of dgx_a100: the row does not say"
+    assert (text in written.assumptions) is assumed
+
+
+def test_how_much_of_an_nvlink_domain_a_job_takes(row: Make) -> None:
+    """A rack of 72: whole where the job fits or divides into it, else 64 where that divides."""
+    for gpus, size in ((64, 72), (72, 72), (128, 64), (144, 72), (100, 72), (576, 72), (512, 64)):
+        one = row(hardware__gpus=gpus, hardware__intranode="NVLink domain 72 GPUs")
+        assert domain_of(one.hardware) == size, gpus
+    assert domain_of(row().hardware) is None
+
+
+def test_what_was_assumed_by_its_words(row: Make) -> None:
+    written = write(row(extra={"assumed": ["two", "one"], "cpu_offloading_num_layers": 6}))
+    assert written.assumptions[:2] == ["two", "one"]
+    assert "activations of 6 layers are kept on the host" in written.assumptions
+    assert write(row(extra={"assumed": "one"})).assumptions[0] == "one"
+    filled = write(row(**split(5, 1, 22))).assumptions
+    assert "22 layers that do not divide fill stages from the first" in filled
+    assert "# Assumed: one." in write(row(extra={"assumed": "one"})).text
+
+
+def test_layers_that_are_recomputed_by_what_a_row_says(row: Make) -> None:
+    for detail, recompute, expected in (
+        ("full recompute of 6 layers", "full", {"layers": "6"}),
+        ("every 2nd layer", "full", {"every": "2"}),
+        ("moe_act, core_attn", "selective", {"activation": "on"}),
+    ):
+        found = lines(write(row(recompute=recompute, extra={"recompute_detail": detail})).text)
+        kind = "selective" if "core" in detail else "full"
+        assert found["training.recompute"] == kind
+        assert {
+            k.removeprefix("recompute."): v for k, v in found.items() if k.startswith("recompute.")
+        } == expected
+
+
+DELAYED = "fp8 with delayed scaling: the row does not name the recipe"
+TUNED = "gradients in bf16, as in NeMo's tuned recipes"
+COMPOSER = {"source": "mosaicml/llm-foundry", "year": 2026}
+DEEPSPEED = {"source": "DeepSpeed", "year": 2026}
+
+
+@pytest.mark.parametrize(
+    ("class_", "said", "more", "recipe"),
+    [
+        ("bf16", "bf16", {}, Recipe("bf16")),
+        ("bf16", "pure bf16", {}, Recipe("bf16_pure")),
+        ("bf16", "pure bf16", TITAN, Recipe("bf16_pure")),
+        ("fp16", "pure fp16", {}, Recipe("fp16")),
+        ("fp8", "fp8", {}, Recipe("fp8_delayed", assumed=DELAYED)),
+        ("fp8", "fp8 delayed", {}, Recipe("fp8_delayed")),
+        ("fp8", "fp8 blockwise", {}, Recipe("fp8_blockwise")),
+        ("fp8", "fp8 rowwise", {}, Recipe("fp8_current")),
+        (
+            "mxfp4",
+            "mxfp4",
+            {},
+            Recipe("nvfp4", assumed="mxfp4 as nvfp4: the catalogue has no recipe of its own"),
+        ),
+        ("nvfp4", "nvfp4", {}, Recipe("nvfp4")),
+        ("bf16", "bf16", TITAN, Recipe("bf16_fsdp")),
+        ("fp8", "fp8", TITAN, Recipe("fp8_torchao", assumed=DELAYED)),
+        ("mxfp8", "mxfp8", TITAN, Recipe("mxfp8", "bf16_fsdp")),
+        ("nvfp4", "nvfp4", TITAN, Recipe("nvfp4", "bf16_fsdp")),
+        ("fp8", "torchao delayed", COMPOSER, Recipe("fp8_torchao")),
+        ("fp8", "fp8 delayed", COMPOSER, Recipe("fp8_delayed", "bf16_fsdp")),
+        ("fp32", "fp32", COMPOSER, Recipe("fp32")),
+        ("tf32", "tf32", TITAN, Recipe("tf32")),
+        ("bf16", "bf16", DEEPSPEED, Recipe("bf16_deepspeed")),
+        ("fp16", "fp16", DEEPSPEED, Recipe("fp16")),
+        ("bf16", "bf16", BRIDGE, Recipe("bf16_nemo", "", TUNED)),
+        ("fp8", "fp8", BRIDGE, Recipe("fp8_delayed_nemo", "", DELAYED)),
+        ("nvfp4", "nvfp4", BRIDGE, Recipe("nvfp4", "bf16_nemo", TUNED)),
+        ("fp16", "fp16", BRIDGE, Recipe("fp16")),
+    ],
+)
+def test_the_recipe_of_a_row(
+    class_: str, said: str, more: dict[str, Any], recipe: Recipe, row: Make
+) -> None:
+    one = row(precision=said, precision_class=class_, **more)
+    assert recipe_of(one, profile_of(one)) == recipe
+
+
+def test_what_a_row_says_of_its_state_names_its_framework_first(row: Make) -> None:
+    said = {"source": "Megatron-LM", "year": 2026}
+    one = row(**said, parallel__zero_stage_or_fsdp="DeepSpeed ZeRO-1")
+    assert profile_of(one).framework == "megatron_deepspeed"
+    assert profile_of(row(**said)).framework == "megatron_core"
+
+
+def test_the_release_from_which_a_framework_is_another(row: Make) -> None:
+    """From 26.06 on, of experts in mxfp8 on Blackwell."""
+    whole = {**BRIDGE, **EXPERTS, "precision_class": "mxfp8", "hardware__gpu": "GB200"}
+    for release, changes, framework in (
+        ("26.06", {}, "nemo_2026_06"),
+        ("26.05", {}, "nemo"),
+        ("27.01", {}, "nemo_2026_06"),
+        ("25.12", {}, "nemo"),
+        ("", {}, "nemo"),
+        ("26.06", {"hardware__gpu": "H100"}, "nemo"),
+        ("26.06", {"precision_class": "bf16"}, "nemo"),
+        ("26.06", {"model__experts": None}, "nemo"),
+        ("26.06", {"source": "Megatron-LM"}, "megatron_core"),
+        ("26.06", {"year": 2024}, "nemo_2024"),
+        ("26.05", {"year": 2025}, "nemo"),
+        ("26.05", {"year": None}, "nemo"),
+    ):
+        one = row(**{**whole, "extra": {"release": release}, **changes})
+        assert profile_of(one).framework == framework, (release, changes)

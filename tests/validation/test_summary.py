@@ -1,0 +1,445 @@
+"""Scores, groups and pages of a few rows, worked out by hand; nothing is predicted here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from parcost.render.page import Heading, Table
+from parcost_plugins.validation import documents, pages
+from parcost_plugins.validation.intervals import Holding, Range, Ranges
+from parcost_plugins.validation.pricing import Case, Prediction
+from parcost_plugins.validation.rows import Flaw, Placed, Row
+from parcost_plugins.validation.scores import chance, quantile, rho
+from parcost_plugins.validation.study import Written
+from parcost_plugins.validation.summary import (
+    DIMENSIONS,
+    Ranking,
+    Summary,
+    excess,
+    memory_basis,
+    ranges_of,
+    summarize,
+)
+
+Make = Callable[..., Row]
+GB = 10**9
+
+
+def case(row: Row, seconds: float | None, line: int = 1, **more: Any) -> Case:
+    """Return a row of which a step of *seconds* is predicted, or none."""
+    placed = Placed(row=row, file="runs.jsonl", line=line)
+    written = Written(text="", assumptions=[], framework=more.pop("framework", "x"))
+    if seconds is None:
+        return Case(placed=placed, written=written, reason="it has no step")
+    known = {"memory": 0.0, "fits": True, "model_flops": seconds * 1e14, "peak": 3e14, **more}
+    return Case(placed=placed, written=written, prediction=Prediction(step_time=seconds, **known))
+
+
+@pytest.fixture(scope="module")
+def summary(row: Make) -> Summary:
+    """Return three rows with errors of -20, +10 and +30 %, and one that could not be modelled."""
+    ten = {"measured": {"step_time_s": 10.0}}
+    a = row(id="a", source_key="one", core=True, measured={"step_time_s": 10.0, "memory_gb": 50})
+    b = row(id="b", source_key="one", **ten)
+    c = row(id="c", source_key="two", measured={"step_time_s": 10.0, "memory_gb": 20})
+    return summarize(
+        [
+            # 3 s wide of 8 s, and the measured value is the end of it; 19 GB wide of 40 GB
+            case(
+                a, 8.0, memory=40.0 * GB,
+                step_interval=(7.0, 10.0), memory_interval=(30.0 * GB, 49.0 * GB),
+            ),
+            case(b, 11.0, step_interval=(10.0, 14.0)),
+            case(
+                c, 13.0, memory=25.0 * GB, memory_interval=(10.0 * GB, 20.0 * GB),
+                fits=False, framework="y",
+            ),
+            case(row(id="d"), None, line=4),
+        ],
+        [Flaw(file="runs.jsonl", line=9, id="", kind="unreadable", reason="no JSON")],
+        {"colour": 2},
+    )  # fmt: skip
+
+
+def test_what_a_row_is_off(summary: Summary) -> None:
+    a, b, c = summary.rows
+    assert [one.error for one in (a, b, c)] == pytest.approx([-0.2, 0.1, 0.3])
+    assert [one.ratio for one in (a, b, c)] == pytest.approx([10 / 8, 10 / 11, 10 / 13])
+    assert [one.memory_error for one in (a, c)] == pytest.approx([-0.2, 0.25], rel=1e-12)
+    assert [one.memory_ratio for one in (a, c)] == pytest.approx([1.25, 0.8], rel=1e-12)
+    assert (b.memory_error, b.memory_ratio, b.memory_held) == (None, None, None)
+    assert [one.step_held for one in (a, b, c)] == [True, True, None]
+    assert (a.memory_held, c.memory_held) == (False, True)
+    # 80, 110 and 130 TFLOP/s were measured: at the median of them steps take 8, 11, 13 / 1.1
+    assert [one.baseline for one in (a, b, c)] == pytest.approx([8 / 1.1, 10.0, 13 / 1.1])
+    assert b.baseline_error == pytest.approx(0.0)
+    assert c.baseline_error == pytest.approx(2 / 11)
+
+
+def test_every_figure_of_a_group(summary: Summary) -> None:
+    """Of two half-widths, 3 / 2 / 8 and 4 / 2 / 11, the median is the mean."""
+    half = (3 / 2 / 8 + 4 / 2 / 11) / 2
+    expected = {
+        ("step", "mape", "all"): 0.2,
+        ("step", "mean", "all"): 0.2 / 3,
+        ("step", "p90", "all"): 0.28,
+        ("step", "median", "one"): 0.15,
+        ("step", "refused", "all"): 1 / 3,
+        ("step", "refused", "one"): 0.0,
+        ("step", "coverage", "all"): 1.0,
+        ("step", "coverage", "two"): None,
+        ("step", "half-width", "all"): half,
+        ("memory", "mape", "all"): 0.225,
+        ("memory", "mean", "all"): 0.025,
+        ("memory", "mape", "y"): 0.25,
+        ("memory", "coverage", "all"): 0.5,
+        ("memory", "half-width", "all"): (19 / 2 / 40 + 10 / 2 / 25) / 2,
+        ("memory", "half-width", "two"): 10 / 2 / 25,
+        ("step", "mape", "nobody"): None,
+        ("step", "regret", "all"): None,
+        ("step", "rho", "all"): None,
+    }
+    found = {asked: summary.value(*asked) for asked in expected}
+    assert found == {asked: value and pytest.approx(value) for asked, value in expected.items()}
+    # the baseline is off by 3 / 11 and nothing in the one, by 2 / 11 in the other
+    assert summary.mean_over("source") == pytest.approx((0.225, (1.5 / 11 + 2 / 11) / 2))
+    assert summary.mean_over("none") is None
+
+
+def test_groups_and_what_is_left_out(summary: Summary) -> None:
+    assert [(g.dimension, g.name, g.step.n) for g in summary.groups] == [
+        ("all", "all", 3),
+        ("once", "once", 3),
+        ("core", "core", 1),
+        ("source", "one", 2),
+        ("source", "two", 1),
+        ("device", "A100-80GB", 3),
+        ("nodes", "2 to 8", 3),
+        ("model", "dense", 3),
+        ("precision", "fp16", 3),
+        ("framework", "x", 2),
+        ("framework", "y", 1),
+    ]
+    assert summary.all is not None
+    assert summary.all.worst == ["c", "a", "b"]
+    assert [(basis, s.n) for basis, s in summary.memory] == [("not stated", 2)]
+    assert [(f.line, f.kind, f.reason) for f in (*summary.unmodelled, *summary.flaws)] == [
+        (4, "unmodelled", "it has no step"),
+        (9, "unreadable", "no JSON"),
+    ]
+
+
+def test_the_worst_rows_are_as_many_of_each_source(row: Make) -> None:
+    """Errors of 50, -40, 30 and 30 % in the one, 10 and -20 % in the other."""
+    errors = {"a": 0.5, "b": -0.4, "d": 0.3, "c": 0.3, "x": 0.1, "y": -0.2}
+    cases = [
+        case(
+            row(id=id, source_key="one" if id < "x" else "two", measured={"step_time_s": 1.0}),
+            1.0 + error,
+        )
+        for id, error in errors.items()
+    ]
+    both, one = summarize(cases, [], {}), summarize(cases[:4], [], {})
+    ids = {n: "".join(found.row.id for found in both.worst(n)) for n in range(7)}
+    assert ids == {0: "", 1: "a", 2: "ay", 3: "aby", 4: "abyx", 5: "abcyx", 6: "abcyx"}
+    assert "".join(found.row.id for found in one.worst(3)) == "abc"
+    assert summarize([], [], {}).worst(2) == []
+
+
+def test_a_configuration_that_was_measured_twice_counts_once(row: Make) -> None:
+    """Errors of 40 % twice and 10 % once: 30 % of all, and 25 % with a half for each of the two."""
+    second = {"measured": {"step_time_s": 1.0, "memory_gb": 2}}
+    cases = [
+        case(row(id="a", extra={"dup_group": "x"}, **second), 1.4),
+        case(row(id="b", extra={"dup_group": "x"}, **second), 1.4),
+        case(row(id="c", **second), 1.1),
+    ]
+    summary = summarize(cases, [], {})
+    found = {group.name: group.step.mape for group in summary.groups}
+    assert (found["all"], found["once"]) == pytest.approx((0.3, 0.25))
+    assert [one.memory_ratio for one in summary.rows] == [None] * 3  # of a prediction of none
+
+
+def test_nodes_by_how_many_there_are(row: Make) -> None:
+    nodes = {1: "1", 2: "2 to 8", 8: "2 to 8", 9: "9 to 64", 64: "9 to 64", 65: "65 to 512"}
+    nodes |= {512: "65 to 512", 513: "over 512"}
+    for count, name in nodes.items():
+        assert DIMENSIONS["nodes"](row(hardware__gpus=8 * count), "") == name
+    assert DIMENSIONS["nodes"](row(hardware__gpus_per_node=None), "") == "not stated"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "factor"), [("bf16", 1), ("fp8", 2), ("mxfp8", 2), ("nvfp4", 4), ("mxfp4", 4)]
+)
+def test_nothing_computes_beyond_its_peak(numbers: str, factor: int, row: Make) -> None:
+    """800 TFLOP in 2 s are 400 TFLOP/s, and a narrower type is that much faster."""
+    one = row(precision_class=numbers, measured={"step_time_s": 2.0})
+    assert excess(case(one, 8.0, peak=4e14 / factor)) == ""
+    assert excess(case(one, 8.0, peak=0.0)) == ""
+    assert excess(case(one, 8.0, peak=2e14 / factor)) == (
+        "a step of 2 s is an MFU of 200%: 400 TFLOP/s of a peak of 200"
+    )
+    summary = summarize([case(one, 8.0, peak=3.9e14 / factor)], [], {})
+    assert (len(summary.rows), [flaw.kind for flaw in summary.flaws]) == (0, ["absurd"])
+
+
+def test_a_ranking_is_of_the_fastest_run_of_each_layout(row: Make) -> None:
+    """Eight layouts by the micro-batch, one of them measured twice: its 9 s do not count."""
+    measured = [3.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+    predicted = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 6.0]
+
+    def run(i: int, seconds: float, source: str, layers: int = 24) -> Case:
+        one = row(
+            id=f"{source}{i}{seconds}",
+            source_key=source,
+            batch__micro=i + 1,
+            model__layers=layers,
+            measured={"step_time_s": seconds},
+        )
+        return case(one, predicted[i])
+
+    cases = [run(i, seconds, "one") for i, seconds in enumerate(measured)]
+    few = [run(i, seconds, "two") for i, seconds in enumerate(measured[:7])]
+    others = [run(7, 9.0, "two", layers=12)]
+    summary = summarize([*cases, run(0, 9.5, "one"), *few, *others], [], {})
+    (found,) = summary.rankings
+    assert (found.name, found.layouts) == ("one, GPT 3.6B, 16 devices, batch 16", 8)
+    assert found.regret == pytest.approx(0.5)  # 3 s where 2 s were possible
+    assert found.chance == pytest.approx(44 / 8 / 2 - 1)
+    # ranks differ by 1, 1, 0, 0, 0, 0, 1, 1
+    assert found.rho == pytest.approx(1 - 6 * 4 / (8 * 63))
+
+
+def test_what_a_memory_is_of(row: Make) -> None:
+    for changes, basis in (
+        ({"extra": {"memory_basis": "torch"}, "notes": "nvidia-smi"}, "torch"),
+        ({"notes": "NVIDIA-SMI, reserved"}, "device"),
+        ({"extra": {"peak_memory_gib": 3.0}}, "reserved"),
+        ({"notes": "Peak reserved, allocated"}, "reserved"),
+        ({"notes": "Peak allocated"}, "allocated"),
+        ({}, "not stated"),
+    ):
+        assert memory_basis(row(**changes)) == basis
+
+
+def test_runs_are_of_kinds_by_model_device_and_framework(row: Make) -> None:
+    """Runs of two folds of models: 12 of GPT 0 to 11, measured / predicted from 1.00 to 1.11."""
+    rows = summarize(
+        [
+            case(
+                row(
+                    id=f"{i}",
+                    model__name=f"GPT {i}",
+                    measured={"step_time_s": 1.0 + i / 100, "memory_gb": 2.0},
+                ),
+                1.0,
+                memory=GB * 1.0,
+            )
+            for i in range(12)
+        ],
+        [],
+        {},
+    ).rows
+    found = ranges_of(rows, {"a100_sxm_80g": "ampere"})
+    assert set(found["step_time"].found) == {
+        ("dense", "", ""), ("dense", "ampere", ""), ("dense", "ampere", "x")
+    }  # fmt: skip
+    (memory,) = found["memory"].found.values()
+    assert (memory.runs, memory.models, memory.low) == (12, 12, 1.0)
+    assert memory.high == pytest.approx(2.0)
+    assert set(ranges_of(rows, {})["step_time"].found) == {("dense", "", ""), ("dense", "", "x")}
+
+
+# --- pages and documents ------------------------------------------------------------------
+
+
+def ranking(name: str, regret: float, chance: float, rho: float | None) -> Ranking:
+    return Ranking(name=name, layouts=9, regret=regret, chance=chance, rho=rho)
+
+
+RANKINGS = [
+    ranking("one, GPT", 0.04, 0.2, 0.9),
+    ranking("one, BERT", 0.01, 0.5, 0.6),
+    ranking("two, GPT", 0.10, 0.5, None),
+]
+
+
+@pytest.fixture(scope="module")
+def ranked(summary: Summary) -> Summary:
+    """Return the rows with three rankings, and intervals by models left out."""
+    whole = Range(kind=("any", "", ""), runs=3, models=3, low=0.5, high=1.5)
+    left_out = Holding(n=1234, share=0.75, half_width=0.125)
+    ranges = Ranges(share=0.9, found={whole.kind: whole}, left_out=left_out)
+    return Summary(
+        rows=summary.rows,
+        groups=summary.groups,
+        rankings=RANKINGS,
+        memory=summary.memory,
+        left_out={"step_time": ranges},
+        unmodelled=summary.unmodelled,
+        flaws=summary.flaws,
+        unknown=summary.unknown,
+    )
+
+
+def test_the_ranking_is_the_mean_of_its_groups(ranked: Summary) -> None:
+    assert ranked.regret == pytest.approx(0.05)
+    assert ranked.chance == pytest.approx(0.4)
+    assert ranked.rho == pytest.approx(0.75)
+    assert ranked.value("step", "regret", "all") == pytest.approx(0.05)
+    assert ranked.value("step", "rho", "all") == pytest.approx(0.75)
+
+
+PAGE = """
+| rows | n | MAPE | median | signed | p90 | constant MFU | refused |
+| all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
+| all, a configuration counted once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
+| marked as core | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
+| mean over sources | | 22.5 % | | | | 15.9 % | |
+| error | rows | |
+| -20 to -10 % | 1 | ======================================== |
+| -10 to 0 % | 0 | |
+| 0 to +10 % | 0 | |
+| +10 to +20 % | 1 | ======================================== |
+| +20 to +30 % | 0 | |
+| +30 to +40 % | 1 | ======================================== |
+| source | n | MAPE | median | signed | p90 | constant MFU | refused |
+| one | 2 | 15.0 % | 15.0 % | -5.0 % | 19.0 % | 13.6 % * | 0 |
+| two | 1 | 30.0 % | 30.0 % | +30.0 % | 30.0 % | 18.2 % * | 1 |
+| source | groups | regret | by chance | rho |
+| one | 2 | 2.5 % | 35.0 % | 0.75 |
+| two | 1 | 10.0 % | 50.0 % | |
+| measured | n | MAPE | median | signed | p90 |
+| not stated | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
+| all | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
+| rows | n | held | half-width | with memory | held | half-width |
+| all rows | 2 | 100.0 % | 18.5 % | 2 | 50.0 % | 21.9 % |
+| row | measured | predicted | error |
+| c | 10 s | 13 s | +30.0 % |
+| a | 10 s | 8 s | -20.0 % |
+| row | reason |
+| d | it has no step |
+| line 9 | no JSON |
+"""
+
+
+def tables(summary: Summary, worst: int) -> tuple[list[list[str]], str]:
+    """Return the rows of all tables of a page, those of titles among them, and its text."""
+    items = [*pages.page(summary, worst)]
+    rows: list[list[str]] = []
+    for item in items:
+        if isinstance(item, Table):
+            rows += [[c.title for c in item.columns], *([*line.cells] for line in item.rows)]
+    return rows, "\n".join(item.text for item in items if not isinstance(item, Table))
+
+
+def test_the_page_has_every_figure(ranked: Summary) -> None:
+    found, text = tables(ranked, 2)
+    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in PAGE.split("\n")]
+    assert [row for row in rows if row != [""] and row not in found] == []
+    levels = {item.text: item.level for item in pages.page(ranked, 2) if isinstance(item, Heading)}
+    assert levels["Predicted against measured: 3 runs of 2 sources"] == 1
+    assert (levels["Step time"], levels["Predicted over measured"]) == (2, 3)
+    assert ranked.all is not None
+    alike = pages._row(evolve(ranked.all, baseline=ranked.all.step))
+    assert alike.cells[-2] == "20.0 %"  # no star
+    for sentence in (
+        "best takes 5.0 % longer than the best, on average, and Spearman's rho is 0.75.",
+        "one takes 40.0 % longer.",
+        "Of 3 groups of 8 or more layouts",
+        "step time hold 75.0 % of 1,234 rows, with a half-width of 12.5 %.",
+        "90 % intervals",
+        "Fields that nobody reads: `colour` (2).",
+        "1 row cannot be modelled:",
+    ):
+        assert sentence in text
+
+
+def test_the_picture_stands_under_its_title(ranked: Summary) -> None:
+    text = pages.to_html(ranked, 2)
+    assert "<h3>Predicted over measured</h3>\n<svg" in text
+    assert text.count("<svg") == 1
+    assert '<td>c</td><td class="right">10 s</td>' in text
+    assert text.endswith("</html>\n")
+
+
+def test_names_and_reasons_may_take_several_lines(ranked: Summary) -> None:
+    flexible = [
+        column.title
+        for item in pages.page(ranked, 2)
+        if isinstance(item, Table)
+        for column in item.columns
+        if column.flexible
+    ]
+    assert flexible == ["row", "reason", "reason"]  # of the worst, and of two kinds left out
+
+
+def test_a_page_of_nothing() -> None:
+    _, text = tables(summarize([], [], {}), 3)
+    for line in (
+        "No model was measured in 8 layouts or more.",
+        "No row has the memory that it took.",
+        "Predictions have no intervals.",
+        "No row was left out, and no field was unknown.",
+    ):
+        assert line in text
+    many = [Flaw(file="f", line=n, id=f"r{n}", kind="absurd", reason="x") for n in range(1, 23)]
+    for flaws, last in ((many[:20], "r20"), (many[:21], "and 1 more"), (many, "and 2 more")):
+        rows, _ = tables(summarize([], flaws, {}), 0)
+        assert rows[-1][0] == last
+
+
+def test_the_document_has_every_figure(ranked: Summary) -> None:
+    text = documents.to_json(evolve(ranked, unknown={"Größe": 2}))
+    assert text.startswith('{\n "rows": 3,\n')
+    assert '"Größe": 2' in text
+    document = json.loads(text)
+    assert document["mean_over_sources"] == {"mape": 22.5, "baseline": 15.9091}
+    assert document["refused"] == ["c"]
+    assert document["intervals_left_out"] == {
+        "step_time": {"n": 1234, "coverage": 75.0, "half_width": 12.5}
+    }
+    assert document["ranking"]["regret"] == 5.0
+    assert document["ranking"]["by_group"][2] == {
+        "name": "two, GPT", "layouts": 9, "regret": 10.0, "chance": 50.0, "rho": None
+    }  # fmt: skip
+    one = document["groups"]["all"]["all"]
+    assert one["memory"] == {"n": 2, "mape": 22.5, "median": 22.5, "mean": 2.5, "p90": 24.5}
+    assert one["memory_interval"] == {"n": 2, "coverage": 50.0, "half_width": 21.875}
+    first = {
+        "measured_seconds": 10.0, "predicted_seconds": 8.0, "error_percent": -20.0,
+        "predicted_seconds_low": 7.0, "predicted_seconds_high": 10.0, "held": True,
+        "measured_memory_bytes": 5e10, "predicted_memory_bytes": 4e10,
+        "predicted_memory_low_bytes": 3e10, "predicted_memory_high_bytes": 4.9e10,
+        "memory_held": False, "memory_error_percent": -20.0, "memory_basis": "not stated",
+        "fits": True, "core": True, "devices": 16,
+    }  # fmt: skip
+    assert {name: document["runs"][0][name] for name in first} == first
+    lines = [line.split(",") for line in documents.to_csv(ranked).splitlines()[:3:2]]
+    second = dict(zip(*lines, strict=True))
+    assert (second["held"], second["measured_memory_bytes"], second["fits"]) == ("yes", "", "yes")
+
+
+# --- scores -------------------------------------------------------------------------------
+
+
+def test_a_weighted_quantile_stands_at_the_middle_of_its_weight() -> None:
+    """Weights 1, 3 and 1: middles at 0, 2 and 4, of which a quarter is halfway to the second."""
+    weights = [1.0, 3.0, 1.0]
+    for share, value in ((0.0, 10.0), (0.25, 15.0), (0.5, 20.0), (0.75, 40.0), (1.0, 60.0)):
+        assert quantile([60.0, 20.0, 10.0], share, [1.0, 3.0, 1.0]) == pytest.approx(value)
+    assert quantile([7.0], 0.9, weights[:1]) == 7.0
+
+
+def test_a_layout_by_chance_takes_the_mean() -> None:
+    assert chance([5.0, 10.0, 6.0]) == pytest.approx(0.4)
+
+
+def test_rho_of_layouts_that_tie() -> None:
+    """Ranks 1.5, 1.5, 3, 4 and 1, 2, 3, 4: 4.5 over the root of 4.5 times 5."""
+    assert rho([1, 1, 2, 3], [1, 2, 3, 4]) == pytest.approx((4.5 / 5) ** 0.5)
