@@ -73,12 +73,13 @@ def _is(value: Real, plain: float) -> bool:
 
 
 #: What all ranks together have to send, whatever the algorithm.
-_SENT = {
+SENT = {
     **dict.fromkeys(
         ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"), "(P - 1) s"
     ),
     **dict.fromkeys(("scatter", "gather"), "(P - 1) / P s"),
     "all_reduce": "2 (P - 1) s",
+    "point_to_point": "min(P - 1, 1) s",
 }
 #: What must cross a cut through the middle, each way.
 _CROSSING = {"all_to_all": "s P / 4", **dict.fromkeys(DIVIDED - {"all_to_all"}, "s / 2")}
@@ -100,7 +101,7 @@ def _amounts(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
                 counted = _counted(priced, rounds)
                 yield sheet(f"{name}_rounds", f"rounds over {name}", "", counted)
                 yield sheet(f"{name}_bytes", f"bytes over {name}", "B", _counted(priced, bytes_))
-    text = _SENT.get(priced.transfer.operation, "min(P - 1, 1) s")
+    text = SENT[priced.transfer.operation]
     yield sheet(
         "volume",
         "bytes that all ranks send",
