@@ -39,9 +39,8 @@ SPEC = Kind("spec", 4 * _MIB)
 LOG = Kind("log of timings", 64 * _MIB)
 CODE = Kind("file of a plugin", 256 * _MIB)
 CACHED = Kind("result in the cache", 256 * _MIB)
-DOCUMENT = Kind("shard that is one document", _GIB)
-LINES = Kind("shard in lines", 1024 * _GIB, line=_GIB)
-KINDS = (SPEC, LOG, CODE, CACHED, DOCUMENT, LINES)
+SHARD = Kind("shard", 1024 * _GIB, line=_GIB)
+KINDS = (SPEC, LOG, CODE, CACHED, SHARD)
 
 
 def read_text(path: str | os.PathLike[str], kind: Kind, name: str | None = None) -> str:

@@ -1,4 +1,7 @@
-"""Looking for garbage less often: results are made of millions of objects that stay."""
+"""Looking for garbage less often: results are made of millions of objects that stay.
+
+With Python's own thresholds a batch of 400 specs takes 6 % more processor time.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Files and folders that last as long as a run; what a killed one leaves, the next one removes.
 
 Whoever makes one holds a lock on it, which the system takes back however a process ends. So
-what nobody holds is left over.
+what nobody holds is left over. The atomic files of click were tried: an interrupt put half a
+result in place, and `kill -9` left its file; `tempfile` leaves it as well (`docs/runtime.md`).
 """
 
 from __future__ import annotations

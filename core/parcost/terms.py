@@ -724,8 +724,8 @@ class Exporter(Protocol):
     ``data``, ``full``, ``points`` or ``page``. No other part is made.
 
     A format of files instead of text has ``save(entries, path)`` in the place of ``write``,
-    and is only written with ``--out``. One whose shards ``parcost merge`` can join has
-    ``seal``, ``sealed``, ``content`` and ``join`` as well: see :class:`Joined`.
+    and is only written with ``--out``. Shards of a run are entries, which ``parcost merge``
+    hands over as one run does.
     """
 
     name: str
@@ -749,31 +749,4 @@ class Saved(Protocol):
 
     def save(self, entries: Iterable[Entry], path: Path) -> None:
         """Write *entries* into the file at *path*, which is empty."""
-        ...
-
-
-@runtime_checkable
-class Joined(Protocol):
-    """A format whose shards can be joined: what is written of a shard ends in a seal."""
-
-    def seal(self, pieces: Iterable[str], seal: Mapping[str, Any]) -> Iterator[str]:
-        """Yield *pieces* as ``write`` made them, and *seal* at their end.
-
-        The seal is complete after the last of the pieces, of which it holds a digest.
-        """
-        ...
-
-    def sealed(self, path: Path) -> Mapping[str, Any] | None:
-        """Return the seal of the shard in the file at *path*; None if it has none."""
-        ...
-
-    def content(self, path: Path) -> Iterator[str]:
-        """Yield what ``write`` made of that shard, less the seal and cut in any way.
-
-        Its digest is compared with the one in the seal, so it is read and not made anew.
-        """
-        ...
-
-    def join(self, paths: Sequence[Path]) -> Iterator[str]:
-        """Yield what ``write`` would have made of all the shards in one run."""
         ...

@@ -1,7 +1,8 @@
 """Threads that plugins start, and that fail: told in a line, and not in a traceback.
 
 Whoever started one has answered nevertheless, or failed in a way of its own, so that it is
-no fault of a report; but nobody is to find out by chance.
+no fault of a report; but nobody is to find out by chance. No library does this: the hook is that
+of the standard library.
 """
 
 from __future__ import annotations

@@ -251,17 +251,15 @@ class Lost(ThreadPoolExecutor):
         return self.why
 
 
+@pytest.mark.usefixtures("specs")
 def test_an_engine_that_is_gone_is_named_and_no_exporter_is(
-    specs: list[Spec], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offered(monkeypatch, lambda _: Lost())
     for format_ in ("json", "csv"):
         assert main(["eval", ".", "--format", format_, "--executor", "mine://here"]) == 3
         error = "error: the executor `mine://here` is gone: they moved\n"
         assert capsys.readouterr().err == error
-    search = ["search", specs[0].path, "--executor", "mine://here"]
-    assert main(search) == 3
-    assert capsys.readouterr().err == error
 
 
 def test_what_is_raised_as_entries_are_made_is_no_failure_of_the_exporter(
@@ -289,10 +287,7 @@ def test_what_is_raised_as_entries_are_made_is_no_failure_of_the_exporter(
 
 
 @posix
-@pytest.mark.parametrize("command", ["eval", "search"])
-def test_ctrl_c_ends_the_wait_for_an_engine_that_says_nothing(
-    specs: list[Spec], command: str
-) -> None:
+def test_ctrl_c_ends_the_wait_for_an_engine_that_says_nothing(specs: list[Spec]) -> None:
     program = """import signal, sys, threading, time
 from concurrent.futures import Executor, Future
 from importlib.metadata import EntryPoint
@@ -312,7 +307,7 @@ class Point(EntryPoint):
         return lambda _: Silent()
 executors.entry_points = lambda **_: [Point("mine", "some.module:make", executors.GROUP)]
 sys.exit(main(sys.argv[1:]))"""
-    arguments = [command, specs[0].path, "--executor", "mine://here"]
+    arguments = ["eval", specs[0].path, "--executor", "mine://here"]
     with subprocess.Popen(
         [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:

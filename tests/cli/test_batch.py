@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,11 +132,6 @@ def alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def members(group: int) -> int:
-    told = subprocess.run(["ps", "-eo", "pgid="], stdout=subprocess.PIPE, check=True).stdout
-    return told.split().count(str(group).encode())
 
 
 # --- which files --------------------------------------------------------------------------
@@ -519,126 +515,176 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     assert resumed == Path("all.jsonl").read_text()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path, jobs: str) -> None:
-    files(many(200))
-    arguments = ["eval", "specs", "--format", "jsonl", "--jobs", jobs]
-    child = process(*arguments, "--out", "all.jsonl", start_new_session=True)
-    until = time.monotonic() + 90
-    while not cached(tmp_path) and time.monotonic() < until:
-        time.sleep(0.01)
-    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
-    _, said = child.communicate(timeout=60)
-    assert b"Traceback" not in said
-    if child.returncode == 0:
-        pytest.skip("it was faster than the signal")
-    assert child.returncode == 130
-    assert b"the same command goes on from there" in said
-    assert listed() == ["specs"]
-    assert cached(tmp_path)
-    while alive(child.pid):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    resumed = run(*arguments[:-2])
-    assert "of them unchanged, from the cache" in resumed.err
-    assert len(resumed.out.splitlines()) == 200
+# A plugin that stops at the study with `zero = 2`, as long as there is a gate.
+STOPPING = """\
+import os
+from parcost import hookimpl
+from parcost_plugins.vocabulary import Layout
+@hookimpl
+def terms(study):
+    if study[Layout].zero == 2 and os.path.exists("gate"):
+        open("gate").read()
+    return []
+"""
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 
-def wait_for(what: Callable[[], Any]) -> None:
-    until = time.monotonic() + 90
-    while not what():
+def wait_for(what: Callable[[], Any]) -> Any:
+    """Return what comes; the limit only ends a test that would hang."""
+    until = time.monotonic() + 300
+    while not (found := what()):
         assert time.monotonic() < until
         time.sleep(0.02)
+    return found
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@contextmanager
+def stopped(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a batch of 41 specs that stops at the last of them, and wait until it does."""
+    files({**many(40), "z.par": GOOD.replace("zero = 1", "zero = 2")})
+    Path("stopping.py").write_text(STOPPING, encoding="utf-8")
+    os.mkfifo("gate")
+    child = process(*arguments, start_new_session=True)
+
+    def reader() -> int | None:
+        assert child.poll() is None
+        try:
+            return os.open("gate", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            return None
+
+    with ExitStack() as stack:
+        stack.callback(end, child)
+        stack.callback(os.close, wait_for(reader))
+        stack.callback(Path("gate").unlink)
+        wait_for(lambda: cached(tmp_path))
+        yield child
+        wait_for(lambda: not alive(child.pid))
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """End what is left of a process and of its workers."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with suppress(ValueError):  # it has been read to its end
+        child.communicate()
+
+
+def stopping(jobs: str) -> list[str]:
+    return ["eval", "specs", "--format", "jsonl", "--plugin", "stopping.py", "--jobs", jobs]
+
+
+@posix
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path, jobs: str) -> None:
+    with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
+        os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+        _, said = child.communicate()
+    assert b"Traceback" not in said
+    assert child.returncode == 130
+    assert b"the same command goes on from there" in said
+    assert listed() == ["specs", "stopping.py"]
+    known = len(cached(tmp_path))
+    resumed = run(*stopping("1"))
+    assert f"{known} of them unchanged, from the cache" in resumed.err
+    assert len(resumed.out.splitlines()) == 41
+
+
+@posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.usefixtures("run")
 def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str, name: str) -> None:
-    files(many(200))
-    arguments = ["eval", "specs", "--format", "json", "--jobs", jobs, "--out", "all.json"]
-    child = process(*arguments, start_new_session=True)
-    wait_for(lambda: cached(tmp_path))
-    for _ in range(2):  # as `timeout` does
-        child.send_signal(getattr(signal, name))
-    _, said = child.communicate(timeout=60)
-    if child.returncode == 0:
-        pytest.skip("it was faster than the signal")
+    with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
+        for _ in range(2):  # as `timeout` does
+            child.send_signal(getattr(signal, name))
+        _, said = child.communicate()
     assert child.returncode == 128 + getattr(signal, name)
     assert b"the same command goes on from there" in said
     assert b"Traceback" not in said
-    assert listed() == ["specs"]
-    wait_for(lambda: not alive(child.pid))
+    assert listed() == ["specs", "stopping.py"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
-@pytest.mark.usefixtures("run")
-def test_a_search_that_others_end_leaves_nobody_behind(name: str) -> None:
-    files({"a.par": GOOD.replace("16 }", "2048 }").replace("32 seq", "4096 seq")})
-    arguments = ["search", "specs/a.par", "--budget", "600", "--jobs", "2"]
-    # However small the space is, it starts processes at once.
-    at_once = "from parcost.search import spread\nspread.saves_time = lambda *_: True"
-    child = process(*arguments, before=at_once, start_new_session=True)
-    wait_for(lambda: members(child.pid) > 2)
-    assert child.poll() is None
-    child.send_signal(getattr(signal, name))
-    _, said = child.communicate(timeout=60)
-    assert b"Traceback" not in said
-    assert child.returncode == (143 if name == "SIGTERM" else -signal.SIGKILL)
-    wait_for(lambda: not alive(child.pid))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@posix
 @pytest.mark.usefixtures("run")
 def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
-    files(many(400))
-    child = process("eval", "specs", "--jobs", "2", "--out", "all", start_new_session=True)
-    wait_for(lambda: cached(tmp_path))
-    child.kill()
-    child.wait(60)
-    wait_for(lambda: not alive(child.pid))
-    for stream in (child.stdout, child.stderr):
-        assert stream is not None
-        stream.close()
+    with stopped(tmp_path, *stopping("2"), "--out", "all") as child:
+        child.kill()
+        child.wait()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.usefixtures("run")
-def test_ctrl_c_does_not_cut_a_line_in_two() -> None:
+# Signals are told to a pipe once they are handled, and a reader is waited for as long as it takes.
+TOLD = """\
+import os
+from parcost.cli import output
+output._PATIENCE_SECONDS = {patience}
+note = output.Interrupts._note
+def told(interrupts, *signal):
+    try:
+        note(interrupts, *signal)
+    finally:
+        os.write({pipe}, b"!")
+output.Interrupts._note = told
+"""
+
+
+@contextmanager
+def in_a_line(patience: float) -> Iterator[tuple[Any, Any, Callable[[], None]]]:
+    """Start a batch that waits in its first line for a reader; also give how to interrupt it."""
     import fcntl
+    import termios
 
     files(many(30))
     inwards, outwards = os.pipe()
+    handled, pipe = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):  # less than a line
         fcntl.fcntl(outwards, fcntl.F_SETPIPE_SZ, 4096)
-    child = process("eval", "specs", "--format", "jsonl", stdout=outwards)
+    child = process(
+        "eval",
+        "specs",
+        "--format",
+        "jsonl",
+        before=TOLD.format(patience=patience, pipe=pipe),
+        stdout=outwards,
+        pass_fds=(pipe,),
+    )
     os.close(outwards)
-    with os.fdopen(inwards, "rb") as pipe:
-        first = pipe.read(1)  # it is in the middle of a line, and waits
-        for _ in range(2):
-            time.sleep(0.4)
-            child.send_signal(signal.SIGINT)
-        time.sleep(0.2)
-        written = first + pipe.read()
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 130, said
+    os.close(pipe)
+
+    def full() -> bool:
+        held = fcntl.ioctl(inwards, termios.FIONREAD, b"\0" * 4)
+        return int.from_bytes(held, sys.byteorder) >= 4096
+
+    def interrupt() -> None:
+        child.send_signal(signal.SIGINT)
+        assert os.read(handled, 1) == b"!"
+
+    with os.fdopen(inwards, "rb") as reader:
+        wait_for(full)
+        yield child, reader, interrupt
+        child.communicate()
+    os.close(handled)
+
+
+@posix
+@pytest.mark.usefixtures("run")
+def test_ctrl_c_does_not_cut_a_line_in_two() -> None:
+    with in_a_line(patience=3600.0) as (child, reader, interrupt):
+        interrupt()
+        interrupt()
+        written = reader.read()
+    assert child.returncode == 130
     assert written.endswith(b"}\n")
     assert [json.loads(line)["path"] for line in written.splitlines()] == ["specs/s000.par"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@posix
 @pytest.mark.usefixtures("run")
 def test_ctrl_c_does_not_wait_for_a_reader_who_reads_no_more() -> None:
-    files(many(200))
-    with process("eval", "specs", "--format", "jsonl", bufsize=0) as child:
-        assert child.stdout is not None
-        child.stdout.read(1)
-        time.sleep(0.5)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=30) == 130
+    with in_a_line(patience=0.1) as (child, _, interrupt):
+        interrupt()
+        child.wait()
+    assert child.returncode == 130
 
 
 # --- processes and engines ------------------------------------------------------------------
@@ -669,7 +715,6 @@ def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> N
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--shard", "3/2"], "`3/2` is no shard; write 1/8, 2/8, ... 8/8"),
         (["--shard", f"1/{'9' * 5000}"], "is no shard; write 1/8, 2/8, ... 8/8"),
-        (["--shard", "1/2", "--format", "md"], "shards of `--format md` cannot be joined"),
         (["--cache", "x", "--no-cache"], "contradict each other"),
     ],
 )
@@ -808,26 +853,48 @@ def test_the_summary_repeats_what_no_page_lists(run: Run, option: str) -> None:
 # --- shards ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
+def sharded(run: Run, count: int, *options: str) -> list[str]:
+    """Write the specs in so many shards, and return their names."""
+    names = [f"{number}.jsonl" for number in range(1, count + 1)]
+    for number, name in enumerate(names, start=1):
+        run("eval", "specs", *options, "--shard", f"{number}/{count}", "--out", name)
+    return names
+
+
+@pytest.mark.parametrize(
+    "format_", [*FORMATS, "table --compare", "table --full", "md --figures=mfu"]
+)
 def test_shards_joined_are_what_one_run_writes(run: Run, format_: str) -> None:
     files(ALL)
-    whole = run("eval", "specs", "--format", format_).out
-    names = [f"{number}.{format_}" for number in range(1, 11)]  # of eight files: two are empty
-    for number, name in enumerate(names, start=1):
-        run("eval", "specs", "--format", format_, "--shard", f"{number}/10", "--out", name)
-    done = run("merge", *reversed(names), "--out", f"all.{format_}")
+    name, *options = format_.split()
+    whole = run("eval", "specs", "--format", name, *options).out
+    names = sharded(run, 10, "--format", name, *options)  # of eight files: two are empty
+    done = run("merge", *reversed(names), "--out", "all")
     assert (done.code, done.err) == (0, "10 shards joined\n")
-    assert Path(f"all.{format_}").read_text() == whole
+    assert Path("all").read_text() == whole
     assert run("merge", *names).out == whole
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
-def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, format_: str) -> None:
+def test_shards_of_points_are_joined_in_any_format_of_points(run: Run) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    files(ALL)
+    names = sharded(run, 3, "--format", "parquet")
+    assert "`--format parquet` writes files: add --out FILE" in run("merge", *names).err
+    assert run("merge", *names, "--out", "all.parquet").code == 0
+    run("eval", "specs", "--format", "parquet", "--out", "whole.parquet")
+    joined, whole = (duckdb.sql(f"from '{n}.parquet'").fetchall() for n in ("all", "whole"))
+    assert joined == whole
+    assert (
+        run("merge", *names, "--format", "csv").out == run("eval", "specs", "--format", "csv").out
+    )
+    refused = run("merge", *names, "--format", "json")
+    assert (refused.code, refused.out) == (2, "")
+    assert "`--format json` is written from `full`, and these shards hold `points`" in refused.err
+
+
+def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> None:
     files(many(4))
-    for number in range(1, 5):
-        shard = ["--format", format_, "--shard", f"{number}/4", "--out", f"{number}.{format_}"]
-        run("eval", "specs", *shard)
-    one, two, three, four = (f"{number}.{format_}" for number in range(1, 5))
+    one, two, three, four = sharded(run, 4, "--format", "csv")
 
     def refused(*paths: str) -> str:
         done = run("merge", *paths, "--out", "all")
@@ -837,25 +904,21 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run, forma
 
     assert "shards 2, 4 of 4 are missing" in refused(one, three)
     assert "shard 4 of 4 is missing" in refused(one, two, three)
-    Path(f"again.{format_}").write_bytes(Path(two).read_bytes())
-    assert "are both shard 2/4" in refused(one, two, f"again.{format_}", three, four)
-    run(
-        "eval", "specs", "--format", format_, "--shard", "2/4", "--out", two, "--set", "layout.pp=1"
-    )
-    assert f"`{two}` is of another run than `{one}`" in refused(one, two, three, four)
+    Path("again.jsonl").write_bytes(Path(two).read_bytes())
+    assert "are both shard 2/4" in refused(one, two, "again.jsonl", three, four)
+    for other in (["--format", "csv", "--set", "layout.pp=1"], ["--format", "parquet"]):
+        run("eval", "specs", *other, "--shard", "2/4", "--out", two)
+        assert f"`{two}` is of another run than `{one}`" in refused(one, two, three, four)
     Path(three).write_text(Path(three).read_text()[:-30])
     assert f"`{three}`" in refused(three)
-    run("eval", "specs", "--format", format_, "--out", four)
+    run("eval", "specs", "--format", "jsonl", "--out", four)
     assert f"`{four}` does not end in a seal" in refused(four)
-    assert "error[missing-file]: there is no file" in refused(f"none.{format_}")
+    assert "error[missing-file]: there is no file" in refused("none.jsonl")
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "csv", "json"])
-def test_a_shard_that_was_edited_is_not_joined(run: Run, format_: str) -> None:
+def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
     files(many(4))
-    names = [f"{number}.{format_}" for number in (1, 2)]
-    for number, name in enumerate(names, start=1):
-        run("eval", "specs", "--format", format_, "--shard", f"{number}/2", "--out", name)
+    names = sharded(run, 2, "--format", "jsonl")
     second = Path(names[1])
     written = second.read_text()
 
@@ -864,18 +927,31 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run, format_: str) -> None:
         second.write_text(text)
         done = run("merge", *names, "--out", "all")
         assert (done.code, done.out) == (2, "")
-        assert "`2." in done.err
-        assert "is not what was written of shard 2/2: something in it is missing" in done.err
+        assert "`2.jsonl` is not what was written of shard 2/2: something in it is" in done.err
         assert not Path("all").exists()
 
-    if format_ == "json":
-        document = json.loads(written)
-        document["reports"].pop()
-        refused(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    else:
-        lines = written.splitlines(keepends=True)
-        refused("".join(lines[:1] + lines[2:]))
-        refused("".join([*lines[:-1], lines[-2], lines[-1]]))
+    lines = written.splitlines(keepends=True)
+    refused("".join(lines[:1] + lines[2:]))
+    refused("".join([*lines[:-1], lines[-2], lines[-1]]))
     refused(written.replace("s003", "s004", 1))
+    refused(re.sub(r'"format": ?"jsonl"', '"format":"json"', written))
     second.write_text(re.sub(r'"number": ?2', '"number": 1', written))
     assert "is not what was written of shard 1/2" in run("merge", names[1]).err
+    second.write_text(re.sub(r'"kind": ?"\w+"', '"kind": "poster"', written))
+    assert "the seal of `2.jsonl` is damaged" in run("merge", *names).err
+
+
+def test_a_sealed_shard_without_entries_is_not_joined(run: Run) -> None:
+    from parcost.batch.shards import Shard
+
+    class Stranger:
+        text = "[]"
+
+        def head(self) -> dict[str, str]:
+            return {"path": "a.par"}
+
+    shard = Shard(number=1, of=1, run="1", format="csv", part="points")
+    Path("1.jsonl").write_text("".join(shard.lines([Stranger()])))  # type: ignore[list-item]
+    done = run("merge", "1.jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert "line 1 of `1.jsonl` is no entry: KeyError: 'name'" in done.err

@@ -991,7 +991,7 @@ def test_help_imports_nothing_heavy(command: str) -> None:
 import sys
 from parcost.cli import main
 assert main({command.split()!r}) == 0
-heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "rich", "parcost_specs"}}
+heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 commands = [f"parcost_plugins.{{plugin}}" for plugin in ("calibration", "validation")]
 known = {{"parcost_plugins", *commands, *(f"{{name}}.command" for name in commands)}}
@@ -999,19 +999,6 @@ plugins = {{name for name in sys.modules if name.startswith("parcost_plugins")}}
 assert plugins <= known, plugins - known
 """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_a_piped_report_does_without_rich(tmp_path: Path) -> None:
-    (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
-    code = """
-import sys
-from parcost.cli import main
-assert main(["eval", "a.par"]) == 0
-assert "rich" not in sys.modules
-"""
-    subprocess.run(
-        [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=tmp_path
-    )
 
 
 def test_no_command_at_all_prints_the_help(run: Run) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import formula, letters_of
-from parcost.render import markdown, plain, terminal
+from parcost.render import markdown, plain
 from parcost.render.formulas import filled
 from parcost.render.narrative import tell
 from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
@@ -64,7 +64,7 @@ def test_a_table_of_flexible_columns_fits_the_page(table: Table) -> None:
 @given(table=tables(), width=st.integers(20, 120))
 def test_a_terminal_shows_the_lines_of_the_plain_page(table: Table, width: int) -> None:
     items: list[Item] = [Heading("title", 1, aside="a.par"), table, Line("more", "bad")]
-    coloured = terminal.draw(items, Paper(width=width, color=True, unicode=True))
+    coloured = plain.draw(items, Paper(width=width, color=True, unicode=True))
     bare = re.sub(r"\x1b\[[\d;]*m", "", coloured)
     assert bare == plain.draw(items, Paper(width=width, unicode=True))
 

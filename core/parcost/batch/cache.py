@@ -9,6 +9,10 @@ A file of the cache appears whole or not at all, so runs may share one. It is se
 digest of what is in it and of where it belongs: what is damaged, or was put in the place of
 another, is not there. A cache that cannot be read or written costs time and nothing else: it
 says so once. What no run has asked for in a month is removed.
+
+SQLite was tried: as fast, but it needs the digests too, keeps a fourth of the answers on a full
+disk, and its locks cannot be relied on in network folders. diskcache unpickles what it reads
+(`docs/runtime.md`).
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +30,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
-from parcost.batch.entry import Entry, Problem
+from parcost.batch.entry import Entry
 from parcost.batch.keys import Environment, Import, Question, digest, location
 from parcost.batch.specs import Spec
 from parcost.diagnostics import SpecError
@@ -234,7 +238,7 @@ def packed(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> byte
     *key* is what it is kept under, and can be read under alone.
     """
     texts = [entry.text.encode("utf-8", "surrogatepass") for entry in entries]
-    heads = [_head(entry, len(text)) for entry, text in zip(entries, texts, strict=True)]
+    heads = [{**e.head(), "size": len(text)} for e, text in zip(entries, texts, strict=True)]
     head = {"imports": [[i.name, i.package, i.place, i.digest] for i in needed], "entries": heads}
     line = json.dumps(head).encode()
     return _sealed(line + b"\n" + b"".join(texts), key)
@@ -249,40 +253,11 @@ def unpacked(data: bytes, key: str) -> tuple[list[Import], list[Entry]] | None:
     head = json.loads(line)
     entries = []
     start = 0
-    for told in head["entries"]:
-        end = start + told["size"]
-        entries.append(_entry(told, texts[start:end].decode("utf-8", "surrogatepass")))
+    for one in head["entries"]:
+        end = start + one["size"]
+        entries.append(Entry.of(one, texts[start:end].decode("utf-8", "surrogatepass")))
         start = end
     return [Import(*one) for one in head["imports"]], entries
-
-
-def _head(entry: Entry, size: int) -> dict[str, Any]:
-    return {
-        "path": entry.path,
-        "name": entry.name,
-        "exit_code": entry.exit_code,
-        "reasons": list(entry.reasons),
-        "problems": [[problem.text, problem.line] for problem in entry.problems],
-        "faults": list(entry.faults),
-        "missing": [list(pair) for pair in entry.missing],
-        "part": entry.part,
-        "size": size,
-    }
-
-
-def _entry(told: Mapping[str, Any], text: str) -> Entry:
-    return Entry(
-        path=told["path"],
-        name=told["name"],
-        exit_code=told["exit_code"],
-        reasons=tuple(told["reasons"]),
-        problems=tuple(Problem(text=text, line=line) for text, line in told["problems"]),
-        faults=tuple(told["faults"]),
-        missing=tuple((name, hint) for name, hint in told["missing"]),
-        part=told["part"],
-        text=text,
-        remembered=True,
-    )
 
 
 def _sealed(data: bytes, key: str) -> bytes:

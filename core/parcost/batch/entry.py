@@ -56,6 +56,42 @@ class Entry:
     text: str = field(repr=False)
     remembered: bool = False
 
+    @classmethod
+    def of(cls, head: Mapping[str, Any], text: str) -> Entry:
+        """Return the entry of a *head* and a text, which was kept.
+
+        Raises:
+            KeyError, TypeError, ValueError: The head is not that of an entry.
+        """
+        name = head["name"]
+        return cls(
+            path=str(head["path"]),
+            name=None if name is None else str(name),
+            exit_code=int(head["exit_code"]),
+            reasons=tuple(map(str, head["reasons"])),
+            problems=tuple(
+                Problem(text=str(full), line=str(one)) for full, one in head["problems"]
+            ),
+            faults=tuple(map(str, head["faults"])),
+            missing=tuple((str(figure), str(hint)) for figure, hint in head["missing"]),
+            part=head["part"],
+            text=text,
+            remembered=True,
+        )
+
+    def head(self) -> dict[str, Any]:
+        """Return all but the text, as plain data."""
+        return {
+            "path": self.path,
+            "name": self.name,
+            "exit_code": self.exit_code,
+            "reasons": list(self.reasons),
+            "problems": [[problem.text, problem.line] for problem in self.problems],
+            "faults": list(self.faults),
+            "missing": [list(pair) for pair in self.missing],
+            "part": self.part,
+        }
+
     @property
     def rejected(self) -> bool:
         """Whether there is no report."""

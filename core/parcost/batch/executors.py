@@ -4,6 +4,9 @@ All that is asked of an engine is the interface of :class:`concurrent.futures.Ex
 engine is an entry point of the group ``parcost.executors``: a function from what follows
 ``NAME://`` on the command line to an executor, which is closed when the work is done. One
 that can tell that nobody will ever answer offers to be asked: see :class:`Watched`.
+
+Loky was tried in the place of :class:`Processes`: its workers printed tracebacks at Ctrl-C, went
+on after their parent was killed, and imported from the current directory (`docs/runtime.md`).
 """
 
 from __future__ import annotations
@@ -11,9 +14,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import (
-    FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
     Future,
@@ -95,25 +97,14 @@ class Pool:
             reraise_interrupt(error)
             raise self._failed("takes no more work", error) from error
 
-    def ready(self, futures: Iterable[Future[T]]) -> set[Future[T]]:
-        """Return which of *futures* are done, after a moment at most.
-
-        Raises:
-            ExecutorError: None is, and the executor is gone.
-        """
-        done = wait(futures, _MOMENT_SECONDS, FIRST_COMPLETED).done
-        if not done:
-            self._check()
-        return done
-
     def result(self, future: Future[T]) -> T:
         """Wait for a result.
 
         Raises:
             ExecutorError: The executor is gone.
         """
-        while not self.ready([future]):
-            pass
+        while not wait([future], _MOMENT_SECONDS).done:
+            self._check()
         try:
             return future.result()
         except ParcostError:

@@ -1,20 +1,31 @@
-"""A part of a batch for each of several machines, and how the parts find together again.
+"""A part of a batch for each of several machines, and how the parts are joined.
 
 Shard ``2/8`` is the second eighth of the files, in their order, so that the shards one
-after another are the whole. What is written of a shard ends in a seal, which says of which
-run it is which part, and holds a digest of what stands before it: without a seal it was cut
-short, and with another digest it was edited. ``parcost merge`` reads the seals.
+after another are the whole. A shard is a file of JSON lines, whatever the format of the run:
+one line for each entry, and a seal. ``parcost merge`` writes the format from the entries, as
+one run does from those of its workers. The seal says of which run it is which part, and
+holds a digest of the lines above: without a seal the shard was cut short, and with another
+digest it was edited. A shard of a run in csv, shortened:
+
+    {"path":"a.par","name":"a","exit_code":0,...,"part":"points","text":"[{\\"path\\":..."}
+    {"shard":{"number":2,"of":8,"run":"5f0c...","format":"csv",...,"digest":"e3b0..."}}
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
-from parcost.diagnostics import ParcostError
+from parcost.batch.entry import PARTS, Entry, Part
+from parcost.diagnostics import ParcostError, raised
+from parcost.files import SHARD, read_lines
+from parcost.render.encode import encoded
+from parcost.render.view import KINDS, Kind
 
 T = TypeVar("T")
 _LONGEST = 32  # characters of a shard's name
@@ -28,20 +39,25 @@ class ShardError(ParcostError):
 class Shard:
     """Number *number* of *of* shards of the run whose hash is *run*.
 
-    *digest* is that of what was written of it, where that is known.
+    The run is to be written in a *format*, from a *part* of entries, and pages are of a
+    *kind*. *digest* is that of the lines of the shard, once they are written.
     """
 
     number: int
     of: int
     run: str = ""
+    format: str = ""
+    part: Part = "data"
+    kind: Kind = "line"
     digest: str = field(default="", repr=False)
 
     @classmethod
     def parsed(cls, text: str) -> Shard:
         """Return the shard that *text* names.
 
-        >>> Shard.parsed("2/8")
-        Shard(number=2, of=8, run='')
+        >>> shard = Shard.parsed("2/8")
+        >>> shard.number, shard.of
+        (2, 8)
 
         Raises:
             ShardError: It names none.
@@ -52,48 +68,106 @@ class Shard:
             raise ShardError(f"`{text}` is no shard; write 1/8, 2/8, ... 8/8")
         return cls(number=int(number), of=int(of))
 
-    def part(self, files: Sequence[T]) -> Sequence[T]:
+    def share(self, files: Sequence[T]) -> Sequence[T]:
         """Return the files of the shard.
 
-        >>> [Shard(number=n, of=3).part("abcdefgh") for n in (1, 2, 3)]
+        >>> [Shard(number=n, of=3).share("abcdefgh") for n in (1, 2, 3)]
         ['ab', 'cde', 'fgh']
         """
         first, last = (len(files) * n // self.of for n in (self.number - 1, self.number))
         return files[first:last]
 
-    def sealed(self) -> dict[str, Any]:
-        """Return the seal."""
-        return asdict(self)
-
-    def watched(self, pieces: Iterable[str], seal: dict[str, Any]) -> Iterator[str]:
-        """Yield *pieces* as they are; after the last, *seal* holds their digest."""
-        hashed = sha256(f"{self.number}/{self.of} {self.run}\n".encode())  # the seal counts too
-        for piece in pieces:
-            hashed.update(_as_written(piece))
-            yield piece
-        seal["digest"] = hashed.hexdigest()
-
-    def holds(self, pieces: Iterable[str]) -> bool:
-        """Say whether *pieces* are what was written of the shard."""
-        found: dict[str, Any] = {}
-        for _ in self.watched(pieces, found):
-            pass
-        return bool(found["digest"] == self.digest)
-
     @classmethod
     def of_seal(cls, seal: Mapping[str, Any], path: str) -> Shard:
-        """Return the shard of a seal, found in the file at *path*."""
+        """Return the shard of a seal, found in the file at *path*.
+
+        Raises:
+            ShardError: The seal is none that this version writes.
+        """
         try:
-            numbers = {name: int(seal[name]) for name in ("number", "of")}
-            return cls(**numbers, run=str(seal["run"]), digest=str(seal["digest"]))
+            return cls(
+                number=int(seal["number"]),
+                of=int(seal["of"]),
+                run=str(seal["run"]),
+                format=str(seal["format"]),
+                part=PARTS[PARTS.index(seal["part"])],
+                kind=KINDS[KINDS.index(seal["kind"])],
+                digest=str(seal["digest"]),
+            )
         except (KeyError, TypeError, ValueError):
-            needed = "it holds no number, of, run and digest"
+            needed = "it holds no number, of, run, format, part, kind and digest"
             raise ShardError(f"the seal of `{path}` is damaged: {needed}") from None
 
+    def lines(self, entries: Iterable[Entry]) -> Iterator[str]:
+        """Yield the lines of *entries*, and the seal."""
+        hashed = sha256(self._title)
+        for entry in entries:
+            line = encoded({**entry.head(), "text": entry.text})
+            hashed.update(line.encode() + b"\n")
+            yield line + "\n"
+        yield encoded({"shard": asdict(evolve(self, digest=hashed.hexdigest()))}) + "\n"
 
-def _as_written(text: str) -> bytes:
-    """Return *text* as it stands in a file, less what the ends of lines are on some systems."""
-    return text.replace("\r", "").encode("utf-8", "backslashreplace")
+    @property
+    def _title(self) -> bytes:
+        """What the digest covers beside the lines: the rest of the seal."""
+        return encoded(asdict(evolve(self, digest=""))).encode() + b"\n"
+
+    def matches(self, lines: Iterable[str]) -> bool:
+        """Return whether *lines* are those that were written of the shard."""
+        hashed = sha256(self._title)
+        for line in lines:
+            hashed.update(line.rstrip("\r\n").encode("utf-8", "backslashreplace") + b"\n")
+        return hashed.hexdigest() == self.digest
+
+
+def read_shard(path: str) -> Shard:
+    """Return the shard in the file at *path*, whose lines are as they were written.
+
+    Raises:
+        ShardError: The file is none, or was cut short or edited.
+        SpecError: The file cannot be read.
+    """
+    last = ""
+    for last in read_lines(Path(path), SHARD):  # noqa: B007  the last line is the seal
+        pass
+    try:
+        found = json.loads(last or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ShardError(f"`{path}` is no shard, or was cut short: {raised(error)}") from error
+    seal = found.get("shard") if isinstance(found, Mapping) else None
+    if not isinstance(seal, Mapping):
+        raise ShardError(f"`{path}` does not end in a seal: it is no shard, or was cut short")
+    shard = Shard.of_seal(seal, path)
+    if not shard.matches(_lines(path)):
+        raise ShardError(
+            f"`{path}` is not what was written of shard {shard.number}/{shard.of}: something in it "
+            "is missing or was changed; write it anew"
+        )
+    return shard
+
+
+def entries_of(path: str) -> Iterator[Entry]:
+    """Yield the entries of the shard in the file at *path*.
+
+    Raises:
+        ShardError: A line is no entry.
+    """
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            found = json.loads(line)
+            entry = Entry.of(found, str(found["text"]))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ShardError(f"line {number} of `{path}` is no entry: {raised(error)}") from error
+        yield entry
+
+
+def _lines(path: str) -> Iterator[str]:
+    """Yield the lines of a shard but the last, which is its seal."""
+    before = ""
+    for line in read_lines(Path(path), SHARD):
+        if before:
+            yield before
+        before = line
 
 
 def run_of(environment: str, question: str, paths: Sequence[str]) -> str:

@@ -156,25 +156,15 @@ def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
     Raises:
         StrangerError: This process would answer with other code.
     """
-    with at_work(task.picked, task.expected, task.folder) as worker:
-        return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
-
-
-@contextmanager
-def at_work(picked: Picked, expected: str, folder: str) -> Iterator[Worker]:
-    """Give the worker of this process, alone and in *folder*.
-
-    Raises:
-        StrangerError: This process would answer with other code than *expected*.
-    """
-    with _one_at_a_time, _working_in(folder):
+    picked = task.picked
+    with _one_at_a_time, _working_in(task.folder):
         worker = _worker(picked)
-        if worker.environment.digest != expected and picked.files:
+        if worker.environment.digest != task.expected and picked.files:
             del _workers[picked]  # a file may have been edited, and is read anew
             worker = _worker(picked)
-        if worker.environment.digest != expected:
+        if worker.environment.digest != task.expected:
             raise StrangerError(_STRANGER)
-        yield worker
+        return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
 
 
 _workers: dict[Picked, Worker] = {}

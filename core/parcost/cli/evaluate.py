@@ -14,7 +14,7 @@ from parcost.cli.output import Interrupts, Progress, Target, tell
 if TYPE_CHECKING:
     from parcost.batch import Rejected, Spec
     from parcost.batch.cache import Cache
-    from parcost.batch.keys import Environment
+    from parcost.batch.keys import Environment, Question
     from parcost.batch.shards import Shard
     from parcost.batch.work import Worker
     from parcost.cli.writing import Format
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 @click.option(
     "--shard",
     metavar="I/N",
-    help="Only the I-th of N parts of the files; `parcost merge` joins what is written.",
+    help="Only the I-th of N parts of the files, as lines that `parcost merge` joins.",
 )
 @click.option(
     "--cache",
@@ -100,28 +100,28 @@ def command(
     from parcost.batch.keys import Environment, Question
     from parcost.batch.run import Run
     from parcost.batch.specs import several, specs
-    from parcost.cli.writing import Watch, on_one_page
+    from parcost.cli.writing import Watch
 
     if folder and no_cache:
         raise click.UsageError("`--cache` and `--no-cache` contradict each other")
     values = options.parse_overrides(overrides)
-    part = _shard(shard)
+    given = _shard(shard)
     engine = options.engine(jobs, executor)
     options.check(picked)
     many = several(paths)
     environment = Environment(picked)
     cache = None if no_cache or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
-    if not hasattr(format_found.exporter, "write") and out is None:
-        raise click.UsageError(f"`--format {format_}` writes files: add --out FILE")
+    if given is None:
+        format_found.check(out)
     view = _view(
         full=full, section=section, order=order, compare=compare, figures=figures, many=many
     )
     _check_options(view, format_found, order)
     question = Question(values, study, format_found.reads, view)
     files: Sequence[Spec | Rejected] = list(specs(paths))
-    if part is not None:
-        part, files = _sharded(part, files, format_found, environment, question)
+    if given is not None:
+        given, files = _sharded(given, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
     run = Run(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
@@ -133,9 +133,11 @@ def command(
     try:
         with interrupts:
             entries = watch(run.entries(files), interrupts)
-            if format_found.reads == "page":
-                entries = on_one_page(entries, view, target.paper().width)
-            format_found.write(entries, target, part)
+            if given is None:
+                format_found.write(entries, target, view)
+            else:
+                for line in given.lines(entries):
+                    target.put(line)
             interrupts.check()
             target.finish()
     except KeyboardInterrupt:
@@ -232,17 +234,15 @@ def _sharded(
     files: Sequence[Spec | Rejected],
     format_: Format,
     environment: Environment,
-    question: object,
+    question: Question,
 ) -> tuple[Shard, Sequence[Spec | Rejected]]:
     """Return the shard, named after its run, and its files."""
     from attrs import evolve
 
     from parcost.batch.shards import run_of
-    from parcost.terms import Joined, Saved
 
     name = format_.exporter.name
-    if not isinstance(format_.exporter, Joined | Saved):
-        raise click.UsageError(f"shards of `--format {name}` cannot be joined; jsonl can")
-    asked = f"{name} {question!r}"
-    run = run_of(environment.digest, asked, [file.path for file in files])
-    return evolve(shard, run=run), shard.part(files)
+    run = run_of(environment.digest, f"{name} {question!r}", [file.path for file in files])
+    kind = question.view.kind
+    named = evolve(shard, run=run, format=name, part=format_.reads, kind=kind)
+    return named, shard.share(files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -11,10 +11,7 @@ from parcost.cli import options
 from parcost.cli.output import Target, tell
 
 if TYPE_CHECKING:
-    from parcost.batch.shards import Shard
     from parcost.picked import Picked
-    from parcost.plugins import Plugins
-    from parcost.terms import Joined
 
 
 @click.command("merge")
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     "--format",
     "format_",
     metavar="NAME",
-    help="What the shards are written in; by default, what their names end in.",
+    help="By default the one that the shards were evaluated for.",
 )
 @options.picked
 @options.out
@@ -34,54 +31,31 @@ def command(paths: tuple[str, ...], format_: str | None, picked: Picked, out: st
     were written: what is missing or was changed is said. The result is what one run
     without shards would have written.
     """
-    from parcost.batch.shards import ShardError, whole
+    from parcost.batch.shards import ShardError, entries_of, read_shard, whole
+    from parcost.cli.writing import format_named
+    from parcost.render.view import View
 
-    name = format_ or Path(paths[0]).suffix.removeprefix(".")
-    joiner = _joiner(name, options.plugins(picked))
     try:
-        found = {path: _sealed(joiner, path, name) for path in dict.fromkeys(paths)}
-        ordered = whole(found)
+        shards = {path: read_shard(path) for path in dict.fromkeys(paths)}
+        ordered = whole(shards)
     except ShardError as error:
         raise click.ClickException(str(error)) from error
+    shard = shards[ordered[0]]
+    found = format_named(format_ or shard.format, options.plugins(picked))
+    if found.reads != shard.part:
+        raise click.UsageError(
+            f"`--format {format_}` is written from `{found.reads}`, and these shards hold "
+            f"`{shard.part}`: write them with `--format {format_}` as well"
+        )
+    found.check(out)
     target = Target(out)
     try:
-        for piece in joiner.join([Path(path) for path in ordered]):
-            target.put(piece)
+        entries = chain.from_iterable(map(entries_of, ordered))
+        found.write(entries, target, View(kind=shard.kind))
         target.finish()
+    except ShardError as error:
+        raise click.ClickException(str(error)) from error
     finally:
         target.abandon()
     tell(f"{len(ordered)} {'shard' if len(ordered) == 1 else 'shards'} joined")
     return 0
-
-
-def _joiner(name: str, plugins: Plugins) -> Joined:
-    from parcost.cli.writing import format_named
-    from parcost.terms import Joined
-
-    exporter = format_named(name, plugins).exporter
-    if not isinstance(exporter, Joined):
-        raise click.UsageError(f"shards of `{name}` cannot be joined")
-    return exporter
-
-
-def _sealed(joiner: Joined, path: str, name: str) -> Shard:
-    from parcost.batch.shards import Shard, ShardError
-    from parcost.diagnostics import ParcostError, raised
-
-    try:
-        seal = joiner.sealed(Path(path))
-        shard = None if seal is None else Shard.of_seal(seal, path)
-        whole = shard is not None and shard.holds(joiner.content(Path(path)))
-    except ParcostError:
-        raise
-    except Exception as error:  # whatever the format makes of what is in the file
-        said = raised(error)
-        raise ShardError(f"`{path}` is no {name}, or was cut short: {said}") from error
-    if shard is None:
-        raise ShardError(f"`{path}` does not end in a seal: it is no shard, or was cut short")
-    if not whole:
-        raise ShardError(
-            f"`{path}` is not what was written of shard {shard.number}/{shard.of}: something in it "
-            "is missing or was changed; write it anew"
-        )
-    return shard

@@ -1,4 +1,8 @@
-"""What a command prints where: results on stdout, everything else on stderr."""
+"""What a command prints where: results on stdout, everything else on stderr.
+
+click prints and parses, but its atomic files and progress bars were tried and left: the first
+put half a result in place at Ctrl-C, the others leave no room for messages (`docs/runtime.md`).
+"""
 
 from __future__ import annotations
 

@@ -25,9 +25,17 @@ if TYPE_CHECKING:
     from parcost.terms import Goal
 
 _FAULT = 3
-_ALONE = "note: one process searched all: to start others takes longer here than they save\n"
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
+
+
+def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    """Refuse what other commands take: each process would make anew what layouts share."""
+    if value is not None:
+        raise click.UsageError(
+            "a search runs in one process, as two were slower, and takes no `--jobs` or "
+            "`--executor`; to use more, start one for each value of an axis: `--over tp=4`"
+        )
 
 
 @click.command("search")
@@ -73,8 +81,7 @@ _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time
 @options.study
 @options.overrides
 @options.picked
-@options.jobs
-@options.executor
+@click.option("--jobs", "--executor", hidden=True, expose_value=False, callback=_refuse_processes)
 def command(
     path: str,
     over: tuple[str, ...],
@@ -89,8 +96,6 @@ def command(
     study: str | None,
     overrides: tuple[str, ...],
     picked: Picked,
-    jobs: int | None,
-    executor: str | None,
 ) -> int:
     """Find the best layouts of a study for its model and machine.
 
@@ -101,23 +106,18 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
     the best bound on until no other can be better.
     """
-    from parcost.batch.keys import Environment
     from parcost.diagnostics import SpecError
     from parcost.search import told
     from parcost.search.alone import settings
     from parcost.search.neighbours import neighbours
     from parcost.search.sample import sample as drawn
     from parcost.search.space import LARGEST, space
-    from parcost.search.spread import Quest, spread
     from parcost.search.wanted import goal_of
 
     if budget is not None and isnan(budget):
         raise click.UsageError("`--budget nan` says no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
-    engine = options.engine(jobs, executor)
-    if engine is not None and (sample is not None or out is not None):
-        raise click.UsageError("`--jobs` and `--executor` go without `--out` and `--sample`")
     if out is not None:
         _check_name(out)
     session = options.session(picked)
@@ -135,24 +135,6 @@ def command(
         wish = _wish(goal, objective, top, budget)
         if sample is not None:
             found = drawn(whole, wish, sample, seed=seed, told=progress.show)
-        elif engine is not None:
-            quest = Quest(
-                path=path,
-                study=scenario.name,
-                overrides=values,
-                given=given,
-                names=names,
-                wish=wish,
-            )
-            found = spread(
-                whole,
-                quest,
-                Environment(picked),
-                engine,
-                told=progress.show,
-                # A file that ends its process is to end a worker, and to be named.
-                here=jobs is not None and not picked.files,
-            )
         else:
             found = _searched(whole, wish, out, progress)
         best = told.ranked(found)
@@ -165,8 +147,6 @@ def command(
         ids = {d.id for d in error.diagnostics}
         return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
-    if jobs is not None and engine is not None and not found.workers:
-        tell(_ALONE)
     if format_ == "json":
         put(json.dumps(told.data(whole, found, best, near), indent=2) + "\n")
     else:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from parcost.batch.entry import Entry, Part
     from parcost.batch.keys import Environment
     from parcost.batch.run import Run
-    from parcost.batch.shards import Shard
     from parcost.plugins import Plugin, Plugins
     from parcost.render.view import View
     from parcost.terms import Exporter
@@ -57,19 +56,27 @@ class Format:
             raise PluginError(message)
         return part
 
-    def write(self, entries: Iterable[Entry], target: Target, shard: Shard | None = None) -> None:
-        """Write *entries*; of a *shard*, the seal behind them."""
+    def check(self, out: str | None) -> None:
+        """Refuse a format of files where no name is given for one."""
+        if out is None and not hasattr(self.exporter, "write"):
+            raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
+
+    def write(self, entries: Iterable[Entry], target: Target, view: View) -> None:
+        """Write *entries*, of which pages are as *view* has them."""
         fed = _Fed(entries)
+        found: Iterable[Entry] = fed
+        if self.reads == "page":
+            found = on_one_page(fed, view, target.paper().width)
         try:
-            self._write(fed, target, shard)
+            self._write(found, target)
         except BaseException:
             if fed.failure is not None:  # whatever the exporter has made of it
                 raise fed.failure from None
             raise
 
-    def _write(self, entries: Iterable[Entry], target: Target, shard: Shard | None) -> None:
+    def _write(self, entries: Iterable[Entry], target: Target) -> None:
         from parcost.diagnostics import ParcostError, PluginError, raised, reraise_interrupt
-        from parcost.terms import Joined, Saved
+        from parcost.terms import Saved
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
         try:
@@ -77,11 +84,7 @@ class Format:
                 exporter = self.exporter
                 target.saved(lambda path: exporter.save(entries, path))
                 return
-            pieces: Iterable[str] = self.exporter.write(entries, target.paper())
-            if shard is not None and isinstance(self.exporter, Joined):
-                seal = shard.sealed()
-                pieces = self.exporter.seal(shard.watched(pieces, seal), seal)
-            for piece in pieces:
+            for piece in self.exporter.write(entries, target.paper()):
                 target.put(piece)
         except (ParcostError, click.ClickException):
             raise

@@ -89,10 +89,6 @@ Item = Heading | Line | Table
 
 def draw(items: Sequence[Item], paper: Paper) -> str:
     """Return the page as text, coloured where the paper takes colour."""
-    if paper.color:
-        from parcost.render import terminal
-
-        return terminal.draw(items, paper)
     from parcost.render import plain
 
     return plain.draw(items, paper)

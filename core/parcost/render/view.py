@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from attrs import frozen
 
 Kind = Literal["screen", "full", "section", "line", "compare"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Order = Literal["execution", "size"]
 
 SIDE_BY_SIDE = 3  # studies of one file that stand beside each other; more are a line each

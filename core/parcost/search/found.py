@@ -44,8 +44,7 @@ class Found:
     *refused* counts layouts by the rule that does not let them through, *large* those that
     do not fit, and *limits* those that a limit leaves out. *looked* at were so many
     *structures*. *sampled* layouts were drawn at random, where any were: fewer than asked for
-    if that was *cut_short*. *workers* searched parts of the space, none where this process did
-    it all.
+    if that was *cut_short*.
     """
 
     objective: Objective
@@ -66,7 +65,6 @@ class Found:
     seconds: float
     sampled: int = 0
     cut_short: bool = False
-    workers: int = 0
 
 
 @frozen(eq=False)

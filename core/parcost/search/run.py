@@ -30,9 +30,9 @@ from parcost.search.bounded import Bounded
 from parcost.search.failing import objective_of
 from parcost.search.found import Best, Found, Layout
 from parcost.search.front import Front
-from parcost.search.piece import Piece, RefusedError, joined
 from parcost.search.score import Scored, Scores
 from parcost.search.space import Space, Structure
+from parcost.search.tally import RefusedError, Tally, listed
 from parcost.search.waiting import Waiting
 from parcost.terms import Limit, Objective
 
@@ -79,30 +79,24 @@ def search(
     start = time.monotonic()
     objective = objective_of(space.scenario.first, wish.objective)
     with rarely_collected():
-        found = piece(space, wish, told=told, points=points)
+        found = _tally(space, wish, told, points)
         try:
-            return joined(space, objective, wish.keep, [found], start)
+            return listed(space, objective, found, start)
         except RefusedError:
             left = max(wish.budget_seconds - (time.monotonic() - start), 0.0)
             careful = evolve(wish, careful=True, budget_seconds=left)
-            found = piece(space, careful, told=told)
-            return joined(space, objective, wish.keep, [found], start, careful=True)
+            found = _tally(space, careful, told, None)
+            return listed(space, objective, found, start, careful=True)
 
 
-def piece(
+def _tally(
     space: Space,
     wish: Wish,
-    part: tuple[int, int] = (0, 1),
-    *,
-    worst: float = inf,
-    told: Callable[[str], None] = lambda _: None,
-    points: Callable[[Scored], None] | None = None,
-) -> Piece:
-    """Return what the *part* i of n of *space* comes to.
-
-    Layouts that cost more than *worst* are known not to be among the best.
-    """
-    run = _Search(space, wish, told, points, part, worst)
+    told: Callable[[str], None],
+    points: Callable[[Scored], None] | None,
+) -> Tally:
+    """Return the best layouts of *space*, and counts of the others."""
+    run = _Search(space, wish, told, points)
     with np.errstate(all="ignore"):
         interrupted = False
         try:
@@ -111,16 +105,7 @@ def piece(
         except KeyboardInterrupt:
             interrupted = True
             run.replay_some()
-        return run.piece(interrupted=interrupted)
-
-
-def _few(space: Space) -> Sequence[int]:
-    """Return the plugins that layouts are bounded by, as the first that are legal tell them."""
-    for structure in space.structures():
-        for block in structure.blocks(_BLOCK):
-            if block.points:
-                return Scores(block).few
-    return ()
+        return run.tally(interrupted=interrupted)
 
 
 @frozen(eq=False)
@@ -144,11 +129,8 @@ class _Search:
         wish: Wish,
         told: Callable[[str], None],
         points: Callable[[Scored], None] | None,
-        part: tuple[int, int],
-        worst: float,
     ) -> None:
-        self.space, self.wish, self.told, self.points, self.part = space, wish, told, points, part
-        self.known = worst
+        self.space, self.wish, self.told, self.points = space, wish, told, points
         self.start = time.monotonic()
         self.best = Best(wish.keep)
         self.front = Front()
@@ -164,16 +146,9 @@ class _Search:
         """Whether the time is over."""
         return time.monotonic() - self.start > self.wish.budget_seconds
 
-    @property
-    def worst(self) -> float:
-        """The cost above which no layout is among the best."""
-        return min(self.best.worst, self.known)
-
     def score(self) -> None:
         """Score every layout that may matter."""
-        if self.part[0]:  # other parts bound layouts, and count them, as the first one does
-            self.few = _few(self.space)
-        for structure in self.space.structures(self.part):
+        for structure in self.space.structures():
             self.counts.refused.update(structure.refused)
             self.counts.totals["legal"] += structure.points
             self.told(f"{self.counts.totals['legal']:,} legal layouts")
@@ -196,7 +171,7 @@ class _Search:
         bounds = [self._bounded(bound) for bound in scores.bounded()]
         size = _FIRST
         while True:
-            worst = self.worst if self.points is None else nan  # all points are asked for
+            worst = self.best.worst if self.points is None else nan  # all points are asked for
             matters = [bound.matters(worst, self.front) for bound in bounds]
             lowest = [b.lowest(which) for b, which in zip(bounds, matters, strict=True)]
             least = np.minimum.reduce(lowest) if lowest else np.empty(0)
@@ -220,7 +195,7 @@ class _Search:
     @property
     def _may_gain(self) -> bool:
         """Whether a layout that waits may be among the best."""
-        return bool(self.waiting) and self.waiting[0][0] <= self.worst
+        return bool(self.waiting) and self.waiting[0][0] <= self.best.worst
 
     def _bounded(self, bound: Scored) -> Bounded:
         """Return what *bound* leaves of its layouts, and count what it does not."""
@@ -265,7 +240,7 @@ class _Search:
         cost = np.where(left, objective.cost(scored.seconds), inf)
         self.front.offer(scored, left)
         entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
-        if entry.left and entry.lowest <= self.worst:
+        if entry.left and entry.lowest <= self.best.worst:
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
 
     def prove(self) -> None:
@@ -280,7 +255,7 @@ class _Search:
         if not self.waiting:
             return
         _, tie, entry = self.waiting[0]
-        found = entry.replay(self.worst)
+        found = entry.replay(self.best.worst)
         for degrees, layout in sorted(found.layouts, key=lambda kept: kept[1].rank):
             if not self.wish.careful or self._runs(layout):
                 self.best.offer(degrees, layout)
@@ -289,14 +264,14 @@ class _Search:
         totals["unfit"] += found.unfit
         self.counts.broken.update(found.broken)
         self.told(f"{legal:,} legal layouts, {totals['replayed']:,} replayed")
-        if entry.left and entry.lowest <= self.worst:
+        if entry.left and entry.lowest <= self.best.worst:
             heapq.heapreplace(self.waiting, (entry.lowest, tie, entry))
         else:
             heapq.heappop(self.waiting)
 
     def _runs(self, layout: Layout) -> bool:
         """Say whether a layout that may be listed is good by itself; count why it is not."""
-        if layout.cost > self.worst:
+        if layout.cost > self.best.worst:
             return False
         one = alone(self.space.scenario, layout.values, self.wish.objective)
         self.counts.verdicts.update(one.refused)
@@ -305,11 +280,11 @@ class _Search:
     def _thin(self) -> None:
         """Replay the best that wait, and forget whatever cannot be among the best any more."""
         self.replay_some()
-        while self.waiting and self.worst == inf:
+        while self.waiting and self.best.worst == inf:
             self.replay_some()
         entries = [entry for _, _, entry in self.waiting]
         for entry in entries:
-            entry.drop(self.worst)
+            entry.drop(self.best.worst)
         self.waiting = [(e.lowest, next(self.tie), e) for e in entries if e.left]
         heapq.heapify(self.waiting)
         self.crowded = max(_CROWDED, 2 * self._crowd)
@@ -320,11 +295,11 @@ class _Search:
         """How many layouts wait."""
         return sum(entry.left for _, _, entry in self.waiting)
 
-    def piece(self, *, interrupted: bool) -> Piece:
-        """Return what the search has come to."""
+    def tally(self, *, interrupted: bool) -> Tally:
+        """Return the best layouts, and the counts."""
         totals = self.counts.totals
-        return Piece(
-            best=self.best.ranked(),
+        return Tally(
+            best=self.best,
             front=self.front.candidates(),
             refused=dict(self.counts.refused),
             limits=dict(self.counts.limits),
@@ -338,7 +313,6 @@ class _Search:
             broken=dict(self.counts.broken),
             verdicts=dict(self.counts.verdicts),
             faults=list(dict.fromkeys(map(failed, self.space.faults))),
-            part=self.part[0],
             interrupted=interrupted,
         )
 

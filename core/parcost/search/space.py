@@ -114,26 +114,16 @@ class Space:
         value = spelled(value)
         return self.texts.get(path, {}).get(value, f"{value}")
 
-    def structures(self, part: tuple[int, int] = (0, 1)) -> Iterator[Structure]:
-        """Yield the structures of the *part* i of n, with a legal layout or with none."""
+    def structures(self) -> Iterator[Structure]:
+        """Yield every structure, with a legal layout or with none."""
         names = [axis.attribute for axis in self.structural]
         cuts = list(product(*(range(len(axis.values)) for axis in self.cuts)))
-        mine, first = self._numbers(part), 0
         for values in product(*(_middle_first(axis.values) for axis in self.structural)):
-            places = cuts[max(mine.start - first, 0) : max(mine.stop - first, 0)]
-            if places:
-                yield from self._structures(dict(zip(names, values, strict=True)), places)
-            first += len(cuts)
+            yield from self._structures(dict(zip(names, values, strict=True)), cuts)
 
-    def count(self, part: tuple[int, int] = (0, 1)) -> int:
-        """Return the number of structures of a *part*."""
-        return len(self._numbers(part))
-
-    def _numbers(self, part: tuple[int, int]) -> range:
-        """Return which structures a part has: neighbours, which have rules in common."""
-        whole = prod(len(axis.values) for axis in (*self.structural, *self.cuts))
-        i, n = part
-        return range(i * whole // n, (i + 1) * whole // n)
+    def count(self) -> int:
+        """Return the number of structures."""
+        return prod(len(axis.values) for axis in (*self.structural, *self.cuts))
 
     def _structures(
         self, at: Mapping[str, Any], places: Sequence[tuple[int, ...]]

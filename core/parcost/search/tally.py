@@ -1,9 +1,4 @@
-"""What the search of a part of a space comes to, and how parts become one result.
-
-A piece is plain data, so that it may come from another process. Ties are broken by the
-values of layouts, never by who was first: however a space is cut into parts, the whole is
-the same to the bit.
-"""
+"""What a search kept and counted, and the result that follows: each listed layout is evaluated."""
 
 from __future__ import annotations
 
@@ -36,10 +31,10 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True, eq=False)
-class Piece:
-    """What became of the layouts of some structures.
+class Tally:
+    """The layouts that a search kept, and counts of the others.
 
-    *best* are the best layouts with their degrees, *front* the candidates. *least_bytes* is
+    *best* are the best layouts, *front* the candidates. *least_bytes* is
     what the smallest layout needs where none fits, and *left* the lowest cost of a layout
     that was not replayed. So many structures were *looked* at, of those there are. *faults*
     tell which plugins failed. *unfit* and *broken* count what is found out of layouts that are
@@ -47,7 +42,7 @@ class Piece:
     *verdicts* count those that a rule about outcomes refused.
     """
 
-    best: Sequence[tuple[Any, Layout]] = ()
+    best: Best
     front: Sequence[Candidate] = ()
     refused: Mapping[str, int] = {}
     limits: Mapping[str, int] = {}
@@ -61,7 +56,6 @@ class Piece:
     unfit: int = 0
     broken: Mapping[str, int] = {}
     verdicts: Mapping[str, int] = {}
-    part: int = 0
     interrupted: bool = False
 
 
@@ -69,16 +63,15 @@ class RefusedError(Exception):
     """A rule about outcomes refuses a layout that would be listed."""
 
 
-def joined(
+def listed(
     space: Space,
     objective: Objective,
-    keep: int,
-    pieces: Sequence[Piece],
+    tally: Tally,
     start: float,
     *,
     careful: bool = False,
 ) -> Found:
-    """Return what *pieces* of *space* come to together, with the *keep* best layouts.
+    """Return the result of a *tally* of *space*.
 
     The search began at *start*, by the monotonic clock. Whatever is listed is evaluated by
     itself: what it says is what any evaluation says. *careful*: so was all that ruled others
@@ -90,64 +83,51 @@ def joined(
         SpecError: No layout is legal, fits and is within the limits.
         KeyboardInterrupt: The search was interrupted before it found any.
     """
-    pieces = sorted(pieces, key=lambda piece: piece.part)
-    refused = sum((Counter(piece.refused) for piece in pieces), Counter[str]())
-    limits = sum((Counter(piece.limits) for piece in pieces), Counter[str]())
-    legal, large = sum(p.legal for p in pieces), sum(p.large for p in pieces)
-    interrupted = any(piece.interrupted for piece in pieces)
-    best = Best(keep)
-    for piece in pieces:
-        for degrees, layout in piece.best:
-            best.offer(degrees, layout)
-    ranked = [layout for _, layout in best.ranked()]
-    looked = sum(piece.looked for piece in pieces)
-    faults = [fault for piece in pieces for fault in piece.faults]
-    verdicts = sum((Counter(piece.verdicts) for piece in pieces), Counter[str]())
+    ranked = [layout for _, layout in tally.best.ranked()]
+    faults = [*tally.faults]
+    verdicts = Counter(tally.verdicts)
     evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
     faults += [fault for one in evaluated for fault in incomplete(one.result)]
     for layout, one in zip(ranked, evaluated, strict=True):
         if not _agree(layout, one):
             failed = plugins_failed(space, faults)
             raise SpecError(failed or [disagreement(space, layout.values)])
-    if any(one.refused for one in evaluated) and not (careful or interrupted):
+    if any(one.refused for one in evaluated) and not (careful or tally.interrupted):
         raise RefusedError
     verdicts.update(rule for one in evaluated for rule in one.refused)
     exact = [one.layout for one in evaluated if one.layout is not None]
     if not exact:
-        if interrupted:
+        if tally.interrupted:
             raise KeyboardInterrupt
         why: Sequence[Diagnostic]
-        if looked < space.count():
-            why = [out_of_time(space, legal)]
-        elif not legal:
-            why = empty(space, refused)
+        if tally.looked < space.count():
+            why = [out_of_time(space, tally.legal)]
+        elif not tally.legal:
+            why = empty(space, +Counter(tally.refused))
         else:
-            large += sum(piece.unfit for piece in pieces)
-            limits += sum((Counter(piece.broken) for piece in pieces), Counter[str]())
+            large = tally.large + tally.unfit
+            limits = Counter(tally.limits) + Counter(tally.broken)
             limits.update({f"{OUTCOME} `{rule}` accepts": n for rule, n in verdicts.items()})
-            needed = min(piece.least_bytes for piece in pieces)
-            why = [nothing_found(space, legal, large, limits, needed)]
+            why = [nothing_found(space, tally.legal, large, limits, tally.least_bytes)]
         raise SpecError([*why, *plugins_failed(space, faults)])
-    left = min(piece.left for piece in pieces)
-    fastest = faster(entry for piece in pieces for entry in piece.front)
-    front = [_evaluated(space, candidate.values, objective) for candidate in fastest]
-    whole = looked == space.count()
+    front = [_evaluated(space, candidate.values, objective) for candidate in faster(tally.front)]
+    whole = tally.looked == space.count()
     return Found(
         objective=objective,
         best=exact,
         front=pareto([*exact, *(one.layout for one in front if one.layout is not None)]),
         size=space.size,
-        legal=legal,
-        large=large,
-        refused=dict(refused + verdicts),
-        limits=dict(limits),
-        replayed=sum(piece.replayed for piece in pieces),
-        gap=_gap(exact[0].cost, left) if whole else None,
-        proven=whole and not faults and (left == inf or left > best.worst),
+        legal=tally.legal,
+        large=tally.large,
+        refused=dict(Counter(tally.refused) + verdicts),
+        limits=dict(+Counter(tally.limits)),
+        replayed=tally.replayed,
+        gap=_gap(exact[0].cost, tally.left) if whole else None,
+        proven=whole and not faults and (tally.left == inf or tally.left > tally.best.worst),
         faults=list(dict.fromkeys(faults)),
-        looked=looked,
+        looked=tally.looked,
         structures=space.count(),
-        interrupted=interrupted,
+        interrupted=tally.interrupted,
         seconds=time.monotonic() - start,
     )
 

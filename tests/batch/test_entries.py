@@ -1,30 +1,12 @@
-"""Rows whose columns are known at the end, and pages and entries as plain data."""
+"""Pages and entries as plain data."""
 
 from __future__ import annotations
 
 from parcost.batch.cache import packed, unpacked
 from parcost.batch.entry import Entry, Problem, page_data
 from parcost.batch.keys import Import
-from parcost.batch.spool import Spool
 from parcost.render.encode import encoded
 from parcost.render.page import Column, Heading, Item, Line, Row, Table
-
-
-def test_a_row_has_every_column_in_the_order_of_first_occurrence() -> None:
-    with Spool() as spool:
-        spool.add({"a": 1, "b": 0.1})
-        spool.add({"c": "x", "a": 2})
-        assert list(spool.columns) == ["a", "b", "c"]
-        assert list(spool) == [[1, 0.1, None], [2, None, "x"]]
-        assert spool.rows == 2
-
-
-def test_many_rows_are_kept_on_disk() -> None:
-    with Spool() as spool:
-        for i in range(3000):
-            spool.add({"text": "x" * 4000, "i": i})
-        assert spool._file._rolled
-        assert [i for _, i in spool] == list(range(3000))
 
 
 def test_a_page_that_was_told_is_read_back() -> None:
