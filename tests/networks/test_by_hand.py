@@ -167,8 +167,8 @@ def test_what_is_said_of_the_middle_is_said_of_this_network() -> None:
         (across,) = (figure for figure in found if figure.name == "n.bisection")
         return across.formula.text, across.note
 
-    of_leaves = "g L (R - d) B / 2"
-    of_a_switch = f"g n B_port / 2 of one switch, else {of_leaves}"
+    of_leaves = "g L u B / 2, u ports of a leaf that lead up"
+    of_a_switch = "g (levels == 1 ? n B_port : L u B) / 2"
     assert middle("fat_tree", 10) == (of_a_switch, "")
     assert middle("fat_tree", "[10, 20]") == (of_a_switch, "")
     assert middle("fat_tree", 20) == (of_leaves, "")
@@ -216,7 +216,7 @@ def test_one_device_is_its_own_longest_dimension() -> None:
         for answer in answers(network("torus", 1, dimensions=[1]))
         if isinstance(answer, Figure) and answer.name == "n.bisection"
     )
-    assert (across.formula.text, across.formula.inputs["K"]) == ("0, of one device", (1, ""))
+    assert (across.formula.text, across.value) == ("0, of one device", 0)
 
 
 # --- bounds -------------------------------------------------------------------------------------------

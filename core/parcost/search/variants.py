@@ -19,6 +19,7 @@ from attrs import Factory, define, evolve, field, frozen
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.reduce import unfit
 from parcost.evaluation.shapes import misfit, points_of
+from parcost.formulas import Formula, plain_of
 from parcost.outcome import Fault
 from parcost.study import Study, key_of
 from parcost.terms import Group
@@ -434,11 +435,11 @@ class Variant(Study):
         return found
 
     def collective(
-        self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
+        self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
     ) -> Call:
         """Return the time of a collective; the same one of the same group is priced once."""
         placed = group if isinstance(group, Group) else self.group(group)
-        key = ("collective", operation, algorithm, id(placed), key_of(n))
+        key = ("collective", operation, algorithm, id(placed), key_of(plain_of(n)))
 
         def price(study: Study) -> tuple[Call, Group]:  # the group keeps its identity
             return Study.collective(study, operation, n, placed, algorithm), placed
