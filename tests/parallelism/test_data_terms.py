@@ -472,6 +472,8 @@ def test_low_rank_factors_are_of_each_matrix_that_shrinks(bind: Bind) -> None:
     sent = rows + columns + whole
     assert found["gradient all-reduce"][:2] == pytest.approx((1.5 * sent / 1e9, sent / 1e9))
     flops = 5 * (6 * 4 * matrices + 2 * 1024 * 4**2)
+    (term,) = (t for t in ours(study) if t.name == "gradient compression")
+    assert term.formula.inputs["F"] == (flops, "FLOP")
     elements = 5 * matrices + 5 * small + 10 * vectors
     streamed = 20 * elements
     assert found["gradient compression"][:2] == pytest.approx(
@@ -535,6 +537,7 @@ def test_what_is_reduced_in_every_micro_batch_is_compressed_there(
     study = bind({**FOUR, **values, "compression.method": "int8"}, parameters=[held(1e9)])
     (found,) = [term for term in ours(study) if term.name == "gradient compression"]
     assert isinstance(found, Work) == every
+    assert found.formula.inputs["F"] == (0.0, "FLOP")
     assert found.bytes_ == 12e9
 
 
@@ -606,6 +609,13 @@ def test_two_stages_that_run_both_ways_add_their_copies_up(
     assert (seconds, bytes_) == pytest.approx((4 / shards, 4 / shards))
     usual = bind({"layout.pp": 2, "layout.zero": zero}, parameters=[held(1e9, (1.0, 1.0))])
     assert "all-reduce between copies of a stage" not in once(usual)
+
+
+def test_what_the_last_stage_holds_twice_is_added_up_twice(bind: Bind) -> None:
+    twice = Parameters(name="tied", elements=1e9, total=0.0, count=(0.0, 2.0), place="after")
+    values = {**FOUR, "layout.pp": 2, "small.layers": 8}
+    study = bind(values, parameters=[held(1e6, (4.0, 4.0)), twice])
+    assert once(study)["shared embedding all-reduce"][:2] == pytest.approx((8.0, 8.0))
 
 
 # --- rules --------------------------------------------------------------------------------

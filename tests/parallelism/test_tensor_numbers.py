@@ -92,9 +92,11 @@ def shown(**more: Any) -> dict[str, Any]:
     of = study(**more)
     outcome = of.evaluate()
     found = of.plugins.ask("details", study=of, outcome=outcome)
-    figures = {f.name: f.value for plugin, f in found if plugin.name == "tensor_parallel"}
+    figures = {f.name: f for plugin, f in found if plugin.name == "tensor_parallel"}
     assert not of.faults
-    return {**figures, "ledger": outcome.ledger}
+    values = {name: figure.value for name, figure in figures.items()}
+    letters = figures["tp_collectives"].formula.inputs
+    return {**values, "ledger": outcome.ledger, "letters": letters}
 
 
 # --- what is sent -------------------------------------------------------------------------
@@ -314,6 +316,9 @@ def test_figures_count_pairs_layers_and_micro_batches(
         "kv_columns": 4 * 64,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert found["tp_volume_per_layer"] == 2 * sent  # no byte more
+    letters = {name: value for name, (value, _) in found["letters"].items()}
+    assert letters == pytest.approx({"f": forward, "w": backward, "k": 12, "m": 5, "t": 4})
 
 
 def test_ranks_beyond_the_kv_heads_have_one_each() -> None:
