@@ -384,6 +384,21 @@ def details(study: Study) -> dict[str, Any]:
     return {**found, "step": outcome.step_seconds}
 
 
+def test_one_replica_of_nothing_sends_nothing(bind: Bind) -> None:
+    values = {"cluster.devices": 1, "training.global_batch": 1}
+    found = details(bind(values, parameters=[held(0.0)]))
+    volumes = ("dp_volume", "dp_volume_replicas", "dp_volume_total", "gradient_bytes")
+    assert [found[name] for name in volumes] == [0.0] * 4
+
+
+@pytest.mark.parametrize(("tied", "gathered"), [("on", 44 + 40), ("off", 44 + 40 + 4)])
+def test_a_few_parameters_are_gathered_to_the_byte(bind: Bind, tied: str, gathered: int) -> None:
+    """Four before five layers of eight each; forward all, backward all but a tied embedding."""
+    values = {**FOUR, "layout.zero": 3, "small.layers": 5, "small.tied": tied}
+    study = bind(values, parameters=[held(4.0, place="before"), held(8.0, (5.0,))])
+    assert details(study)["dp_volume"] == 3 / 4 * (4 * 44 + 2 * gathered)
+
+
 def test_experts_send_over_their_own_replicas(bind: Bind) -> None:
     """Eight replicas of 4 GB, and two of the 8 GB of experts."""
     found = details(bind({"layout.ep": 4}, parameters=[held(1e9), held(2e9, expert=True)]))
