@@ -503,6 +503,8 @@ def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
         rel=1e-12,
     )
     assert failing(**sizes, node=6) == {}
+    two = {"layout": "tp = 2, cp = 2", "devices": 4}
+    assert set(failing(**two, node=2)) == {"tp-cp-wider-than-fast-domain"}
     assert failing(layout="cp = 3", devices=3, node=1, batch=15) == {}
     swept = study(layout="tp = [1, 2], cp = 3", devices=6, node=2, batch=30)
     (check,) = (c for c in own(swept, "checks") if c.id == "tp-cp-wider-than-fast-domain")

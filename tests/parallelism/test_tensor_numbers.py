@@ -37,7 +37,7 @@ device plain {{
 fabric wire {{ level net {{ bandwidth = 1 GB/s per_direction, latency = {latency} }} }}
 precision mixed {{
   compute = bf16, weights = 2 B, gradients = 4 B, optimizer = 12 B, activation = 2 B
-  update_traffic = 0 B, norm_traffic = 0 B, reduction = 5 B, tensor_gather = 3 B
+  update_traffic = 30 B, norm_traffic = 0 B, reduction = 5 B, tensor_gather = 3 B
 }}
 model small {{
   layers = 6, hidden = 768, heads = 12, kv_heads = {kv}, ffn = 1024, vocabulary = 1024
@@ -339,7 +339,7 @@ def test_seconds_are_those_of_the_ledger_over_compute(more: dict[str, Any], lost
     for line in found["ledger"]:
         if line.plugin is not None and line.plugin.name == "tensor_parallel":
             of_tensor.append(line)
-        elif line.pass_ and line.resource in ("compute", "hbm"):
+        elif isinstance(line.term, Work) and line.resource in ("compute", "hbm"):
             compute.append(line)
     sent = [line for line in of_tensor if line.resource == "net"]
     assert (len(sent) < len(of_tensor)) == lost
