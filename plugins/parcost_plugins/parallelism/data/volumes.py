@@ -172,7 +172,7 @@ def _gathered(study: Study, wire: Wire) -> Real:
     forward = kind.before + kind.layers * kind.layer + kind.after
     if not reshards(study):
         return forward
-    layers = kind.layers - int(sharding.keep_last)
+    layers = max(kind.layers - int(sharding.keep_last), 0)
     before = 0.0 if held_once(study) else kind.before
     return forward + layers * kind.layer + before
 
