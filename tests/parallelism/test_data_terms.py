@@ -82,6 +82,15 @@ def test_gradients_leave_in_buckets_and_parameters_come_in_buckets(bind: Bind) -
     )
 
 
+@pytest.mark.parametrize(("bucket", "count"), [(1e9, 4.0), (4e9, None)])
+def test_the_formula_counts_buckets(bind: Bind, bucket: float, count: float | None) -> None:
+    values = {**FOUR, **OVERLAP, "overlap.bucket": bucket}
+    (term,) = ours(bind(values, parameters=[held(1e9)]))
+    formula = term.formula
+    assert formula.text.startswith("N x (") == (count is not None)
+    assert formula.inputs.get("N") == (None if count is None else (count, ""))
+
+
 def test_what_may_not_hide_leaves_in_one_message(bind: Bind) -> None:
     values = {**FOUR, "layout.zero": 1, "overlap.first_bucket": 5e8}
     assert_terms(
