@@ -130,6 +130,20 @@ def test_a_gather_of_three_brings_two_blocks_and_adds_gradients_up() -> None:
     )
 
 
+def test_layers_of_either_reach_gather_alike() -> None:
+    """Every third of six layers attends to all tokens, the others within a window."""
+    more = {"layout": "cp = 3", "devices": 3, "batch": 15}
+    model = f"{KV_HEADS}, window = 512, full_every = 3"
+    of = study(**more, model=model, context="algorithm = all_gather")
+    assert {tuple(t.count) for t in own(of, "terms")} == {(6.0,)}
+    ring = study(**more, model=model)
+    counts = {t.name: tuple(t.count) for t in own(ring, "terms") if t.pass_ == "F"}
+    assert counts == {
+        "KV ring": (2.0,),
+        "KV ring, attention core in a window": (4.0,),
+    }
+
+
 def test_three_ranks_trade_two_thirds_of_four_tensors() -> None:
     of = study(**CP_3, context="algorithm = ulysses", training="recompute = full")
     forward = (TRADED * 3 * 2 / 3 / 1e10, TRADED * 3, None)

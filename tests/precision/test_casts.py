@@ -223,3 +223,11 @@ def test_a_class_is_listed_with_what_is_held_and_sent_of_an_element() -> None:
         "expert_combine": 9 / 2,
         "keys_and_values_of_a_ring": 1.0,
     }
+
+
+@pytest.mark.parametrize(("scale", "wider"), [(1, False), (2, True)])
+def test_an_element_may_be_as_wide_as_it_was(scale: int, wider: bool) -> None:
+    """A byte of an element and one of its own factor are the two of bf16."""
+    found = study(f"scale = {scale} B").contributions("checks")
+    checks = {check.id: check.holds for _, check in found}
+    assert checks["scale-wider-than-elements"] != wider
