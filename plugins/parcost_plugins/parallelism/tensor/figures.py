@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Section, Sheet, Study
+from parcost.numeric import ratio
 from parcost_plugins.parallelism.tensor.rows import (
     messages,
     pairs,
