@@ -158,6 +158,12 @@ def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     assert gathered["gathered layers"].once_per_device
     assert gathered["gathered layers"].moments == ("forward", "backward", "gather")
     assert gathered["unsharded gradients"].moments == ("backward",)
+    text = "framework plainly { gradient_staging = 1 }\n"
+    staging = terms(bind({"training.framework": "plainly"}, text, parameters=PARTS))[
+        "gradient staging"
+    ]
+    assert (staging.bytes_, staging.once_per_device) == (4, True)
+    assert staging.moments == ("backward", "optimizer")
     kept = terms(bind({"layout.zero": 3, "sharding.reshard": "off"}, parameters=PARTS))
     assert not kept["gathered layers"].once_per_device
 

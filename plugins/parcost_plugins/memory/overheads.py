@@ -79,7 +79,7 @@ def _joint(study: Study, ranks: Mapping[str, Real]) -> Real:
     """
     layout = study[Layout]
     widest = maximum(maximum(layout.tp, layout.cp), maximum(layout.pp, layout.dp * layout.cp))
-    found = where(ranks.get("job", 1.0) > widest, 1.0, 0.0)
+    found = where(ranks["job"] > widest, 1.0, 0.0)
     if layout.pp > 1:
         found = found + _one(layout.tp)
         if study[Training].model.tied and not study.fact(ends_together):
