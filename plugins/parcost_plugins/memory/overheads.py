@@ -65,8 +65,8 @@ def _communicators(study: Study) -> Real:
     _, replicas, shard = spread(study)
     found: Real = 0.0
     for name in used:
-        found = found + _one(ranks.get(name, 1.0))
-    hybrid = _one(shard) + _one(ranks.get("replicate", 1.0)) + _one(ranks.get("workers", 1.0))
+        found = found + _one(ranks[name])
+    hybrid = _one(shard) + _one(ranks["replicate"]) + _one(ranks["workers"])
     return found + where(shard == replicas, _one(replicas), hybrid) + _joint(study, ranks)
 
 
