@@ -401,4 +401,5 @@ def test_a_host_is_full_at_its_last_byte(bind: Bind) -> None:
 def test_the_share_on_the_host_is_off_the_device(bind: Bind) -> None:
     (found,) = offload.memory(bind({"offload.activations": 0.25, **LINK}))
     assert (found.of_activations, found.bytes_) == (-0.25, 0)
+    assert found.formula.inputs["share"][0] == found.of_activations
     assert not list(offload.memory(bind({})))
