@@ -75,22 +75,22 @@ def complaints(model: str = "", serving: str = "") -> dict[str, Any]:
 )  # fmt: skip
 def test_a_token_is_reduced_exchanged_and_passed_on(model: str, degrees: str, sent: float) -> None:
     found = decode(replica(model, f", {degrees}"))
-    assert found.communication == pytest.approx(sent / 1e9)
+    assert found.communication.value == pytest.approx(sent / 1e9)
 
 
 @pytest.mark.parametrize(("degrees", "all_"), [("tp = 2", 12), ("pp = 2", 0), ("tp = 1", 0)])
 def test_a_measured_all_reduce_is_one_of_several_ranks(degrees: str, all_: int) -> None:
     found = decode(replica("", f", {degrees}, all_reduce = 7 s"))
     hop = 640 / 1e9 if "pp" in degrees else 0.0
-    assert found.communication == pytest.approx(7 * all_ + hop)
-    assert found.all_reduce == (7.0 if all_ else 0.0)
+    assert found.communication.value == pytest.approx(7 * all_ + hop)
+    assert found.all_reduce.value == (7.0 if all_ else 0.0)
 
 
 def test_one_device_without_a_fabric_tells_nobody() -> None:
     of = parcost.load_text((SMALL % ("", ", all_reduce = 7 s")).replace("fabric = wire, ", ""))
     alone = of[0].studies()[0]
     found = decode(Replica.of(alone, alone[Serving]))
-    assert (found.all_reduce, found.communication) == (0.0, 0.0)
+    assert (found.all_reduce.value, found.communication.value) == (0.0, 0.0)
 
 
 def phase(**seconds: float) -> Phase:
@@ -224,7 +224,6 @@ def test_groups_and_stages_make_tokens_at_once() -> None:
     seconds = found.figure("chat.prefill_seconds")
     assert found.figure("chat.prefill_tokens_per_second") == pytest.approx(10 * 4 * 2 / seconds)
     figures = {f.name.removeprefix("chat."): f for _, f in found.figures}
-    assert figures["experts_hit"].formula.inputs["n"][0] == 20
     assert figures["experts_hit"].value == pytest.approx(8 * (1 - 0.75**20))
     held = figures["weights"]
     assert held.value == 2 * held.formula.inputs["N"][0]
