@@ -105,9 +105,20 @@ def test_one_stage_has_no_boundary() -> None:
     assert crossing("one_f_one_b", 1, 1) == {}
 
 
-def test_a_step_is_cut_beside_calculations_too(bind: Bind) -> None:
-    study = bind({"layout.pp": 2}, "exchange e { elements = 1e9, ranks = 8 }\n")
-    assert (study.pipeline.stages, study.pipeline.micro_batches) == (2, 2.0)
+def test_a_step_is_cut_beside_calculations_too() -> None:
+    (scenario,) = parcost.load_text(
+        """
+        use catalog.devices.h100_sxm
+        use catalog.fabrics.hgx_h100
+        use catalog.models.llama3_8b
+        use catalog.precisions.bf16
+        cluster { devices = 8 }
+        training { sequence = 1024, global_batch = 16 sequences }
+        exchange e { elements = 1e9, ranks = 8 }
+        """
+    )
+    assert scenario.first.calculates
+    assert (scenario.first.pipeline.stages, scenario.first.pipeline.micro_batches) == (1, 2.0)
 
 
 # --- layers -------------------------------------------------------------------------------
