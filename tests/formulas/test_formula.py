@@ -141,6 +141,11 @@ def test_by_hand_a_formula_names_an_algorithm() -> None:
 _LETTERS = {"h": 3.0, "b'": 0.25, "n'": 7.0, "g[x]": 2.0}
 
 
+def _ratio(x: float, y: float) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.divide(x, y))
+
+
 def _pair(operator: str) -> Callable[[tuple[Any, Any]], tuple[str, Any]]:
     def join(pair: tuple[Any, Any]) -> tuple[str, Any]:
         (one, f), (other, g) = pair
@@ -149,7 +154,7 @@ def _pair(operator: str) -> Callable[[tuple[Any, Any]], tuple[str, Any]]:
             "+": lambda x, y: x + y,
             "-": lambda x, y: x - y,
             "*": lambda x, y: x * y,
-            "/": lambda x, y: float(np.divide(x, y)),
+            "/": _ratio,
             "<": lambda x, y: min(y, x),
         }
         return texts.get(operator, f"(({one}) {operator} ({other}))"), does[operator](f, g)
@@ -176,8 +181,14 @@ _trees = st.recursive(
 def test_any_expression_computes(tree: tuple[str, float]) -> None:
     text, expected = tree
     used = {name: value for name, value in _LETTERS.items() if name in text}
-    with np.errstate(all="ignore"):
-        found = formula(text, used)
+    try:
+        with np.errstate(all="ignore"):
+            found = formula(text, used)
+    except FormulaError as error:  # a part of it divides numbers that are written by zero
+        assert "has no value" in str(error)  # noqa: PT017
+        assert "0" in text
+        assert "/" in text
+        return
     if math.isnan(expected):
         return
     assert found.value == pytest.approx(expected, rel=1e-12, nan_ok=True)

@@ -158,7 +158,7 @@ FORMULAS: dict[str, Any] = {
     "text": "2 n",
     "a text that is none": parcost.Formula(text=5),  # type: ignore[arg-type]
     "inputs that are none": parcost.Formula(text="n", inputs=None),  # type: ignore[arg-type]
-    "an input without a unit": parcost.Formula(text="n", inputs={"n": 5.0}),  # type: ignore[dict-item]
+    "an input that is no number": parcost.Formula(text="n", inputs={"n": object()}),
     "an input of anything": parcost.Formula(text="n", inputs={"n": (Endless(), "B")}),
     "escapes": parcost.Formula(text="\x1b[31mn"),
 }
