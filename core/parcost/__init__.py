@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
     from parcost.outcome import Outcome as Outcome
+    from parcost.queries import pure_function as pure_function
     from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report import Report as Report
@@ -134,6 +135,7 @@ HOMES = {
     "evaluation.replay": ("longest_span", "makespan"),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
+    "queries": ("pure_function",),
     "records": ("answers", "record"),
     "outcome": ("Outcome",),
     "schema": (

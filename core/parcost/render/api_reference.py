@@ -38,7 +38,7 @@ report.result.figure("step_time")  # in seconds
 SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("Evaluating specs", ("api", "scenario", "report", "outcome", "diagnostics")),
     ("Declaring blocks and attributes", ("schema",)),
-    ("What plugins are asked and return", ("hookspecs", "study", "terms", "records")),
+    ("What plugins are asked and return", ("hookspecs", "study", "queries", "terms", "records")),
     ("Replaying a schedule", ("evaluation.replay",)),
     ("Units and types", ("language.units", "numeric")),
 )

@@ -13,12 +13,12 @@ from attrs import evolve, frozen
 
 from parcost.evaluation.said import blamed
 from parcost.outcome import Fault
+from parcost.queries import key_of
 from parcost.search.apart import PROBES
 from parcost.search.found import spelled
 from parcost.search.space import Structure
 from parcost.search.stack import Windows, at, at_points, stacked, under, windows
 from parcost.search.timed import Timed
-from parcost.study import key_of
 from parcost.terms import Pipeline, Schedule, Work
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parcost.evaluation.work import Load
     from parcost.numeric import Real
     from parcost.plugins import Plugin
-    from parcost.search.variants import Answer, Asked, Variants
+    from parcost.search.variants import Asked, Contribution, Variants
 
 
 @frozen(kw_only=True, eq=False)
@@ -85,8 +85,8 @@ class Scores:
         self._choice = _scheduling(self._variants, self._occurs)
         for hook, probe in PROBES.items():
             for reads, answers in self._variants.over(hook, self._occurs):
-                found = {key_of(probe(x)) for a in answers.values() for _, x in a.contributed}
-                several = len(found) > max(len(a.contributed) for a in answers.values())
+                found = {key_of(probe(x)) for a in answers.values() for _, x in a}
+                several = len(found) > max(len(a) for a in answers.values())
                 self._variants.refuse(reads if several else (), hook)
         self._few = self._common(few)
         self._bytes: dict[int, Any] = {}
@@ -262,9 +262,9 @@ def score(structure: Structure) -> Iterator[Scored]:
     return scores.scored(np.arange(structure.legal.shape[-1]), wanted)
 
 
-def _seconds(answer: Answer) -> float:
+def _seconds(answer: Contribution) -> float:
     """Return about how many seconds of work a plugin contributes."""
-    works = [term for _, term in answer.contributed if isinstance(term, Work)]
+    works = [term for _, term in answer if isinstance(term, Work)]
     return float(sum(np.mean(work.seconds) * np.sum(work.count) for work in works))
 
 

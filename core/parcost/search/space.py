@@ -10,7 +10,6 @@ where something reads it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
-from parcost.schema import block_type
+from parcost.schema import block_type, changed
 from parcost.search.apart import Apart
 from parcost.search.attributes import choice_of, find
 from parcost.search.found import spelled
@@ -183,48 +182,26 @@ def _having(study: Study, choices: Sequence[Choice], place: Sequence[int]) -> St
     """Return *study* with one value of each of *choices*."""
     if not choices:
         return study
-    told = Variants(study, choices).at(tuple(place))
-    return study.with_blocks({k: _plain(blocks) for k, blocks in told.blocks.items()})
+    values: dict[tuple[int, str], Any] = {}
+    for choice, i in zip(choices, place, strict=True):
+        same = (b for b in study.blocks[choice.schema] if vars(b)["label"] == choice.label)
+        values.update(((id(block), choice.attribute), choice.values[i]) for block in same)
 
+    def chosen(held: Any, name: str, block: object) -> Any:
+        return values.get((id(block), name), held)
 
-def _plain(value: Any) -> Any:
-    """Return *value* with blocks of their own classes, which tell nobody what is read."""
-    if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
-    if not hasattr(type(value), "__block__"):
-        return value
-    inner = {name: _plain(held) for name, held in vars(value).items()}
-    schema = block_type(type(value)).schema
-    if type(value) is schema and all(inner[n] is held for n, held in vars(value).items()):
-        return value
-    made = copy(value)
-    object.__setattr__(made, "__class__", schema)
-    vars(made).update(inner)
-    return made
+    return study.with_blocks(changed(study.blocks, chosen))
 
 
 def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
     """Return *study* at some of the points of its flat axis."""
-    made: dict[int, Any] = {}
 
-    def cut(value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.shape == (count,):
-            return value[kept]
-        if isinstance(value, tuple):
-            return tuple(cut(item) for item in value)
-        if not hasattr(type(value), "__block__"):
-            return value
-        if id(value) not in made:
-            inner = {name: cut(held) for name, held in vars(value).items()}
-            same = all(inner[name] is held for name, held in vars(value).items())
-            made[id(value)] = value if same else copy(value)
-            if not same:
-                vars(made[id(value)]).update(inner)
-        return made[id(value)]
+    def cut(value: Any, _name: str, _block: object) -> Any:
+        flat = isinstance(value, np.ndarray) and value.shape == (count,)
+        return value[kept] if flat else value
 
-    blocks = {schema: cut(blocks) for schema, blocks in study.blocks.items()}
     axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
-    return evolve(study.with_blocks(blocks), axes=axes)
+    return evolve(study.with_blocks(changed(study.blocks, cut)), axes=axes)
 
 
 def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -233,7 +210,7 @@ def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.boo
         for read, answers in variants.over("checks"):
             distinct = {id(a): a for a in answers.values()}
             errors = {
-                key: [c for _, c in answer.contributed if c.severity == "error"]
+                key: [c for _, c in answer if c.severity == "error"]
                 for key, answer in distinct.items()
             }
             for id_ in dict.fromkeys(c.id for found in errors.values() for c in found):

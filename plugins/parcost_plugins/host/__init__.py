@@ -112,7 +112,7 @@ def mode(study: Study) -> str:
 def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
     forward, backward, weights = _calls(study)
-    every, again = layers(study), having(study.once(kinds), recomputed=True)
+    every, again = layers(study), having(study.query(kinds), recomputed=True)
     core: Real = 0.0
     if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
@@ -162,7 +162,7 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
         return
     chosen = study[KernelChoice].grouped_experts
     grouped = framework.grouped_experts if chosen is None else chosen
-    found = study.once(kinds)
+    found = study.query(kinds)
     local, each = model.experts / layout.ep, framework.expert_kernels
     casts: Real = 0.0
     if grouped:
@@ -191,7 +191,7 @@ def _counted(study: Study, framework: Framework) -> Iterator[Work]:
 
     The host cannot issue ahead: the device has nothing to run until the next kernel is issued.
     """
-    found, seconds = study.once(kinds), framework.issue
+    found, seconds = study.query(kinds), framework.issue
     formula = Formula(
         text="tau, of the first kernel behind the counts",
         inputs={"tau": (seconds, "s")},

@@ -42,8 +42,7 @@ class Rank:
     @cached_property
     def fusion(self) -> Fusion:
         """Which kernels element-wise operators run as."""
-        mode = self.study[KernelChoice].mode or self.training.framework.mode
-        return Fusion.of(self.training, mode)
+        return self.study.query(_fusion)
 
     @cached_property
     def _offload(self) -> Offload:
@@ -52,7 +51,7 @@ class Rank:
     @cached_property
     def _alike(self) -> Mapping[Kind, Counts]:
         """Layers of each virtual stage by kind, however they are recomputed."""
-        return kinds(self.study, recomputing=False)
+        return self.study.query(_alike)
 
     @cached_property
     def layers(self) -> Counts:
@@ -89,7 +88,7 @@ class Rank:
         study = self.study  # and not the rank, which holds the span
         return Span(
             having(self._alike, moe=moe, windowed=windowed),
-            lambda: having(study.once(kinds), moe=moe, windowed=windowed, recomputed=True),
+            lambda: having(study.query(kinds), moe=moe, windowed=windowed, recomputed=True),
         )
 
     @property
@@ -304,11 +303,16 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
 }
 
 
+def _fusion(study: Study) -> Fusion:
+    training = study[Training]
+    return Fusion.of(training, study[KernelChoice].mode or training.framework.mode)
+
+
+def _alike(study: Study) -> Mapping[Kind, Counts]:
+    return kinds(study, recomputing=False)
+
+
 def rank_of(study: Study) -> Rank:
-    """Return what a rank of *study* sees; every part asks, hook after hook."""
-    return study.once(_rank)
-
-
-def _rank(study: Study) -> Rank:
+    """Return what a rank of *study* sees, which reads it as its parts are used."""
     training = study[Training]
     return Rank(study[Layout], training, training.model, study)
