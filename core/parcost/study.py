@@ -150,7 +150,7 @@ class Study:
                 outer.include(reads)
         return answer.value  # type: ignore[no-any-return]
 
-    once_for = fact = query
+    fact = query
 
     def once_for_all(self, make: Callable[..., T], *arguments: Any) -> T:
         """Return ``make(*arguments)``, made once for every study with the same plugins."""
