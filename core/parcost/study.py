@@ -24,7 +24,7 @@ from parcost.diagnostics import (
 )
 from parcost.numeric import INFINITY, Real, any_of, minimum, where
 from parcost.outcome import Fault
-from parcost.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hashed, pure_function
+from parcost.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hashed
 from parcost.records import record
 from parcost.schema import block_type
 from parcost.terms import Collective, Formula, Group, Link, Pipeline, Schedule
@@ -151,10 +151,6 @@ class Study:
         return answer.value  # type: ignore[no-any-return]
 
     fact = query
-
-    def once_for_all(self, make: Callable[..., T], *arguments: Any) -> T:
-        """Return ``make(*arguments)``, made once for every study with the same plugins."""
-        return self.query(pure_function(make), *arguments)
 
     def _find(self, node: Any, reads: Reads) -> Answer | None:
         """Return the answer below *node* at the values of this study, if it is known."""
