@@ -150,8 +150,6 @@ class Study:
                 outer.include(reads)
         return answer.value  # type: ignore[no-any-return]
 
-    fact = query
-
     def _find(self, node: Any, reads: Reads) -> Answer | None:
         """Return the answer below *node* at the values of this study, if it is known."""
         while node.__class__ is Branch:

@@ -143,7 +143,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     layers = min(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
     ends: Real = maximum(after, before - (layers - one) * layer)
     ends_text = "max(a, b - k psi) e, b before the layers and a behind them"
-    if not reshards(study) or (study[Training].model.tied and study.fact(ends_together)):
+    if not reshards(study) or (study[Training].model.tied and study.query(ends_together)):
         ends, ends_text = after + before, "(a + b) e, b before the layers and a behind them"
     each: Real = one * layer
     made, copied = "max(b, psi, a) (g + r), as backward makes them, and copied for the wire", gather

@@ -35,7 +35,7 @@ def reduction(study: Study) -> Iterator[Once]:
         copy = isinstance(held.total, float) and held.total == 0.0  # else it would count twice
         if copy and held.count[-1]:
             copied = copied + held.elements * held.count[-1]
-    if (isinstance(copied, float) and copied == 0.0) or study.fact(ends_together):
+    if (isinstance(copied, float) and copied == 0.0) or study.query(ends_together):
         return
     pipeline = study.group("pp")
     ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
