@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from parcost.terms import Pass as Pass
     from parcost.terms import Pipeline as Pipeline
     from parcost.terms import Replay as Replay
+    from parcost.terms import Row as Row
     from parcost.terms import Schedule as Schedule
     from parcost.terms import Section as Section
     from parcost.terms import Times as Times
@@ -183,6 +184,7 @@ HOMES = {
         "Pass",
         "Pipeline",
         "Replay",
+        "Row",
         "Schedule",
         "Section",
         "Times",

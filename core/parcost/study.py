@@ -19,6 +19,7 @@ from parcost.diagnostics import (
     ParcostError,
     SpecError,
     did_you_mean,
+    quote,
     raised,
     reraise_interrupt,
 )
@@ -27,7 +28,8 @@ from parcost.outcome import Fault
 from parcost.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hashed
 from parcost.records import record
 from parcost.schema import block_type
-from parcost.terms import Collective, Formula, Group, Link, Pipeline, Schedule
+from parcost.sound import plain_count
+from parcost.terms import Collective, Formula, Group, Link, Pipeline, Row, Schedule
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from parcost.plugins import Plugin, Plugins
 
 T = TypeVar("T")
+
+COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers have counts
 
 
 @record(kw_only=True, eq=False)
@@ -171,6 +175,25 @@ class Study:
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
         """Return every plugin's answer to *hook* about this study, stamped."""
         return self.query(_contributions, hook)
+
+    def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
+        """Return the same with counts as plugins have them, which depend on no stages."""
+        return self.query(_by_row, hook)
+
+    def row(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        *arguments: Any,
+        total: Callable[[], float],
+    ) -> tuple[Any, ...]:
+        """Return how often something stands on each virtual stage, as *function* counts it.
+
+        Where attributes are on axes it is a :class:`parcost.Row`, which depends on no stages:
+        there are *total* on all of them.
+        """
+        if self._point:
+            return Row(total(), function, *arguments)
+        return self.query(function, *arguments)
 
     def faults_beyond(self, base: Study) -> Sequence[Fault]:
         """Return the faults of plugins that answered the same hook of *base*."""
@@ -374,6 +397,37 @@ def _called(answer: Any) -> str:
 
 
 def _contributions(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
+    stamped = study.query(_by_row, hook)
+    return counted(study, hook, stamped) if hook in COUNTED else stamped
+
+
+def counted(
+    study: Study, hook: str, stamped: Sequence[tuple[Plugin, Any]]
+) -> Sequence[tuple[Plugin, Any]]:
+    """Return answers with their counts by virtual stage; those that have none are faults."""
+    found = []
+    for plugin, answer in stamped:
+        row = getattr(answer, "count", None)
+        if row.__class__ is not Row:
+            found.append((plugin, answer))
+            continue
+        try:
+            count = plain_count(row.of(study))
+            said = f"counts {quote(row.of(study))}, which is no number for each virtual stage"
+        except ParcostError:
+            raise
+        except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
+            reraise_interrupt(error)
+            count, said = None, f"has a count that raised {raised(error)}"
+        if count is None:
+            message = f"gave `{answer.name}`, which {said}"
+            study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
+        else:
+            found.append((plugin, evolve(answer, count=count)))
+    return tuple(found)
+
+
+def _by_row(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
     if study._point:  # noqa: SLF001  each plugin reads axes of its own
         every = range(len(study.plugins.implementing(hook)))
         each = (study.query(contribution, hook, position) for position in every)

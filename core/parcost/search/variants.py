@@ -20,7 +20,7 @@ from parcost.evaluation.reduce import unfit
 from parcost.evaluation.shapes import misfit, points_of
 from parcost.queries import READS, Memo, Reads
 from parcost.schema import on_axes
-from parcost.study import Study, contribution
+from parcost.study import Study, contribution, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,7 +184,7 @@ class Variants:
                 return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
             index = [int(next(others)) if i == slice(None) else i for i in index]
-        return self._trace(tuple(index), contribution, hook, position)
+        return self._trace(tuple(index), _counted, hook, position)
 
     def _complaint(self, hook: str, answer: Any, study: Study) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
@@ -260,6 +260,10 @@ class Variants:
                 own += self._look_into(inner)
             self._inside[id(value)] = tuple(sorted(set(own)))
         return self._inside[id(value)]
+
+
+def _counted(study: Study, hook: str, position: int) -> Contribution:
+    return counted(study, hook, study.query(contribution, hook, position))
 
 
 def _schedule(study: Study) -> Schedule:

@@ -8,7 +8,7 @@ from parcost import Formula, Memory, Study, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.experts.exchange import exchange_of
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import moe_layers
+from parcost_plugins.vocabulary.partition import each, standing
 
 
 @hookimpl
@@ -18,13 +18,13 @@ def memory(study: Study) -> Iterator[Memory]:
     if exchange is None:
         return
     room = maximum(exchange.lam, exchange.routing.buffer_factor)
-    each = exchange.there + exchange.back
+    token = exchange.there + exchange.back
     gathers = exchange.kind == "allgather"
     places = exchange.group.ranks * exchange.tokens if gathers else exchange.copies * room
     yield Memory(
         name="expert exchange buffers",
         cause=BUFFERS,
-        bytes_=where(exchange.group.ranks > 1, places * each, 0.0),
+        bytes_=where(exchange.group.ranks > 1, places * token, 0.0),
         formula=Formula(
             text="P T x, x bytes of a token there and back"
             if gathers
@@ -34,10 +34,10 @@ def memory(study: Study) -> Iterator[Memory]:
                 "P": (exchange.group.ranks, ""),
                 "k": (exchange.top, ""),
                 "f": (room, ""),
-                "x": (each, "B"),
+                "x": (token, "B"),
             },
             source="a place for every token that may arrive, and for its result",
         ),
-        count=[min(n, 1) for n in moe_layers(study)],
+        count=each(min, standing(study, moe=True), 1),
         once_per_device=True,
     )

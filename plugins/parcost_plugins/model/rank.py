@@ -14,7 +14,7 @@ from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
-from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
+from parcost_plugins.vocabulary.partition import Counts, each, standing
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Of what stands in no layer of that paper.
@@ -49,14 +49,9 @@ class Rank:
         return self.study[Offload]
 
     @cached_property
-    def _alike(self) -> Mapping[Kind, Counts]:
-        """Layers of each virtual stage by kind, however they are recomputed."""
-        return self.study.query(_alike)
-
-    @cached_property
     def layers(self) -> Counts:
         """Layers of each virtual stage."""
-        return having(self._alike)
+        return standing(self.study)
 
     @cached_property
     def every(self) -> Span:
@@ -87,8 +82,8 @@ class Rank:
     def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
         study = self.study  # and not the rank, which holds the span
         return Span(
-            having(self._alike, moe=moe, windowed=windowed),
-            lambda: having(study.query(kinds), moe=moe, windowed=windowed, recomputed=True),
+            standing(study, moe=moe, windowed=windowed),
+            lambda: standing(study, moe=moe, windowed=windowed, recomputed=True),
         )
 
     @property
@@ -221,7 +216,7 @@ class Rank:
                     formula=evolve(
                         formula, text=f"o ({text})", inputs={**formula.inputs, "o": (away, "")}
                     ),
-                    count=[min(n, layers) for n in kept],
+                    count=each(min, kept, layers),
                     once_per_device=True,
                     moments=_WHILE_ALIVE,
                 )
@@ -306,10 +301,6 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
 def _fusion(study: Study) -> Fusion:
     training = study[Training]
     return Fusion.of(training, study[KernelChoice].mode or training.framework.mode)
-
-
-def _alike(study: Study) -> Mapping[Kind, Counts]:
-    return kinds(study, recomputing=False)
 
 
 def rank_of(study: Study) -> Rank:

@@ -10,6 +10,7 @@ which holds the embedding once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import add
 
 from parcost import Group, Once, Real, Study
 from parcost_plugins.vocabulary import (
@@ -21,7 +22,7 @@ from parcost_plugins.vocabulary import (
     on_last,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import each, ends_together
 from parcost_plugins.vocabulary.sums import adding
 
 
@@ -49,7 +50,7 @@ def reduction(study: Study) -> Iterator[Once]:
         seconds=call.seconds,
         formula=call.formula,
         when="end",
-        count=[a + b for a, b in zip(on_first(study), on_last(study), strict=True)],
+        count=each(add, on_first(study), on_last(study)),
         resource=pipeline.pair.name,
         bytes_=n,
     )
