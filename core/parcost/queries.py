@@ -95,13 +95,19 @@ class Memo:
     def __init__(self, most: int | None = None) -> None:
         self._roots: dict[Any, Any] = {}  # a Branch or an Answer
         self._most = most
+        self.size = 0
         self.get = self._roots.get
-        self.clear = self._roots.clear
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._roots.clear()
+        self.size = 0
 
     def keep(self, key: Any, values: Mapping[Source, Any], value: Any) -> Answer:
         """Keep an answer under what it has read, in order."""
         if self._most is not None and len(self._roots) >= self._most:
-            self._roots.clear()
+            self.clear()
+        self.size += 1
         children, at = self._roots, key
         for source, found in values.items():
             node = children.get(at)
