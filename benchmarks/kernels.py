@@ -304,7 +304,7 @@ def product_seconds(study: Study, m: int, n: int, k: int, batch: int) -> float:
     priced = Tiled().price(product, study)
     if priced is None:
         raise TypeError("the model of kernel time knows no products")
-    return float(priced[0])
+    return float(priced.value)
 
 
 def product_errors(rows: Sequence[Products], folds: int) -> Iterator[float]:

@@ -7,8 +7,9 @@
                                                      # all of a subject, by its own tests
 
 Draws small changes of the code in `plugins/` before any is looked at: an operator, a number, a
-comparison, a minimum for a maximum. The fast tests that run its line run until one fails, in a
-fork of a process that has collected them. A mutant that passes them runs all fast tests once more,
+comparison, a minimum for a maximum; in code, and in the texts of formulas. The fast tests that
+run its line run until one fails, in a fork of a process that has collected them.
+A mutant that passes them runs all fast tests once more,
 in a copy of the tracked files with the file changed; if all pass it survives.
 
 Prints one line a mutant, and ends with the survivors. Exit code 1 if more survive than `--allow`.
@@ -23,6 +24,7 @@ import importlib
 import os
 import pickle
 import random
+import re
 import resource
 import select
 import shutil
@@ -74,6 +76,24 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
 }
+#: What tells the text of a formula from other texts: an operator, a bracket or a number.
+FORMULA = re.compile(r" [-+/*<>?] | (?:<=|>=|==|!=) |\^|\(|\d")
+IN_TEXTS = {
+    " + ": " - ",
+    " - ": " + ",
+    " / ": " * ",
+    "^": " * ",
+    " < ": " <= ",
+    " <= ": " < ",
+    " > ": " >= ",
+    " >= ": " > ",
+    " == ": " != ",
+    "max(": "min(",
+    "min(": "max(",
+    "ceil(": "floor(",
+    "floor(": "ceil(",
+}
+PIECES = re.compile("|".join([*map(re.escape, IN_TEXTS), r"(?<![\w.\[])\d+(?:\.\d+)?(?![\w.])"]))
 NAMES = {"minimum": "maximum", "maximum": "minimum", "ceil": "floor", "floor": "ceil"}
 
 
@@ -116,7 +136,13 @@ def mutants(path: Path) -> Iterator[Mutant]:
         begin, end = place(node)
         return Mutant(path, node.lineno, begin, end, data[begin:end].decode(), ast.unparse(new))
 
-    for function in ast.walk(ast.parse(text)):
+    module = ast.parse(text)
+    for statement in module.body:  # tables of texts
+        if isinstance(statement, ast.Assign):
+            for node in ast.walk(statement.value):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield from (changed(node, new) for new in changes(node))
+    for function in ast.walk(module):
         if isinstance(function, ast.FunctionDef):
             for node in expressions(function):
                 for new in changes(node):
@@ -161,10 +187,37 @@ def changes(node: ast.expr) -> Iterator[ast.expr]:
             yield ast.Constant(not node.value)
         elif isinstance(node.value, int | float):
             yield ast.Constant(node.value + 1)
+        elif isinstance(node.value, str):
+            yield from map(ast.Constant, texts(node.value))
     elif isinstance(node, ast.Name) and node.id in NAMES:
         yield ast.Name(f"__import__('parcost').numeric.{NAMES[node.id]}")
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield node.operand
+
+
+def texts(text: str) -> Iterator[str]:
+    """Yield what may stand for the text of a formula; nothing for any other text.
+
+    >>> list(texts("2 (P - 1) n / B, by a ring"))[:2]
+    ['3 (P - 1) n / B, by a ring', '2 (P + 1) n / B, by a ring']
+    """
+    expression, comma, remark = text.partition(", ")
+    if expression.count("(") != expression.count(")"):  # the comma stands between arguments
+        expression, comma, remark = text, "", ""
+    if not FORMULA.search(expression):
+        return
+    from parcost import FormulaError, letters_of
+
+    try:
+        letters = letters_of(expression)
+    except FormulaError:
+        return
+    if not letters:
+        return
+    for match in PIECES.finditer(expression):
+        piece = match[0]
+        new = str(float(piece) + 1).removesuffix(".0") if piece[0].isdigit() else IN_TEXTS[piece]
+        yield f"{expression[: match.start()]}{new}{expression[match.end() :]}{comma}{remark}"
 
 
 def draw(count: int, seed: int, under: str = "") -> list[Mutant]:

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     )
     from parcost.evaluation.replay import longest_span as longest_span
     from parcost.evaluation.replay import makespan as makespan
+    from parcost.formulas import Formula as Formula
+    from parcost.formulas import FormulaError as FormulaError
+    from parcost.formulas import formula as formula
+    from parcost.formulas import letters_of as letters_of
+    from parcost.formulas import plain_of as plain_of
     from parcost.hookspecs import hookimpl as hookimpl
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
@@ -92,6 +97,7 @@ if TYPE_CHECKING:
     from parcost.schema import string as string
     from parcost.schema import switch as switch
     from parcost.schema import word as word
+    from parcost.sheet import Sheet as Sheet
     from parcost.study import Call as Call
     from parcost.study import Study as Study
     from parcost.terms import LONGEST_ORDER as LONGEST_ORDER
@@ -103,7 +109,6 @@ if TYPE_CHECKING:
     from parcost.terms import Edge as Edge
     from parcost.terms import Exporter as Exporter
     from parcost.terms import Figure as Figure
-    from parcost.terms import Formula as Formula
     from parcost.terms import Goal as Goal
     from parcost.terms import Group as Group
     from parcost.terms import Interval as Interval
@@ -134,6 +139,7 @@ __version__ = "0.2.0.dev0"
 HOMES = {
     "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
     "evaluation.replay": ("longest_span", "makespan"),
+    "formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
     "queries": ("pure_function",),
@@ -155,6 +161,7 @@ HOMES = {
         "string",
         "word",
     ),
+    "sheet": ("Sheet",),
     "study": ("Call", "Study"),
     "terms": (
         "LONGEST_ORDER",
@@ -166,7 +173,6 @@ HOMES = {
         "Edge",
         "Exporter",
         "Figure",
-        "Formula",
         "Goal",
         "Group",
         "Interval",

@@ -132,6 +132,30 @@ def log(a: Real) -> Real:
     return found
 
 
+def log2(a: Real) -> Real:
+    """Return the logarithm of *a* to base 2, elementwise; exact for powers of two."""
+    if isinstance(a, (float, int)):
+        return math.log2(a) if a > 0 else -INFINITY
+    found: Real = (_np or _numpy()).log2(a)
+    return found
+
+
+def exp(a: Real) -> Real:
+    """Return e to the power of *a*, elementwise."""
+    if isinstance(a, (float, int)):
+        return math.exp(a)
+    found: Real = (_np or _numpy()).exp(a)
+    return found
+
+
+def expm1(a: Real) -> Real:
+    """Return e to the power of *a*, less 1, elementwise; exact where *a* is small."""
+    if isinstance(a, (float, int)):
+        return math.expm1(a)
+    found: Real = (_np or _numpy()).expm1(a)
+    return found
+
+
 def ratio(part: Real, whole: Real) -> Real:
     """Return ``part / whole``; nothing of nothing is 0, anything else of it is infinite.
 

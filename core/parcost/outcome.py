@@ -16,13 +16,13 @@ from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.evaluation.once import Pipelined
+    from parcost.formulas import Formula
     from parcost.numeric import Mask, Real
     from parcost.plugins import Plugin
     from parcost.terms import (
         Activity,
         Check,
         Edge,
-        Formula,
         Memory,
         Moment,
         Once,

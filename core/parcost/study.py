@@ -23,13 +23,15 @@ from parcost.diagnostics import (
     raised,
     reraise_interrupt,
 )
-from parcost.numeric import INFINITY, Real, any_of, minimum, where
+from parcost.formulas import Formula, plain_of
+from parcost.numeric import INFINITY, Real, minimum, where
 from parcost.outcome import Fault
+from parcost.prices import price
 from parcost.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hashed
 from parcost.records import record
 from parcost.schema import block_type
 from parcost.sound import plain_count
-from parcost.terms import Collective, Formula, Group, Link, Pipeline, Row, Schedule
+from parcost.terms import Collective, Group, Pipeline, Row, Schedule
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
@@ -301,16 +303,19 @@ class Study:
         return self.query(_algorithms, operation)
 
     def collective(
-        self, operation: str, n: Real, group: str | Group, algorithm: str = "auto"
+        self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
     ) -> Call:
         """Return the time of *operation* over *n* bytes (as ``Collective`` counts them).
+
+        *n* is a number or a formula, which becomes a part of the explanation.
 
         ``auto`` is the elementwise minimum over every algorithm that offers the
         operation, but for those that only a name asks for; a name is that algorithm,
         infinite where it cannot run, as is an operation that it does not do at all.
         """
         placed = group if isinstance(group, Group) else self.group(group)
-        return self.query(_priced, operation, n, placed, algorithm)
+        known = plain_of(n) if self._point else n  # a search prints no formula
+        return self.query(_priced, operation, known, placed, algorithm)
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
         """Return the algorithms that *algorithm* stands for.
@@ -457,20 +462,22 @@ def contribution(study: Study, hook: str, position: int) -> Sequence[tuple[Plugi
     return tuple(found)
 
 
-def _priced(study: Study, operation: str, n: Real, group: Group, algorithm: str) -> Call:
+def _priced(study: Study, operation: str, n: Real | Formula, group: Group, algorithm: str) -> Call:
+    size = plain_of(n)
     offered = _offered(study, operation, algorithm)
     if not offered:
         return _never(operation, algorithm, group)
-    times = [a.seconds(operation, n, group) for a in offered]
+    times = [a.seconds(operation, size, group) for a in offered]
     best = times[0]
     for time in times[1:]:
         best = minimum(best, time)
     chosen = _fastest(offered, times, best)
-    text, letters, source = study.query(_wording, operation, group, *chosen)
+    used = [times[offered.index(algorithm)] for algorithm in chosen]
+    found = price(operation, n, group, chosen, used, best)
     return Call(
-        seconds=best,
+        seconds=found.value,
         algorithm=" or ".join([a.name for a in chosen]),
-        formula=Formula(text=text, inputs={"n": (n, "B"), **letters}, source=source),
+        formula=found,
     )
 
 
@@ -485,27 +492,6 @@ def _offered(study: Study, operation: str, algorithm: str) -> Sequence[Collectiv
         place = study.path or study.name
         raise SpecError([Diagnostic("no-collective", message, help=help, place=place)])
     return offered
-
-
-def _wording(
-    _: Study, operation: str, group: Group, *chosen: Collective
-) -> tuple[str, Mapping[str, tuple[Any, str]], str]:
-    """Return text, letters and source of the formula of *operation*, whatever its bytes."""
-    used = chosen[0]
-    names = " or ".join(a.name for a in chosen)
-    formula, sees = used.formula(operation), getattr(used, "sees", "links")
-    if hasattr(used, "formula_for") and (special := used.formula_for(operation, group)):
-        formula, sees = special
-    seen = _seen(sees, group)
-    text = f"{operation} by {names}: {formula}"
-    if len(chosen) > 1:
-        text += f" where {used.name} is the fastest"
-    if any(letter.startswith("T") for letter in seen):
-        text += ", with T for alpha + bytes / B of a message where it was measured"
-    if any_of(group.reduction > 0):
-        text += ", and gamma for each byte that a rank adds"
-        seen["gamma"] = (group.reduction, "s/B")
-    return text, {"P": (group.ranks, ""), **seen}, used.source
 
 
 def _algorithms(study: Study, operation: str) -> Sequence[Collective]:
@@ -535,31 +521,10 @@ def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]
 
 def _never(operation: str, algorithm: str, group: Group) -> Call:
     """Return the price of what an algorithm does not do: nothing, for a single rank."""
-    formula = Formula(text=f"{algorithm} does not do {operation}", inputs={"P": (group.ranks, "")})
     seconds = where(group.ranks > 1, INFINITY, 0.0)
+    text, inputs = f"{algorithm} does not do {operation}", {"P": group.ranks}
+    formula = Formula(text=text, inputs=inputs, value=seconds)
     return Call(seconds=seconds, algorithm=algorithm, formula=formula)
-
-
-_MEASURED = "the measured curve, by message size"
-
-
-def _seen(sees: str | Link | tuple[Link, ...], group: Group) -> dict[str, tuple[Any, str]]:
-    """Return what alpha, B and g stand for in a formula of the links that it *sees*."""
-    seen = getattr(group, sees) if isinstance(sees, str) else sees
-    if not isinstance(seen, tuple):
-        if getattr(seen, "measured", False):
-            return {"T": (_MEASURED, "")}
-        return {"alpha": (seen.latency, "s"), "B": (seen.bandwidth, "B/s")}
-    inputs: dict[str, tuple[Any, str]] = {}
-    for link, members in zip(seen, group.shape, strict=True):
-        if any_of(members > 1):
-            inputs[f"g[{link.name}]"] = (members, "")
-            if getattr(link, "measured", False):
-                inputs[f"T[{link.name}]"] = (_MEASURED, "")
-                continue
-            inputs[f"alpha[{link.name}]"] = (link.latency, "s")
-            inputs[f"B[{link.name}]"] = (link.bandwidth, "B/s")
-    return inputs
 
 
 def _fastest(

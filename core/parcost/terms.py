@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 from attrs import Factory, field
 
+from parcost.formulas import Formula
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
-#: The value of one input of a formula, with its unit ("B", "s", "B/s", "FLOP/s", "").
-Input = tuple[Any, str]
+
+_NONE: Any = None  # a formula that a number brings along
+_FORMULA: Any = Formula  # to type checkers, a field is a number by now
 
 
 class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
@@ -84,17 +86,28 @@ class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not emp
         return study.query(self.function, *self.arguments)
 
 
-@record(kw_only=True, eq=False)
-class Formula:
-    """How a number comes about: ``text`` in letters, ``inputs`` by letter, ``source``.
+def _plain(value: Real | Formula) -> Real:
+    """Return *value*, whose formula its term takes once it is made."""
+    return value  # type: ignore[return-value]
 
-    >>> Formula(text="2 (P - 1) n / (P B)", inputs={"P": (8, "")}, source="modelling A.3").text
-    '2 (P - 1) n / (P B)'
-    """
 
-    text: str
-    inputs: Mapping[str, Input] = field(factory=dict)
-    source: str = ""
+def _take_formula(term: Any, name: str) -> None:
+    """Give *term* the formula of one of its numbers."""
+    value = getattr(term, name)
+    object.__setattr__(term, "formula", value)
+    object.__setattr__(term, name, value.value)
+
+
+def _cells(rows: Any) -> Any:
+    """Return the rows of a table, with numbers in the place of formulas."""
+    if not isinstance(rows, (list, tuple)):
+        return rows
+    return [
+        tuple([cell.value if cell.__class__ is Formula else cell for cell in row])
+        if isinstance(row, (list, tuple))
+        else row
+        for row in rows
+    ]
 
 
 @record(eq=False)
@@ -134,9 +147,9 @@ class Work:
     """
 
     name: str
-    seconds: Real
+    seconds: Real = field(converter=_plain)
     pass_: Pass
-    formula: Formula
+    formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
     host: str = ""
@@ -150,6 +163,11 @@ class Work:
     cause: str = ""
     tag: str = ""
 
+    def __attrs_post_init__(self) -> None:
+        """Take the formula of a number that has one."""
+        if self.seconds.__class__ is _FORMULA:
+            _take_formula(self, "seconds")
+
 
 @record(kw_only=True, eq=False)
 class Edge:
@@ -162,12 +180,17 @@ class Edge:
     """
 
     name: str
-    seconds: Real
-    formula: Formula
+    seconds: Real = field(converter=_plain)
+    formula: Formula = _NONE
     resource: str = ""
     bytes_: Real = 0.0
     boundaries: Sequence[Real] = ()
     cause: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Take the formula of a number that has one."""
+        if self.seconds.__class__ is _FORMULA:
+            _take_formula(self, "seconds")
 
 
 @record(kw_only=True, eq=False)
@@ -186,8 +209,8 @@ class Once:
     """
 
     name: str
-    seconds: Real
-    formula: Formula
+    seconds: Real = field(converter=_plain)
+    formula: Formula = _NONE
     when: Literal["fill", "drain", "end"]
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
@@ -199,6 +222,11 @@ class Once:
     also_busy: Sequence[Real] = ()
     cause: str = ""
     tag: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Take the formula of a number that has one."""
+        if self.seconds.__class__ is _FORMULA:
+            _take_formula(self, "seconds")
 
 
 @record(kw_only=True, eq=False)
@@ -216,8 +244,8 @@ class Memory:
     """
 
     name: str
-    bytes_: Real
-    formula: Formula
+    bytes_: Real = field(converter=_plain)
+    formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     per_micro_batch: bool = False
     once_per_device: bool = False
@@ -226,6 +254,11 @@ class Memory:
     moments: Sequence[Moment] = MOMENTS
     cause: str = ""
     tag: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Take the formula of a number that has one."""
+        if self.bytes_.__class__ is _FORMULA:
+            _take_formula(self, "bytes_")
 
 
 @record(kw_only=True, eq=False)
@@ -261,14 +294,19 @@ class Figure:
 
     name: str
     title: str
-    value: Real
+    value: Real = field(converter=_plain)
     unit: str
-    formula: Formula
+    formula: Formula = _NONE
     note: str = ""
     detail: bool = False
     brief: str | None = None
     whole: Real | None = None
     column: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Take the formula of a number that has one."""
+        if self.value.__class__ is _FORMULA:
+            _take_formula(self, "value")
 
 
 @record(kw_only=True, eq=False)
@@ -276,14 +314,26 @@ class Interval:
     """Where the measured value of the figure called *name* lies, in *coverage* of all cases.
 
     *low* and *high* are in the base unit of the figure. The report prints them beside it, and
-    the figures ``NAME_low`` and ``NAME_high`` hold them for claims and files.
+    the figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* is that
+    of *low*, and *upper* that of *high*.
     """
 
     name: str
-    low: Real
-    high: Real
+    low: Real = field(converter=_plain)
+    high: Real = field(converter=_plain)
     coverage: float
-    formula: Formula
+    formula: Formula = _NONE
+    upper: Formula = _NONE
+
+    def __attrs_post_init__(self) -> None:
+        """Take the formulas of the bounds, where they have them."""
+        for end, name in (("high", "upper"), ("low", "formula")):
+            value = getattr(self, end)
+            if value.__class__ is Formula:
+                object.__setattr__(self, name, value)
+                object.__setattr__(self, end, value.value)
+        upper: Any = self.upper
+        object.__setattr__(self, "upper", self.formula if upper is None else upper)
 
 
 @record(kw_only=True, eq=False)
@@ -296,7 +346,7 @@ class Section:
 
     title: str
     columns: tuple[str, ...]
-    rows: Sequence[tuple[Any, ...]]
+    rows: Sequence[tuple[Any, ...]] = field(converter=_cells)
     notes: Sequence[str] = ()
     lead: int = 0
 
@@ -545,9 +595,10 @@ class Collective(Protocol):
         the algorithm as the blocks of *study* have it.
     ``able(operation, group) -> Mask`` and ``needs(operation) -> str``
         where it can run, and what it needs in order to, in words.
-    ``formula_for(operation, group) -> (text, sees) | None``
+    ``formula_for(operation, group) -> (text, sees) | (text, sees, letters) | None``
         the formula in groups that the letters of ``formula`` do not fit. *sees* may also be
-        a link, or one per level, that the algorithm makes of those of the group.
+        a link, or one per level, that the algorithm makes of those of the group; *letters* are
+        further ones.
     ``phases(operation, n, group)``
         what it is made of: tuples of a link, the rounds on it, their bytes through the
         busiest port in one direction, and the bytes that a rank adds.
@@ -566,7 +617,9 @@ class Collective(Protocol):
     def formula(self, operation: str) -> str:
         """Return the formula in letters: P ranks, n bytes, alpha, B.
 
-        Per level, g are the members and G the product of g over the levels below.
+        Where it sees a link per level, ``sum(E)`` and ``max(E)`` take E for each: g are the
+        members and G the product of g over the levels below. Where it does not give the time
+        of the algorithm, the phases explain that.
         """
         ...
 
@@ -685,7 +738,7 @@ class Kernels(Protocol):
 
     name: str
 
-    def price(self, operator: Any, study: Any) -> tuple[Real, Formula] | None:
+    def price(self, operator: Any, study: Any) -> Formula | None:
         """Return the seconds of one occurrence and how they come about.
 
         None means: not an operator that this model knows.

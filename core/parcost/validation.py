@@ -17,6 +17,7 @@ from attrs import evolve, fields, has
 from parcost import terms
 from parcost.asked import HOOKS, Blame, answered
 from parcost.diagnostics import Diagnostic, SpecError, quote, type_name
+from parcost.formulas import Formula
 from parcost.numeric import array_kind, where
 from parcost.records import answers_to
 from parcost.ruling import unsaid
@@ -168,30 +169,63 @@ def _bad_text(answer: Any) -> str:
 
 
 def _bad_formula(answer: Any) -> str:
-    """Return what is wrong with the formula of *answer*, if anything."""
-    formula: Any = answer.formula
-    if formula.__class__ is not terms.Formula and not isinstance(formula, terms.Formula):
-        return f"gave `{answer.name}` the formula {quote(formula)}, which is no Formula"
-    if formula.text.__class__ is not str or formula.source.__class__ is not str:
-        return f"gave `{answer.name}` a formula whose text or source is no text"
-    inputs: Any = formula.inputs
-    if not isinstance(inputs, Mapping):
-        return f"gave the formula of `{answer.name}` inputs = {quote(inputs)}, which are no mapping"
-    for letter, value in inputs.items():
-        if not (
-            letter.__class__ is str
-            and isinstance(value, tuple)
-            and len(value) == 2
-            and value[1].__class__ is str
-            and _is_cell(value[0])
-        ):
-            return (
-                f"gave the formula of `{answer.name}` the input {quote(letter)} = {quote(value)}, "
-                "where a number and its unit are asked for"
-            )
-    if not (formula.text.isprintable() and formula.source.isprintable()):
-        return f"gave `{answer.name}` a formula that cannot be printed"
+    """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
+    parts: list[Any] = []
+    complaint = _bad_part(answer, answer.formula, parts)
+    if answer.__class__ is terms.Interval:
+        parts.append(answer.upper)
+    if not parts or complaint:
+        return complaint
+    seen: set[int] = set()
+    while parts:
+        part = parts.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            if complaint := _bad_part(answer, part, parts):
+                return complaint
     return ""
+
+
+def _bad_part(answer: Any, formula: Any, parts: list[Any]) -> str:
+    """Return what is wrong with one formula; inputs that have one join *parts*."""
+    if formula.__class__ is not Formula and not isinstance(formula, Formula):
+        return f"gave `{answer.name}` the formula {quote(formula)}, which is no Formula"
+    for text in (formula.text, formula.source, formula.title):
+        if text.__class__ is not str:
+            return f"gave `{answer.name}` a formula whose text or source is no text"
+        if text and not text.isprintable():
+            return f"gave `{answer.name}` a formula that cannot be printed"
+    inputs: Any = formula.raw
+    if inputs.__class__ is not dict and not isinstance(inputs, Mapping):
+        wrong = f"inputs = {quote(inputs)}, which are no mapping"
+        return f"gave the formula of `{answer.name}` {wrong}"
+    for letter, value in inputs.items():
+        if value.__class__ is float and letter.__class__ is str:
+            continue
+        if not (letter.__class__ is str and _is_input(value, parts)):
+            return (
+                f"gave the formula of `{answer.name}` the input {quote(letter)} = "
+                f"{quote(value)}, where a number and its unit are asked for"
+            )
+    return ""
+
+
+def _is_input(value: Any, parts: list[Any]) -> bool:
+    """Return whether *value* is an input of a formula; what has one itself joins *parts*."""
+    if value.__class__ is tuple:
+        if len(value) != 2 or value[1].__class__ is not str:
+            return False
+        value = value[0]
+    if value.__class__ is float:
+        return True
+    if value.__class__ is Formula:
+        parts.append(value)
+        return True
+    if value.__class__ is dict:
+        return all(_is_input(one, parts) for one in value.values())
+    if value.__class__ is list:
+        return all(_is_input(one, parts) for one in value)
+    return _is_cell(value)
 
 
 def _is_cell(value: Any) -> bool:

@@ -941,8 +941,9 @@ def test_explain_of_a_sweep_says_how_to_pick_a_point(run: Run, term: str) -> Non
 
 
 def test_explain_of_work_beside_a_whole_pass_says_so() -> None:
+    from parcost import Formula
     from parcost.render.explanation import _hiding
-    from parcost.terms import Formula, Work
+    from parcost.terms import Work
 
     work = Work(
         name="w", pass_="R", seconds=1.0, resource="net", window="", formula=Formula(text="x")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parcost
+from parcost import formula, letters_of
 from parcost.render import markdown, plain
 from parcost.render.formulas import filled
 from parcost.render.narrative import tell
 from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
-from parcost.terms import Formula
 
 words = st.text("abcdefgh ", min_size=0, max_size=60)
 cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))
@@ -128,8 +128,8 @@ def test_markdown_takes_nothing_for_markup() -> None:
     [
         ("2 s b h e / t", "2 x 8,192 x 1 x 4,096 x 2 B / 8"),
         ("(t - 1) alpha + n (t - 1) / t", "(8 - 1) x 1 us + 1 MiB x (8 - 1) / 8"),
-        ("alpha[node] + steps alpha", "3 us + steps 1 us"),
-        ("tb + t", "tb + 8"),
+        ("alpha[node] + 2 alpha", "3 us + 2 x 1 us"),
+        ("2 tb + t, of both", "2 x 3 + 8"),
     ],
 )
 def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> None:
@@ -142,8 +142,10 @@ def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> Non
         "n": (2.0**20, "B"),
         "alpha": (1e-6, "s"),
         "alpha[node]": (3e-6, "s"),
+        "tb": 3.0,
     }
-    assert filled(Formula(text=text, inputs=inputs)) == numbers
+    of_text = formula(text, {letter: inputs[letter] for letter in letters_of(text)})
+    assert filled(of_text) == numbers
 
 
 def page_of(scenario: parcost.Scenario) -> str:

@@ -341,7 +341,7 @@ def test_the_formula_lists_the_link_that_the_algorithm_is_priced_on() -> None:
     levels = study.collective("all_reduce", 1e9, group, "hierarchical").formula
     assert levels.inputs["g[node]"] == (8.0, "")
     assert levels.inputs["B[network]"] == (50e9, "B/s")
-    assert flat.text == "all_reduce by ring: 2 (P - 1) alpha + 2 n (P - 1) / P / B"
+    assert flat.shown == "all_reduce by ring: 2 (P - 1) alpha + 2 n (P - 1) / P / B"
 
 
 # --- the bound, and additions -------------------------------------------------------------------

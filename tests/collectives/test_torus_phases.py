@@ -107,10 +107,3 @@ def test_an_odd_ring_has_two_ways_of_the_same_length() -> None:
 def test_groups_that_fill_dimensions_can_run(parts: Any, able: bool) -> None:
     for algorithm in (Bucket(), Torus()):
         assert bool(algorithm.able("all_gather", group(*parts))) is able
-
-
-def test_formulas_say_twice_of_an_all_reduce() -> None:
-    for algorithm in (Bucket(), Torus()):
-        once, twice = (algorithm.formula(name) for name in ("all_gather", "all_reduce"))
-        assert twice == f"2 {once}"
-    assert Torus().formula("all_to_all") == "K / 2 alpha + n K / (8 B)"

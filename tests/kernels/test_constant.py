@@ -17,7 +17,7 @@ StudyWith = Callable[..., Study]
 def seconds(operator: object, study: Study) -> float:
     priced = Constant().price(operator, study)
     assert priced is not None
-    return priced[0]
+    return priced.value
 
 
 def test_only_flops_and_bytes_count(study_with: StudyWith) -> None:

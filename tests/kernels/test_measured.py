@@ -77,7 +77,7 @@ def milliseconds(device: str, recipe: str, m: float, n: float, k: float) -> floa
     product = Gemm(name="p", m=float(m), n=float(n), k=float(k), pass_="F", count=(1.0,))
     priced = Tiled().price(product, scenario.studies()[0])
     assert priced is not None
-    return 1e3 * float(priced[0])
+    return 1e3 * float(priced.value)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parcost import Formula, Study, Work, answers, hookimpl
+from parcost import Formula, Study, Work, answers, formula, hookimpl
 from parcost_plugins.vocabulary import Gemm, Stream
 
 StudyWith = Callable[..., Study]
@@ -52,8 +52,8 @@ def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
     class Second:
         name = "one_second"
 
-        def price(self, operator: object, study: Study) -> tuple[float, Formula]:  # noqa: ARG002
-            return 1.0, Formula(text="1 s")
+        def price(self, operator: object, study: Study) -> Formula:  # noqa: ARG002
+            return formula("t", t=(1.0, "s"))
 
     offered = SimpleNamespace(kernels=hookimpl(lambda: [Second()]))
     found = work(study_with("model = one_second", ("second", offered)))

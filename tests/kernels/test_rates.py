@@ -37,7 +37,7 @@ def core(pass_: str = "F") -> FusedAttention:
 def seconds(operator: object, study: Study, model: object = None) -> float:
     priced = (model or Tiled()).price(operator, study)  # type: ignore[attr-defined]
     assert priced is not None
-    return float(priced[0])
+    return float(priced.value)
 
 
 # --- Types --------------------------------------------------------------------------------------

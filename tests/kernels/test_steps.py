@@ -44,7 +44,7 @@ def price(study: Study, traffic: Traffic, elements: float, times: float = 1.0) -
     )
     priced = Tiled().price(operator, study)
     assert priced is not None
-    return float(priced[0])
+    return float(priced.value)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def seconds(row: Mapping[str, Any], study: Study) -> float:
         )
         priced = Tiled().price(operator, study)
         assert priced is not None
-        taken += float(priced[0])
+        taken += float(priced.value)
     return taken
 
 

@@ -41,15 +41,16 @@ def quantised(
     fill: float = 0.0,
 ) -> float:
     m, n, k, batch = product.m, product.n, product.k, product.batch
-    return tiled.quantised(
+    paid: float = tiled.quantised(
         m, n, k, batch, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill
-    )
+    ).value
+    return paid
 
 
 def seconds(operator: object, study: Study) -> float:
     priced = Tiled().price(operator, study)
     assert priced is not None
-    return priced[0]
+    return priced.value
 
 
 @pytest.mark.parametrize(

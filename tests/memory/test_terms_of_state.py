@@ -40,9 +40,15 @@ def sizes(study: Study) -> dict[str, Any]:
 
 def computed(term: Any) -> Any:
     """Return what the formula of *term* comes to, up to the words behind a comma."""
-    text, _, _ = re.sub(r", (?=[^()]*(\(|$))", "; ", term.formula.text).partition("; ")
+    text, depth = term.formula.text, 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            text = text[:at]
+            break
     text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text.replace(" x ", " * "))
     inputs = {letter: value for letter, (value, _) in term.formula.inputs.items()}
+    text = re.sub(r"^(.+) \? (.+) : (.+)$", r"(\2) if \1 else \3", text)
     return eval(text, {"max": max, "min": min}, inputs)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Memory, Study
-from parcost_plugins.model import core, details, elementwise, embedding, norms
+from parcost_plugins.model import details
 from parcost_plugins.model.elementwise import copies
 from parcost_plugins.vocabulary import Gemm, Stream
 
@@ -430,6 +430,7 @@ def memory(study: Study) -> list[Any]:
 def computed(term: Memory) -> Any:
     """Return what the formula of *term* comes to, letters side by side multiplied."""
     text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", term.formula.text)
+    text = re.sub(r"^(.+) \? (.+) : (.+)$", r"(\2) if \1 else \3", text)
     return eval(text, {}, {letter: value for letter, (value, _) in term.formula.inputs.items()})
 
 
@@ -505,19 +506,6 @@ def test_a_layer_keeps_the_inputs_of_its_norms(count: int) -> None:
     assert behind == (2 * OWN * 96 if count == 3 else 0)
     inside = found.get("what norms keep in fp32 and behind it", 0)
     assert inside == count * 6 * OWN * 96
-
-
-def test_masks_are_as_wide_as_they_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    def masks() -> dict[str, Any]:
-        study = study_of(training="dropout = on, flash_attention = off")
-        return {t.name: t.bytes_ for t in memory(study) if "mask" in t.name}
-
-    one = masks()
-    assert len(one) == 3
-    for module in (core, elementwise, embedding, norms):
-        monkeypatch.setattr(module, "MASK", 3.0)
-    assert masks() == {name: 3 * bytes_ for name, bytes_ in one.items()}
-    assert elementwise.Traffic(1, 2, masks=5).bytes_(7.0) == 2 * 7 + 5 * 3
 
 
 def test_the_core_keeps_its_output_twice_where_the_projection_keeps_a_narrow_one() -> None:

@@ -156,8 +156,8 @@ def test_what_is_said_of_the_middle_is_said_of_this_network() -> None:
         (across,) = (figure for figure in found if figure.name == "n.bisection")
         return across.formula.text, across.note
 
-    of_leaves = "g L (R - d) B / 2"
-    of_a_switch = f"g n B_port / 2 of one switch, else {of_leaves}"
+    of_leaves = "g L u B / 2, u ports of a leaf that lead up"
+    of_a_switch = "g (levels == 1 ? n B_port : L u B) / 2"
     assert middle("fat_tree", 10) == (of_a_switch, "")
     assert middle("fat_tree", "[10, 20]") == (of_a_switch, "")
     assert middle("fat_tree", 20) == (of_leaves, "")

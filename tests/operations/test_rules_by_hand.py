@@ -162,7 +162,8 @@ def test_how_long_saving_takes(
 def test_the_rhythm_of_saving(
     asynchronous: bool, writing: float | None, mtbf: float | None, broken: str, told: Any
 ) -> None:
-    saved = SimpleNamespace(writing=writing)
+    known = None if writing is None else SimpleNamespace(value=writing)
+    saved = SimpleNamespace(writing=known)
     rhythm = SimpleNamespace(saved=saved, interval=5.0, blocking=3.0, restart=2.0, mtbf=mtbf)
     block = {"asynchronous": asynchronous, **SAVED}
     assert told({Checkpoint: block}, rhythm=rhythm) == (broken, "background" in broken)

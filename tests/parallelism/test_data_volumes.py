@@ -187,12 +187,12 @@ GIVEN = Formula(text="given")
 
 def once(exposed: float, hidden: float = 0.0, tag: str = GRADIENTS, when: Any = "drain") -> Any:
     term = Once(name="x", seconds=1.0, formula=GIVEN, when=when, tag=tag)
-    return SimpleNamespace(term=term, exposed=exposed, hidden=hidden, pass_=None)
+    return SimpleNamespace(name="x", term=term, exposed=exposed, hidden=hidden, pass_=None)
 
 
 def work(pass_: Any, exposed: float, hidden: float = 0.0) -> Any:
     term = Work(name="x", seconds=1.0, formula=GIVEN, pass_=pass_)
-    return SimpleNamespace(term=term, exposed=exposed, hidden=hidden, pass_=pass_)
+    return SimpleNamespace(name="x", term=term, exposed=exposed, hidden=hidden, pass_=pass_)
 
 
 def test_the_figures_of_two_stages(monkeypatch: pytest.MonkeyPatch) -> None:

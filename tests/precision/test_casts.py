@@ -167,7 +167,7 @@ def test_the_stage_with_most_tensors_agrees_on_its_greatest_values() -> None:
     (term,) = (t for (name, _), t in own(study(**TWO_STAGES)).items() if "amax" in name)
     assert term.bytes_ == 4 * 3 * 4 * 3
     assert term.seconds == pytest.approx(term.bytes_ / 1e9)
-    assert term.formula.inputs["k"] == (36.0, "")
+    assert term.formula.parts["t"].parts["n"].inputs["k"] == (36.0, "")
 
 
 @pytest.mark.parametrize(("wide", "layers"), [("", 5), ("wide_first = 1, wide_last = 2", 2)])

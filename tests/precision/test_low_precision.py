@@ -94,7 +94,7 @@ def test_ranks_agree_on_one_greatest_value_per_operand() -> None:
     term = own(study(SIMPLE))["amax all-reduce", ""]
     # four linear layers of three operands in each of 32 layers, 4 B each, over all devices
     assert term.bytes_ == 4 * 3 * 4 * LAYERS
-    assert term.formula.inputs["P"][0] == 8
+    assert term.formula.parts["t"].inputs["P"][0] == 8
     assert ("amax all-reduce", "") not in own(study(SIMPLE.replace("job", "none")))
 
 

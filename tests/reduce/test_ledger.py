@@ -128,8 +128,8 @@ def test_what_the_reducer_adds_has_formulas_with_numbers(make: Any) -> None:
     bubble, hop = line(found, "bubble").formula, line(found, "hop").formula
     assert bubble.inputs["T"] == (5700.0, "s")
     assert bubble.inputs["t"] == (4800.0, "s")
-    assert hop.inputs["T(c)"] == (5728.0, "s")
-    assert hop.inputs["T(0)"] == (5700.0, "s")
+    assert hop.inputs["T"] == (5728.0, "s")
+    assert hop.inputs["T_0"] == (5700.0, "s")
     assert hop.inputs["c"] == (1.0, "s")
 
 

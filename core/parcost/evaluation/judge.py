@@ -151,7 +151,10 @@ def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tupl
     found = []
     for plugin, interval in intervals:
         of = known[interval.name]
-        for end, value in (("low", interval.low), ("high", interval.high)):
+        for end, value, formula in (
+            ("low", interval.low, interval.formula),
+            ("high", interval.high, interval.upper),
+        ):
             name = f"{of.name}_{end}"
             if name not in known:
                 figure = Figure(
@@ -159,7 +162,7 @@ def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tupl
                     title=f"{end} end of the interval of {of.title}",
                     value=value,
                     unit=of.unit,
-                    formula=interval.formula,
+                    formula=formula,
                     detail=True,
                 )
                 found.append((plugin, figure))

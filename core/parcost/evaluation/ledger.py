@@ -15,9 +15,10 @@ from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import ALL, Plan
 from parcost.evaluation.select import Choice, columns, total
 from parcost.evaluation.work import Load
+from parcost.formulas import Formula, formula
 from parcost.numeric import Real, any_of, maximum
 from parcost.outcome import BUBBLE, OTHER, Line
-from parcost.terms import Edge, Formula, Once, Work
+from parcost.terms import Edge, Once, Work
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin
@@ -82,9 +83,11 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
         hidden=0.0,
         pass_=work.pass_,
         resource="compute",
-        formula=Formula(
-            text="m kappa t",
-            inputs={"m": (m, ""), "kappa": (work.slowdown, ""), "t": (covered, "s")},
+        formula=formula(
+            "m kappa t",
+            m=m,
+            kappa=work.slowdown,
+            t=(covered, "s"),
             source="t runs beside its hosts; each second of it takes kappa from them",
         ),
         times=m,
@@ -95,7 +98,6 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
 
 def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
     """Return what the device idles in a pipeline whose messages take no time."""
-    pipeline = plan.pipeline
     return Line(
         name="bubble",
         kind="bubble",
@@ -103,19 +105,26 @@ def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
         hidden=0.0,
         pass_="",
         resource="",
-        formula=Formula(
-            text="T - t",
-            inputs={
-                "T": (makespan, "s"),
-                "t": (busy, "s"),
-                "p": (pipeline.stages, ""),
-                "m": (pipeline.micro_batches, ""),
-                "v": (pipeline.chunks, ""),
-            },
-            source=f"T from the op order of `{plan.schedule.name}`, t busy",
+        formula=formula(
+            "max(T - t, 0)",
+            T=(_replayed(plan, makespan), "s"),
+            t=(busy, "s"),
+            source="t busy, T of a pipeline whose messages take no time",
         ),
         cause=BUBBLE,
     )
+
+
+def _replayed(plan: Plan, makespan: Real) -> Formula:
+    """Return the formula of a makespan: only the order of the schedule says it."""
+    cut = plan.pipeline
+    inputs = {
+        "schedule": plan.schedule.name,
+        "p": cut.stages,
+        "m": cut.micro_batches,
+        "v": cut.chunks,
+    }
+    return Formula(text="replay of the order of the schedule", inputs=inputs, value=makespan)
 
 
 def hop_lines(
@@ -135,13 +144,12 @@ def hop_lines(
                 hidden=maximum(_spent(edge, plan, device, messages) - exposed, 0.0),
                 pass_="",
                 resource=edge.resource,
-                formula=Formula(
-                    text=f"T(c) - T(0), c{slowest} = {edge.formula.text}",
-                    inputs={
-                        "T(c)": (makespans[i + 1], "s"),
-                        "T(0)": (makespans[i], "s"),
-                        "c": (edge.seconds, "s"),
-                        **edge.formula.inputs,
+                formula=formula(
+                    f"max(T - T_0, 0), of a pipeline with messages of c{slowest} and without",
+                    T=(_replayed(plan, makespans[i + 1]), "s"),
+                    T_0=(_replayed(plan, makespans[i]), "s"),
+                    context={
+                        "c": (edge.seconds if edge.formula.value is None else edge.formula, "s")
                     },
                     source=edge.formula.source,
                 ),
@@ -214,9 +222,10 @@ def _slowdown_once(term: Once, found: Added, i: int, plugin: Plugin) -> Line:
         hidden=found.made_up[i],
         pass_=term.when,
         resource="compute",
-        formula=Formula(
-            text="kappa t",
-            inputs={"kappa": (term.slowdown, ""), "t": (found.under[i], "s")},
+        formula=formula(
+            "kappa t",
+            kappa=term.slowdown,
+            t=(found.under[i], "s"),
             source="t runs beside compute; each second of it takes kappa from it",
         ),
         plugin=plugin,

@@ -38,7 +38,10 @@ report.result.figure("step_time")  # in seconds
 SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("Evaluating specs", ("api", "scenario", "report", "outcome", "diagnostics")),
     ("Declaring blocks and attributes", ("schema",)),
-    ("What plugins are asked and return", ("hookspecs", "study", "queries", "terms", "records")),
+    (
+        "What plugins are asked and return",
+        ("hookspecs", "study", "queries", "terms", "formulas", "sheet", "records"),
+    ),
     ("Replaying a schedule", ("evaluation.replay",)),
     ("Units and types", ("language.units", "numeric")),
 )

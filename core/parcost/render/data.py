@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from parcost.formulas import Formula
 from parcost.language import units
 from parcost.language.units import (
     BYTES,
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
     from parcost.outcome import Fault, Line, MemoryLine, Outcome
     from parcost.plugins import Plugin
     from parcost.report import Expectation, Report, Result
-    from parcost.terms import Figure, Formula, Interval, Section
+    from parcost.terms import Figure, Interval, Section
 
 SCHEMA_VERSION = 1
 _PLUGINS = 1000
+_DEEPEST = 40  # formulas within one another
 
 _SUFFIXES: Mapping[Dimension, str] = {
     ONE: "",
@@ -143,14 +145,25 @@ def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def formula(of: Formula) -> Json:
-    """Return a formula as JSON: its text, its inputs by letter, and its source."""
-    inputs = ",".join(
-        [
-            f'{text(letter)}:{{"value":{number(value)},"unit":{text(unit)}}}'
-            for letter, (value, unit) in of.inputs.items()
-        ]
-    )
-    return Json(f'{{"text":{text(of.text)},"inputs":{{{inputs}}},"source":{text(of.source)}}}')
+    """Return a formula as JSON: its text, its inputs by letter, and its source.
+
+    An input that has a formula itself has it beside its value, where it comes first.
+    """
+    return _formula(of, set(), 0)
+
+
+def _formula(of: Formula, seen: set[int], depth: int) -> Json:
+    inputs = []
+    for letter, value, unit in of.letters():
+        known, more = value, ""
+        if isinstance(value, Formula):
+            known = value.value
+            if id(value) not in seen and depth < _DEEPEST:
+                seen.add(id(value))
+                more = f',"formula":{_formula(value, seen, depth + 1)}'
+        inputs.append(f'{text(letter)}:{{"value":{number(known)},"unit":{text(unit)}{more}}}')
+    joined = ",".join(inputs)
+    return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
 
 
 def plugin(of: Plugin | None) -> dict[str, str] | None:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parcost.formulas import Formula
 from parcost.language import units
 from parcost.numeric import all_of, is_array
 from parcost.render.formulas import filled
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from parcost.plugins import Plugin
     from parcost.report import Report, Result
     from parcost.study import Study
-    from parcost.terms import Figure, Formula, Interval
+    from parcost.terms import Figure, Interval
 
 _WHEN = {
     "fill": "once per step, before the first forward pass of the stage",
@@ -158,6 +159,7 @@ def _interval(plugin: Plugin, interval: Interval, unit: str) -> Iterator[Item]:
     yield from _facts(
         ("interval", interval_of(interval, unit)),
         *_formula(interval.formula),
+        *(_formula(interval.upper) if interval.upper is not interval.formula else ()),
         ("from", f"plugin {plugin}"),
     )
 
@@ -201,12 +203,31 @@ def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
 
 
 def _formula(formula: Formula) -> list[tuple[str, str]]:
+    """Return the formula in letters and in numbers, its letters, and the formulas of those."""
     numbers = filled(formula)
-    facts = [("formula", formula.text)]
+    facts = [("formula", formula.shown)]
     if numbers != formula.text:
         facts.append(("in numbers", numbers))
-    facts += [(f"  {letter}", quantity(*value)) for letter, value in formula.inputs.items()]
-    return [*facts, ("source", formula.source)]
+    return [*facts, *_letters(formula), ("source", formula.source)]
+
+
+def _letters(formula: Formula) -> Iterator[tuple[str, str]]:
+    """Yield each letter, and below it the letters of its own formula; each formula once."""
+    seen: set[int] = set()
+    waiting = [(letter, value, unit, 1) for letter, value, unit in formula.letters()][::-1]
+    while waiting:
+        letter, value, unit, depth = waiting.pop()
+        if not isinstance(value, Formula):
+            yield f"{'  ' * depth}{letter}", quantity(value, unit)
+            continue
+        shown = f"{quantity(value.value, unit)} = {value.shown}"
+        if id(value) in seen:
+            yield f"{'  ' * depth}{letter}", f"{shown}, as above"
+            continue
+        seen.add(id(value))
+        numbers = filled(value)
+        yield f"{'  ' * depth}{letter}", f"{shown} = {numbers}" if numbers != value.text else shown
+        waiting += [(inner, *more, depth + 1) for inner, *more in value.letters()][::-1]
 
 
 def _amount(value: Any, unit: str) -> str:

@@ -136,8 +136,9 @@ def _intervals(result: Result) -> Iterator[Item]:
     rows = []
     for _, interval in result.intervals:
         figure, formula = units[interval.name], interval.formula
+        comes = f"{filled(formula)} to {filled(interval.upper)}"
         ends = interval_of(interval, figure.unit)
-        rows.append(Row((figure.title, ends, filled(formula), formula.source)))
+        rows.append(Row((figure.title, ends, comes, formula.source)))
     if rows:
         yield Heading("How far that may be off")
         columns = ("figure", "interval", "comes about as", "source")

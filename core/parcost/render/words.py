@@ -53,7 +53,8 @@ def _in_bytes(value: Any) -> bool:
 def interval_of(interval: Interval, unit: str) -> str:
     """Return an interval for reading, with the share of cases that it holds.
 
-    >>> from parcost.terms import Formula, Interval
+    >>> from parcost.formulas import Formula
+    >>> from parcost.terms import Interval
     >>> of = Interval(name="t", low=10.94, high=14.0, coverage=0.9, formula=Formula(text=""))
     >>> interval_of(of, "s")
     '10.9 to 14 s, 90 %'

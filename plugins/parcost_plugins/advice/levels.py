@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study
+from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study, formula
 from parcost_plugins.advice import vary
 from parcost_plugins.vocabulary import Cluster, Plan, Targets, Training
 
@@ -98,34 +98,27 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             yield Figure(
                 name=f"ridge.{at.name}",
                 title=f"ridge of {at.name}",
-                value=peak / at.bandwidth,
+                value=formula("F / B", F=(peak, "FLOP/s"), B=(at.bandwidth, "B/s")),
                 unit="",
-                formula=Formula(
-                    text="F / B", inputs={"F": (peak, "FLOP/s"), "B": (at.bandwidth, "B/s")}
-                ),
                 note=f"{compute} FLOPs for each byte that one device sends",
             )
         yield Figure(
             name=f"communication_to_computation.{at.name}",
             title=f"communication over computation, {at.name}",
-            value=at.ratio,
+            value=formula("busy / compute", busy=(at.busy, "s"), compute=(at.compute, "s")),
             unit="",
-            formula=Formula(
-                text="busy / compute",
-                inputs={"busy": (at.busy, "s"), "compute": (at.compute, "s")},
-            ),
             note="seconds of a step that each is busy, hidden or not",
         )
         if (needed := wanted.get(at.name)) is not None:
             yield Figure(
                 name=f"needed_bandwidth.{at.name}",
                 title=f"bandwidth of {at.name} that would do",
-                value=needed,
-                unit="GB/s",
-                formula=Formula(
+                value=Formula(
                     text="least B at which the step is within the slack of one on endless B",
-                    inputs={"slack": (study[Targets].slack, "")},
+                    inputs={"slack": study[Targets].slack},
+                    value=needed,
                 ),
+                unit="GB/s",
                 note="of one port, in one direction, everything else as it is",
             )
 

@@ -158,7 +158,7 @@ class Tables:
                 count=(1.0,),
             )
             priced = tiled.price(product, study)
-            predicted = predicted + np.asarray(priced[0], float)
+            predicted = predicted + np.asarray(priced.value, float)
         shape = repr(shapes)
         self._keep((place,), one, seconds, predicted, shape, (recipe, shape))
 

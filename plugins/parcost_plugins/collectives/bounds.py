@@ -49,8 +49,7 @@ class LowerBound:
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""
-        rounds = "ceil(log P / log(k + 1)) alpha, k ports of a rank"
-        return f"largest of {rounds}, bytes that leave a unit / B, bytes to add gamma"
+        return "max(r alpha, w / B), r rounds, w bytes that leave a unit"
 
 
 def _latency(group: Group) -> Real:

@@ -16,8 +16,8 @@ from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import partner_link
 
 _FORMULAS = {
-    "all_gather": "ceil(log2 P) alpha + n (P - 1) / P / B",
-    "all_to_all": "ceil(log2 P) alpha + n / P S / B, S one-bits in 1 to P - 1",
+    "all_gather": "ceil(log2(P)) alpha + n (P - 1) / P / B",
+    "all_to_all": "ceil(log2(P)) alpha + n / P S / B, S one-bits in 1 to P - 1",
 }
 
 
@@ -39,9 +39,9 @@ class Bruck(Phased):
         """Return the formula in letters."""
         return _FORMULAS[operation]
 
-    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
+    def formula_for(self, operation: str, group: Group) -> tuple[str, Any, dict[str, Real]]:
         """Return the formula, and the link to distant ranks that it is of."""
-        return self.formula(operation), partner_link(group)
+        return self.formula(operation), partner_link(group), {"S": one_bits(group.ranks)}
 
 
 def one_bits(P: Real) -> Real:

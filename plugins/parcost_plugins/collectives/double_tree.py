@@ -17,9 +17,9 @@ from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
 from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.vocabulary import Phase
 
-_CUT = "n / B + 2 d alpha + sqrt(8 d alpha n / B)"
-_WHOLE = "d (2 alpha + n / B)"
-_ONCE = f"min({_CUT}, {_WHOLE}), d = ceil(log2 P)"
+_CUT = "n / B + 2 {d} alpha + sqrt(8 {d} alpha n / B)"
+_WHOLE = "{d} (2 alpha + n / B)"
+_ONCE = f"min({_CUT}, {_WHOLE})".format(d="ceil(log2(P))")
 
 
 @frozen(eq=False)

@@ -19,7 +19,7 @@ from parcost_plugins.collectives.powers import by_levels, largest_power
 from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
-_SUM = "sum over levels of {}(log2(g) alpha + n / G (g - 1) / g / B)"
+_SUM = "sum({}(log2(g) alpha + n / G (g - 1) / g / B))"
 _PASSES = {"all_reduce": 2, "broadcast": 2, "reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 _REDUCES = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
@@ -52,7 +52,7 @@ class HalvingDoubling(PowersOfTwo):
         """Return the formula in letters, for powers of two."""
         return _SUM.format("2 " if _PASSES[operation] == 2 else "")
 
-    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
+    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...]:
         """Return the formula by level, or at the slowest boundary, and the links it is of."""
         if by_levels(group) is not False or is_array(group.ranks):
             return self.formula(operation), partner_links(group)
@@ -60,9 +60,9 @@ class HalvingDoubling(PowersOfTwo):
         if largest_power(group.ranks) == group.ranks:
             return f"{twice}(log2(P) alpha + n (P - 1) / P / B)", partner_link(group)
         back = {"all_reduce": "2 n", "reduce_scatter": "n (1 + 1 / P)"}.get(operation, "n")
-        rounds = f"({twice}floor(log2 P) + 2) alpha"
-        text = f"{rounds} + ({twice}n (q - 1) / q + {back}) / B, q = 2^floor(log2 P)"
-        return text, partner_link(group)
+        rounds = f"({twice}floor(log2(P)) + 2) alpha"
+        text = f"{rounds} + ({twice}n (q - 1) / q + {back}) / B, q the power of two below P"
+        return text, partner_link(group), {"q": largest_power(group.ranks)}
 
 
 @hookimpl

@@ -19,15 +19,15 @@ from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import exchange_links
 
-_SUM = "sum over levels of {}(g - 1) (alpha + n / G / g / B)"
-_CHAIN = f"{_SUM.format('2 ')} to the last, a chain over it"
+_SUM = "sum({}(g - 1) (alpha + n / G / g / B))"
+_PHASES = "sum(r alpha + w / B)"
 _FORMULAS = {
     "all_reduce": _SUM.format("2 "),
     "all_gather": _SUM.format(""),
     "reduce_scatter": _SUM.format(""),
-    "broadcast": _CHAIN,
-    "reduce": _CHAIN,
-    "all_to_all": "sum over levels of (g - 1) (alpha + n / g / B)",
+    "broadcast": _PHASES,
+    "reduce": _PHASES,
+    "all_to_all": "sum((g - 1) (alpha + n / g / B))",
 }
 
 

@@ -116,8 +116,8 @@ class CollnetDirect(_CollNet):
         return [inside, *self._network(n / least, group)]
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters, for nodes of g ranks."""
-        return "2 alpha1 + 2 n (g - 1) / g / B1 + sum over outer levels of 2 alpha + n / g / B"
+        """Return the formula in letters: the rounds and the bytes of each phase."""
+        return "sum(r alpha + w / B)"
 
 
 class CollnetChain(_CollNet):
@@ -134,8 +134,8 @@ class CollnetChain(_CollNet):
         return [chains, *self._network(n / least, group)]
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters, for nodes of g ranks."""
-        return "2 (g - 2 + c) (alpha1 + n / c / B1) + sum over outer levels of 2 alpha + n / g / B"
+        """Return the formula in letters: the rounds and the bytes of each phase."""
+        return "sum(r alpha + w / B)"
 
 
 def reduces(link: Link) -> bool:

@@ -35,11 +35,8 @@ class LeaderAllReduce(Phased):
         return [inside, _leaders(n, group), Phase(near, ceil_log2(g) * share, n * share)]
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters, for k nodes of g ranks."""
-        return (
-            "2 (g - 1) (alpha1 + n / g / B1) + 2 (k - 1) (alpha2 + n / k / B2) "
-            "+ ceil(log2 g) alpha1 + n / B1"
-        )
+        """Return the formula in letters: the rounds and the bytes of each phase."""
+        return "sum(r alpha + w / B)"
 
 
 class LeaderReduce(Phased):
@@ -59,8 +56,8 @@ class LeaderReduce(Phased):
         return [inside, _leaders(n, group), inside._replace(reduced=0.0)]
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters, for k nodes of g ranks."""
-        return "2 (ceil(log2 g) alpha1 + n / B1) + 2 (k - 1) (alpha2 + n / k / B2)"
+        """Return the formula in letters: the rounds and the bytes of each phase."""
+        return "sum(r alpha + w / B)"
 
 
 def _leaders(n: Real, group: Group) -> Phase:

@@ -18,15 +18,15 @@ from __future__ import annotations
 from typing import Any
 
 from parcost import Group, Real, hookimpl
-from parcost.numeric import maximum, where
+from parcost.numeric import any_of, maximum, where
 from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
 
 _FORMULAS = {
-    "all_to_all": "sum of alpha over P - 1 messages + largest over levels of M n / P / B, "
-    "M = g - 1 on the innermost level, P - G further out; of messages that relay inside the "
-    "node, (P - g) (g - 1) / g more",
+    "all_to_all": "max(k alpha' + (k + x (P - k - 1)) n / (P B') + max(M alpha), "
+    "max(M (alpha + n / (P B))) + k alpha'), k messages within a unit, M that leave it at "
+    "each level, x of those relayed inside",
     "reduce_scatter": "(P - 1) alpha + n (P - 1) / P / B",
 }
 
@@ -73,10 +73,22 @@ class Pairwise(Phased):
         """Return the formula in letters."""
         return _FORMULAS[operation]
 
-    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
+    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...]:
         """Return the formula, and the links to distant ranks that it is of."""
-        links = partner_link(group) if operation == "reduce_scatter" else direct_links(group)
-        return self.formula(operation), links
+        if operation == "reduce_scatter":
+            return self.formula(operation), partner_link(group)
+        near, *outer = self.phases(operation, 1.0, group)
+        used = [(str(p.link.name), p) for p in outer if any_of(p.rounds > 0)]
+        letters = {
+            "k": near.rounds,
+            "x": relayed_share(group),
+            "M": {name: phase.rounds for name, phase in used},
+            "alpha": ({name: phase.link.latency for name, phase in used}, "s"),
+            "B": ({name: phase.link.bandwidth for name, phase in used}, "B/s"),
+            "alpha'": (near.link.latency, "s"),
+            "B'": (near.link.bandwidth, "B/s"),
+        }
+        return self.formula(operation), "links", letters
 
 
 @hookimpl

@@ -40,7 +40,7 @@ class Pat(Phased):
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""
-        return "ceil(log2 P) alpha + n (P - 1) / P / B"
+        return "ceil(log2(P)) alpha + n (P - 1) / P / B"
 
 
 @hookimpl

@@ -59,10 +59,8 @@ class HierarchicalPipelined:
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""
-        return (
-            "(c - 1) largest + sum over levels of t, "
-            "t = 2 (g - 1) (alpha + n / c / G / g / B), c chunks"
-        )
+        level = "2 (g - 1) (alpha + n / c / G / g / B)"
+        return f"(c - 1) max({level}) + sum({level}), c chunks"
 
 
 class HierarchicalOverlapped:
@@ -84,7 +82,7 @@ class HierarchicalOverlapped:
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""
-        return "largest over levels of 2 (g - 1) (alpha + n / G / g / B)"
+        return "max(2 (g - 1) (alpha + n / G / g / B))"
 
 
 def _levels(operation: str, n: Real, group: Group) -> list[Phase]:

@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _FORMULAS = {
-    "all_reduce": "sum over levels of log2(g) (alpha + n / B)",
+    "all_reduce": "sum(log2(g) (alpha + n / B))",
     "all_gather": "log2(P) alpha + n (P - 1) / P / B",
     "reduce_scatter": "log2(P) alpha + n (log2(P) - (P - 1) / P) / B",
 }
@@ -67,7 +67,7 @@ class RecursiveDoubling(PowersOfTwo):
             return self.formula(operation), partner_link(group)
         if by_levels(group) is not False:
             return self.formula(operation), partner_links(group)
-        return "(2 ceil(log2 P) - floor(log2 P)) (alpha + n / B)", partner_link(group)
+        return "(2 ceil(log2(P)) - floor(log2(P))) (alpha + n / B)", partner_link(group)
 
 
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:

@@ -14,7 +14,7 @@ from parcost_plugins.collectives.phases import Phased, only
 from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary import Phase
 
-_CHAIN = "(P - 2 + c) (alpha + n / c / B), c = sqrt((P - 2) n / (alpha B)) pieces"
+_CHAIN = "r alpha + w / B, w bytes in r rounds of the best number of pieces"
 _FORMULAS = {
     "all_reduce": "2 (P - 1) alpha + 2 n (P - 1) / P / B",
     "all_gather": "(P - 1) alpha + n (P - 1) / P / B",

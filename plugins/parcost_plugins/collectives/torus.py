@@ -68,10 +68,9 @@ class Bucket(_OnTorus):
                 n = n / K
         return found
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters, for dimensions K."""
-        twice = "2 " if operation == "all_reduce" else ""
-        return f"{twice}(sum over dimensions of (K - 1) alpha + n (P - 1) / P / B)"
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters: the rounds and the bytes of each phase."""
+        return "sum(r alpha + w / B)"
 
 
 class Torus(_OnTorus):
@@ -96,12 +95,9 @@ class Torus(_OnTorus):
             n = n / g
         return found
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters, for D equal dimensions K that wrap around."""
-        if operation == "all_to_all":
-            return "K / 2 alpha + n K / (8 B)"
-        twice = "2 " if operation == "all_reduce" else ""
-        return f"{twice}(D floor(K / 2) alpha + n (P - 1) / P / (2 D B))"
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        """Return the formula in letters: the rounds and the bytes of each phase."""
+        return "sum(r alpha + w / B)"
 
 
 def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:

@@ -13,8 +13,8 @@ from parcost.numeric import ceil_log2
 from parcost_plugins.collectives.phases import Phased
 from parcost_plugins.vocabulary import Phase
 
-_WHOLE = "sum over levels of {}ceil(log2 g) (alpha + n / B)"
-_PARTS = "sum over levels of ceil(log2 g) alpha + n / G (g - 1) / g / B"
+_WHOLE = "sum({}ceil(log2(g)) (alpha + n / B))"
+_PARTS = "sum(ceil(log2(g)) alpha + n / G (g - 1) / g / B)"
 _FORMULAS = {
     "all_reduce": _WHOLE.format("2 "),
     "broadcast": _WHOLE.format(""),

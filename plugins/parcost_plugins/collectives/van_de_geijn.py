@@ -26,7 +26,7 @@ class VanDeGeijn(Phased):
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters, for one level."""
-        return "(ceil(log2 P) + P - 1) alpha + 2 n (P - 1) / P / B"
+        return "(ceil(log2(P)) + P - 1) alpha + 2 n (P - 1) / P / B"
 
 
 @hookimpl

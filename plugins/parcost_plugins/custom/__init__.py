@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from parcost import Check, Formula, Memory, Once, Real, Study, Work, called, hookimpl
+from parcost import Check, Formula, Memory, Once, Real, Study, Work, called, formula, hookimpl
 from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
 
 _WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
@@ -27,8 +27,7 @@ def memory(study: Study) -> list[Memory]:
     return [
         Memory(
             name=called(term),
-            bytes_=term.memory,
-            formula=_formula("memory", term.memory, "B", term),
+            bytes_=_value("memory", term.memory, "B", term),
             count=_stages(term, study),
             once_per_device=term.stage is None,
         )
@@ -53,13 +52,12 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _time(term: CustomTerm, study: Study) -> Work | Once:
-    formula = _formula("seconds", term.seconds, "s", term)
+    seconds = _value("seconds", term.seconds, "s", term)
     stages = _stages(term, study)
     if term.per == "step":
         return Once(
             name=called(term),
-            seconds=term.seconds,
-            formula=formula,
+            seconds=seconds,
             when=_WHENS[term.when],
             count=stages,
             resource=term.resource,
@@ -67,9 +65,8 @@ def _time(term: CustomTerm, study: Study) -> Work | Once:
     often = layers(study) if term.per == "layer" else (1,) * len(stages)
     return Work(
         name=called(term),
-        seconds=term.seconds,
+        seconds=seconds,
         pass_="F" if term.during == "forward" else "B",
-        formula=formula,
         count=[on * n for on, n in zip(stages, often, strict=True)],
         resource=term.resource,
     )
@@ -80,9 +77,8 @@ def _stages(term: CustomTerm, study: Study) -> Sequence[float]:
     return [float(term.stage in (None, stage)) for stage in range(virtual_stages(study))]
 
 
-def _formula(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
-    source = term.source or "the spec"
-    return Formula(text=name, inputs={name: (value, unit)}, source=source)
+def _value(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
+    return formula(name, {name: (value, unit)}, source=term.source or "the spec")
 
 
 def _given(value: Real) -> bool:

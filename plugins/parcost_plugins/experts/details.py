@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Real, Study, hookimpl
-from parcost.numeric import maximum
+from parcost import Figure, Outcome, Real, Sheet, Study, hookimpl
 from parcost_plugins.experts.exchange import Exchange, exchanged
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 from parcost_plugins.vocabulary.routing import (
-    capacity,
-    expert_tokens,
+    distinct,
     of_routing,
-    overflow,
     rank_tokens,
+    sources,
 )
 
 
@@ -23,137 +21,97 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     model, layout = study[Training].model, study[Layout]
     if not model.experts or model.nominal:
         return
-    experts = float(model.experts)
-    yield _figure("active_parameters", "parameters that a token meets", *_active(study))
-    yield _figure(
-        "experts_per_device",
-        "routed experts on a device",
-        experts / layout.ep / layout.etp,
-        "E / (EP ETP)",
-        {"E": experts, "EP": layout.ep, "ETP": layout.etp},
+    held = study.parameters
+    sheet = Sheet(
+        E=float(model.experts),
+        k=model.top_k,
+        EP=layout.ep,
+        ETP=layout.etp,
+        N=_total([p for p in held if not p.expert]),
+        R=_total([p for p in held if p.expert]),
+        lam=of_routing(study),
+        T=rank_tokens(study),
     )
-    yield _figure(
+    yield sheet(
+        "active_parameters",
+        "parameters that a token meets",
+        "",
+        "N + R k / E, N all but the routed experts R",
+    )
+    yield sheet("experts_per_device", "routed experts on a device", "", "E / (EP ETP)")
+    yield sheet(
         "expert_tokens",
         "tokens of the mean expert per micro-batch",
-        expert_tokens(study),
-        "T k / E, T tokens of all ranks that share the experts",
-        {"k": model.top_k, "E": experts},
+        "",
+        "T S k / E, S ranks that share the experts",
+        S=sources(layout),
     )
-    yield _figure(
+    yield sheet(
         "expert_imbalance",
         "tokens of the busiest rank over the mean",
-        of_routing(study),
-        "1 + z sigma / mu",
-        {},
+        "",
+        "lam, of the routing",
     )
-    yield from _capacity(study, experts)
-    yield from _travel(exchanged(study))
-
-
-def _active(study: Study) -> tuple[Real, str, dict[str, Real]]:
-    model, held = study[Training].model, study.parameters
-    every = _total([p for p in held if not p.expert])
-    routed = _total([p for p in held if p.expert])
-    return (
-        every + routed * model.top_k / model.experts,
-        "N + R k / E, N all but the routed experts R",
-        {"N": every, "R": routed, "k": model.top_k, "E": float(model.experts)},
-    )
+    yield from _capacity(study, sheet)
+    yield from _travel(exchanged(study), sheet)
 
 
 def _total(held: list[Parameters]) -> Real:
     return sum((p.total * sum(p.count) for p in held), 0.0)
 
 
-def _capacity(study: Study, experts: Real) -> Iterator[Figure]:
-    routing, model = study[Routing], study[Training].model
+def _capacity(study: Study, sheet: Sheet) -> Iterator[Figure]:
+    routing = study[Routing]
     if routing.capacity_factor is None:
         return
-    factor, tokens = routing.capacity_factor, rank_tokens(study)
-    yield _figure(
-        "expert_capacity",
-        "places of an expert for the tokens of one rank",
-        capacity(factor, tokens, model.top_k, experts),
-        "ceil(f T k / E)",
-        {"f": factor, "T": tokens, "k": model.top_k, "E": experts},
+    sheet.letters["f"] = routing.capacity_factor
+    yield sheet(
+        "expert_capacity", "places of an expert for the tokens of one rank", "", "ceil(T k / E f)"
     )
     if routing.loads and routing.distribution == "measured" and routing.imbalance is None:
-        yield Figure(
-            name="dropped_tokens",
-            title="tokens that find no place at their expert",
-            value=overflow(routing.loads, factor),
-            unit="%",
-            formula=Formula(
-                text="sum of max(0, n - f T / E) over T, n tokens of each expert",
-                inputs={"f": (factor, ""), "T": (sum(routing.loads), ""), "E": (experts, "")},
-            ),
+        yield sheet(
+            "dropped_tokens",
+            "tokens that find no place at their expert",
+            "%",
+            "sum(max(0, n - f m)) / (m E), n tokens of each expert, m of the mean",
+            n=[float(n) for n in routing.loads],
+            m=sum(routing.loads) / len(routing.loads),
+            E=float(len(routing.loads)),
         )
-    load = of_routing(study)
-    yield Figure(
-        name="dropped_share",
-        title="tokens that the busiest rank drops",
-        value=maximum(1.0 - factor / load, 0.0),
-        unit="%",
-        formula=Formula(text="max(0, 1 - f / lam)", inputs={"f": (factor, ""), "lam": (load, "")}),
-    )
+    yield sheet("dropped_share", "tokens that the busiest rank drops", "%", "max(0, 1 - f / lam)")
 
 
-def _travel(exchange: Exchange) -> Iterator[Figure]:
-    sizes = {"E": exchange.experts, "k": exchange.top}
-    text, inputs = "G (1 - C(E - E / G, k) / C(E, k))", {**sizes, "G": exchange.units}
-    if (limit := exchange.routing.node_limit) is not None:
-        text, inputs = f"min(limit, {text})", {**inputs, "limit": limit}
-    yield _figure(
+def _travel(exchange: Exchange, sheet: Sheet) -> Iterator[Figure]:
+    limit = exchange.routing.node_limit
+    sheet.letters |= {
+        "G": exchange.units,
+        "q": 1.0 - distinct(exchange.experts, exchange.top, exchange.units) / exchange.units,
+        "limit": limit,
+        "c": exchange.leaving,
+        "x": (exchange.there, "B"),
+        "y": (exchange.back, "B"),
+    }
+    met = "G (1 - q), q the odds that a unit has none of the k experts"
+    yield sheet(
         "expert_units",
         "units of the fastest level that a token visits",
-        exchange.met,
-        text,
-        inputs,
+        "",
+        met if limit is None else f"min(limit, {met.replace(', ', '), ', 1)}",
     )
-    copies, count, letters = exchange.leaving
-    for name, title, each in (
-        ("dispatch_bytes", "bytes that a rank dispatches per layer", exchange.there),
-        ("combine_bytes", "bytes that a rank sends back per layer", exchange.back),
-    ):
-        yield Figure(
-            name=name,
-            title=title,
-            value=copies * each,
-            unit="B",
-            formula=Formula(text=f"{count} x", inputs={**letters, "x": (each, "B")}),
-        )
-    yield Figure(
-        name="exchange_bytes",
-        title="bytes that leave a rank in a layer and micro-batch: there and back, twice",
-        value=2 * copies * (exchange.there + exchange.back),
-        unit="B",
-        formula=Formula(
-            text=f"2 {count} (x + y)",
-            inputs={**letters, "x": (exchange.there, "B"), "y": (exchange.back, "B")},
-        ),
+    yield sheet("dispatch_bytes", "bytes that a rank dispatches per layer", "B", "c x")
+    yield sheet("combine_bytes", "bytes that a rank sends back per layer", "B", "c y")
+    yield sheet(
+        "exchange_bytes",
+        "bytes that leave a rank in a layer and micro-batch: there and back, twice",
+        "B",
+        "2 c (x + y)",
     )
     further = exchange.units - 1.0 if exchange.kind == "allgather" else exchange.remote
-    yield Figure(
-        name="dispatch_outer_bytes",
-        title="of these, bytes that leave the fastest level, one copy for each unit",
-        value=exchange.tokens * further * exchange.there,
-        unit="B",
-        formula=Formula(
-            text="T D x",
-            inputs={
-                "T": (exchange.tokens, ""),
-                "D": (further, ""),
-                "x": (exchange.there, "B"),
-            },
-        ),
-    )
-
-
-def _figure(name: str, title: str, value: Real, text: str, inputs: dict[str, Real]) -> Figure:
-    return Figure(
-        name=name,
-        title=title,
-        value=value,
-        unit="",
-        formula=Formula(text=text, inputs={k: (v, "") for k, v in inputs.items()}),
+    yield sheet(
+        "dispatch_outer_bytes",
+        "of these, bytes that leave the fastest level, one copy for each unit",
+        "B",
+        "T D x",
+        T=exchange.tokens,
+        D=further,
     )

@@ -17,8 +17,8 @@ from parcost import (
     SECONDS,
     Check,
     Figure,
-    Formula,
     Real,
+    Sheet,
     Study,
     block,
     called,
@@ -26,9 +26,8 @@ from parcost import (
     integer,
     quantity,
 )
-from parcost.numeric import maximum, minimum
 from parcost_plugins.vocabulary.answers import outlined
-from parcost_plugins.vocabulary.routing import capacity, distinct, of_chance
+from parcost_plugins.vocabulary.routing import distinct, of_chance
 
 _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
@@ -115,144 +114,100 @@ def _rules(one: Dispatch) -> Iterator[Check]:
         )
 
 
+def _sheet(one: Dispatch) -> Sheet:
+    """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts."""
+    sheet = Sheet(
+        called(one),
+        source="expectation under routing by chance",
+        P=one.ranks,
+        E=one.experts,
+        T=one.tokens,
+        k=one.top_k,
+        x=(one.token, "B"),
+        G=one.units,
+        limit=one.unit_limit,
+        f=one.capacity_factor,
+        B=(one.bandwidth, "B/s"),
+        o=(one.message, "s"),
+        taper=one.taper,
+        q=1 - distinct(one.experts, one.top_k, one.ranks) / one.ranks,
+        q_G=1 - distinct(one.experts, one.top_k, one.units) / one.units,
+        lam=of_chance(one.ranks * one.tokens * one.top_k, one.ranks, one.concentration),
+    )
+    sheet.letters["mu"] = sheet.formula("T k")
+    return sheet
+
+
 def _volumes(one: Dispatch) -> Iterator[Figure]:
-    P, T, k, x = one.ranks, one.tokens, one.top_k, one.token
-    sent = T * k * x
-    yield _figure(
-        one, "experts_per_rank", "experts on a rank", one.experts / P, "E / P",
-        {"E": one.experts, "P": P},
-    )  # fmt: skip
-    yield _figure(
-        one, "bytes_per_rank", "bytes of all copies of a rank", sent, "T k x",
-        {"T": T, "k": k}, x, unit="B",
-    )  # fmt: skip
-    yield _figure(
-        one, "sent_bytes", "bytes that leave a rank", sent * (1 - 1 / P), "T k x (1 - 1 / P)",
-        {"T": T, "k": k, "P": P}, x, unit="B",
-    )  # fmt: skip
-    yield _figure(
-        one, "bytes", "bytes of all copies of all ranks", P * sent, "P T k x",
-        {"P": P, "T": T, "k": k}, x, unit="B",
-    )  # fmt: skip
-    yield _figure(
-        one, "training_bytes", "bytes that leave a rank in a layer's training step",
-        4 * sent * (1 - 1 / P), "4 T k x (1 - 1 / P): there and back, forward and backward",
-        {"T": T, "k": k, "P": P}, x, unit="B",
-    )  # fmt: skip
-    met = distinct(one.experts, k, one.units)
-    met = met if one.unit_limit is None else minimum(one.unit_limit, met)
-    remote = met * (one.units - 1) / one.units
-    yield _figure(
-        one, "units_per_token", "units that a token visits", met,
-        "min(limit, G (1 - C(E - E / G, k) / C(E, k)))",
-        {"G": one.units, "E": one.experts, "k": k},
-    )  # fmt: skip
-    yield _figure(
-        one, "ranks_per_token", "ranks that a token visits", distinct(one.experts, k, P),
-        "P (1 - C(E - E / P, k) / C(E, k))", {"P": P, "E": one.experts, "k": k},
-    )  # fmt: skip
-    outer = T * remote * x
-    yield _figure(
-        one, "outer_bytes", "bytes that leave a unit, one copy for each other unit", outer, "T D x",
-        {"T": T, "D": remote}, x, unit="B",
-    )  # fmt: skip
+    sheet = _sheet(one)
+    yield sheet("experts_per_rank", "experts on a rank", "", "E / P")
+    yield sheet("bytes_per_rank", "bytes of all copies of a rank", "B", "T k x")
+    yield sheet("sent_bytes", "bytes that leave a rank", "B", "T k x (1 - 1 / P)")
+    yield sheet("bytes", "bytes of all copies of all ranks", "B", "P T k x")
+    yield sheet(
+        "training_bytes",
+        "bytes that leave a rank in a layer's training step",
+        "B",
+        "4 T k x (1 - 1 / P), there and back, forward and backward",
+    )
+    met = "G (1 - q_G)"
+    yield sheet(
+        "units_per_token",
+        "units that a token visits",
+        "",
+        f"{met if one.unit_limit is None else f'min(limit, {met})'}, q_G the odds that a unit has "
+        "none of the k experts",
+    )
+    yield sheet(
+        "ranks_per_token",
+        "ranks that a token visits",
+        "",
+        "P (1 - q), q the odds that a rank has none of the k experts",
+    )
+    yield sheet(
+        "outer_bytes",
+        "bytes that leave a unit, one copy for each other unit",
+        "B",
+        "T units_per_token (G - 1) / G x",
+    )
     if one.bandwidth is not None:
-        yield _figure(
-            one, "outer_seconds", "time for these through one port", outer / one.bandwidth,
-            "T D x / B", {"T": T, "D": remote}, x, one.bandwidth, unit="s",
-        )  # fmt: skip
+        yield sheet("outer_seconds", "time for these through one port", "s", "outer_bytes / B")
 
 
 def _loads(one: Dispatch) -> Iterator[Figure]:
-    P, T, k, x = one.ranks, one.tokens, one.top_k, one.token
-    missed = 1 - distinct(one.experts, k, P) / P
-    peers = (P - 1) * (1 - missed**T)
-    yield _figure(
-        one, "peers", "peers that a rank sends to", peers, "(P - 1) (1 - q^T)",
-        {"P": P, "T": T, "q": missed},
-    )  # fmt: skip
-    yield _figure(
-        one, "density", "share of peers that a rank sends to", peers / maximum(P - 1, 1.0),
-        "1 - q^T", {"T": T, "q": missed}, unit="%",
-    )  # fmt: skip
-    lam = of_chance(P * T * k, P, one.concentration)
-    mean = T * k
-    yield _figure(
-        one, "imbalance", "tokens of the busiest rank over the mean", lam, "1 + z sigma / mu",
-        {"mu": mean},
-    )  # fmt: skip
-    yield _figure(
-        one, "busiest_tokens", "tokens that the busiest rank receives", lam * mean, "lam mu",
-        {"lam": lam, "mu": mean},
-    )  # fmt: skip
+    sheet = _sheet(one)
+    yield sheet(
+        "peers",
+        "peers that a rank sends to",
+        "",
+        "(P - 1) (1 - q^T), q the odds that a rank has none of the k experts of a token",
+    )
+    yield sheet("density", "share of peers that a rank sends to", "%", "peers / max(P - 1, 1)")
+    yield sheet(
+        "imbalance",
+        "tokens of the busiest rank over the mean",
+        "",
+        "lam, 1 + z sigma / mu of the largest of P loads",
+    )
+    yield sheet("busiest_tokens", "tokens that the busiest rank receives", "", "lam mu")
     if one.capacity_factor is not None:
-        places = capacity(one.capacity_factor, T, k, one.experts)
-        yield _figure(
-            one, "capacity", "places of an expert for the tokens of one rank", places,
-            "ceil(f T k / E)", {"f": one.capacity_factor, "T": T, "k": k, "E": one.experts},
-        )  # fmt: skip
-    messages = peers * one.message
-    yield _figure(
-        one, "message_seconds", "time for the messages of a rank", messages, "peers o",
-        {"peers": peers}, unit="s",
-    )  # fmt: skip
-    if one.bandwidth is not None:
-        receive = lam * mean * x / one.bandwidth
-        shared = {"lam": lam, "mu": mean}
-        yield _figure(
-            one,
-            "receive_seconds",
-            "time for the bytes of the busiest rank",
-            receive,
-            "lam mu x / B",
-            shared,
-            x,
-            one.bandwidth,
-            unit="s",
+        yield sheet(
+            "capacity", "places of an expert for the tokens of one rank", "", "ceil(T k / E f)"
         )
-        crossing = receive * maximum(one.taper * (1 - 1 / one.units), 1.0)
-        yield _figure(
-            one,
+    yield sheet("message_seconds", "time for the messages of a rank", "s", "peers o")
+    if one.bandwidth is not None:
+        yield sheet(
+            "receive_seconds", "time for the bytes of the busiest rank", "s", "lam mu x / B"
+        )
+        yield sheet(
             "seconds",
             "time of the dispatch",
-            crossing + messages,
-            "lam mu x max(1, f (1 - 1 / G)) / B + peers o",
-            {**shared, "f": one.taper, "G": one.units, "peers": peers},
-            x,
-            one.bandwidth,
-            unit="s",
+            "s",
+            "receive_seconds max(taper (1 - 1 / G), 1) + message_seconds",
         )
-        yield _figure(
-            one,
+        yield sheet(
             "straggler",
             "time against a dispatch of even loads over links that are not tapered",
-            (crossing + messages) / (mean * x / one.bandwidth + messages),
-            "busiest and tapered / even",
-            shared,
+            "",
+            "seconds / (mu x / B + message_seconds)",
         )
-
-
-def _figure(
-    one: Dispatch,
-    name: str,
-    title: str,
-    value: Real,
-    text: str,
-    inputs: dict[str, Real],
-    token: Real | None = None,
-    bandwidth: Real | None = None,
-    *,
-    unit: str = "",
-) -> Figure:
-    letters: dict[str, tuple[Real, str]] = {letter: (v, "") for letter, v in inputs.items()}
-    if token is not None:
-        letters["x"] = (token, "B")
-    if bandwidth is not None:
-        letters["B"] = (bandwidth, "B/s")
-    return Figure(
-        name=f"{called(one)}.{name}",
-        title=f"{called(one)}: {title}",
-        value=value,
-        unit=unit,
-        formula=Formula(text=text, inputs=letters, source="expectation under routing by chance"),
-    )

@@ -25,7 +25,7 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Formula, Group, Mask, Pass, Real, Study, Work, busy, hookimpl
+from parcost import Formula, Group, Link, Mask, Pass, Real, Study, Work, busy, formula, hookimpl
 from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -80,17 +80,14 @@ class Exchange:
         return self.tokens * self.top
 
     @property
-    def leaving(self) -> tuple[Real, str, dict[str, tuple[Real, str]]]:
-        """Copies of tokens that leave a rank in each direction, as a formula with its inputs."""
-        ranks, inputs = self.group.ranks, {"T": (self.tokens, ""), "EP": (self.group.ranks, "")}
+    def leaving(self) -> Formula:
+        """Copies of tokens that leave a rank in each direction."""
         if self.kind == "allgather":
-            return self.tokens * (ranks - 1.0), "T (EP - 1)", inputs
+            return formula("T (EP - 1)", T=self.tokens, EP=self.group.ranks)
         if self.kind in KERNEL_DISPATCHERS:
-            met = self.ranks_met
-            inputs["R"] = (met, "")
-            return self.tokens * met * (1.0 - 1.0 / ranks), "T R (1 - 1 / EP)", inputs
-        inputs["k"] = (self.top, "")
-        return self.copies * (1.0 - 1.0 / ranks), "T k (1 - 1 / EP)", inputs
+            letters = {"T": self.tokens, "R": self.ranks_met, "EP": self.group.ranks}
+            return formula("T R (1 - 1 / EP)", letters)
+        return formula("T k (1 - 1 / EP)", T=self.tokens, k=self.top, EP=self.group.ranks)
 
     @property
     def there(self) -> Real:
@@ -144,8 +141,8 @@ class Exchange:
         inside = self.group.shape[0]
         return self.met * inside * (1.0 - (1.0 - 1.0 / inside) ** (self.top / self.met))
 
-    def priced(self, bytes_: Real, *, back: bool = False) -> tuple[Real, Real, Formula]:
-        """Return the seconds of an exchange with *bytes_* per copy, the bytes and the formula.
+    def priced(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
+        """Return the seconds of an exchange with *bytes_* per copy, and the bytes.
 
         Results, and gradients of tokens, go *back* from experts to where the tokens came from.
         """
@@ -155,118 +152,101 @@ class Exchange:
             return self._by_kernels(bytes_)
         if self.routing.deduplicate:
             return self._deduplicated(bytes_)
-        n = self.copies * bytes_
-        call = self.study.collective(
-            "all_to_all", self.lam * n, self.group, self.study[CollectiveChoice].expert
-        )
-        formula = Formula(
-            text=f"{call.formula.text}, n = lam T k x",
-            inputs={
-                **call.formula.inputs,
-                "lam": (self.lam, ""),
-                "T": (self.tokens, ""),
-                "k": (self.top, ""),
-                "x": (bytes_, "B"),
-            },
-            source=call.formula.source,
-        )
-        return call.seconds, n, formula
+        n = formula("lam T k x", lam=self.lam, T=self.tokens, k=self.top, x=(bytes_, "B"))
+        algorithm = self.study[CollectiveChoice].expert
+        call = self.study.collective("all_to_all", n, self.group, algorithm)
+        return call.formula, self.copies * bytes_
 
-    def _gathered(self, bytes_: Real, *, back: bool) -> tuple[Real, Real, Formula]:
+    def _gathered(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
         """Price all tokens of the group gathered on each of its ranks, or their sums scattered."""
-        n = self.group.ranks * self.tokens * bytes_
+        n = formula("P T x", P=self.group.ranks, T=self.tokens, x=(bytes_, "B"), source=GATHERED)
         call = self.study.collective("reduce_scatter" if back else "all_gather", n, self.group)
-        formula = Formula(
-            text=f"{call.formula.text}, n = P T x",
-            inputs={
-                **call.formula.inputs,
-                "P": (self.group.ranks, ""),
-                "T": (self.tokens, ""),
-                "x": (bytes_, "B"),
-            },
-            source=GATHERED,
-        )
-        return call.seconds, n, formula
+        return call.formula, n.value
 
-    def _by_kernels(self, bytes_: Real) -> tuple[Real, Real, Formula]:
+    def _by_kernels(self, bytes_: Real) -> tuple[Formula, Real]:
         """Price kernels that send each token once to a unit, and there once to each rank."""
         group, routing, links = self.group, self.routing, exchange_links(self.group)
         units, rate, most = (
             getattr(routing, f"{self.kind}_{name}")
             for name in ("multiprocessors", "rate", "efficiency")
         )
-        inside = self.lam * self.tokens * self.ranks_met * bytes_ * (1.0 - 1.0 / group.shape[0])
-        reached = minimum(units * rate, most * links[0].bandwidth)
-        once = links[0].seconds(where(group.shape[0] > 1, 1.0, 0.0), 0.0)
-        seconds = inside / reached + once
-        outside = self.outer_lam() * self.tokens * self.remote * bytes_
+        inside = formula(
+            "lam T R x (1 - 1 / g), to R ranks for each token",
+            lam=self.lam,
+            T=self.tokens,
+            R=self.ranks_met,
+            x=(bytes_, "B"),
+            g=group.shape[0],
+        )
+        outside = self._outside(bytes_)
+        part: list[Real] = []
+        message: list[Real] = []
+        bandwidth: list[Real] = []
         share: Real = 1.0
-        levels = ["lam T R x (1 - 1 / g) / min(m r, eta B[0]) + a[0]"]
-        outer: dict[str, tuple[Real, str]] = {}
-        for i, (link, size) in enumerate(zip(links[1:], group.shape[1:], strict=True), 1):
-            part = share * (size - 1.0) / maximum(self.units - 1.0, 1.0)
+        for link, size in zip(links[1:], group.shape[1:], strict=True):
+            part.append(share * (size - 1.0) / maximum(self.units - 1.0, 1.0))
             share = share * size
-            message = link.seconds(where(size > 1, 1.0, 0.0), 0.0)
-            across = outside * part / (routing.outer_efficiency * link.bandwidth)
-            seconds = maximum(seconds, across + message)
-            levels.append(f"lam' T D p[{i}] x / (eta' B[{i}]) + a[{i}]")
-            outer |= {
-                f"p[{i}]": (part, ""),
-                f"B[{i}]": (link.bandwidth, "B/s"),
-                f"a[{i}]": (message, "s"),
-            }
-        formula = Formula(
-            text=f"max({', '.join(levels)}), g ranks of a unit, R ranks and D further units that a "
-            "token goes to, m multiprocessors of rate r, a message of a and the part p of further "
-            "units by level",
-            inputs={
-                "lam": (self.lam, ""),
-                "lam'": (self.outer_lam(), ""),
-                "T": (self.tokens, ""),
-                "R": (self.ranks_met, ""),
-                "D": (self.remote, ""),
-                "x": (bytes_, "B"),
-                "g": (group.shape[0], ""),
-                "m": (units, ""),
+            message.append(link.seconds(where(size > 1, 1.0, 0.0), 0.0))
+            bandwidth.append(link.bandwidth)
+        seconds = formula(
+            "max(n / min(m r, eta B_in) + a_in, max(N p / (eta' B) + a)), m multiprocessors of "
+            "rate r, a message of a and the part p of further units by level",
+            {
+                "n": (inside, "B"),
+                "m": units,
                 "r": (rate, "B/s"),
-                "eta": (most, ""),
-                "eta'": (routing.outer_efficiency, ""),
-                "B[0]": (links[0].bandwidth, "B/s"),
-                "a[0]": (once, "s"),
-                **outer,
+                "eta": most,
+                "B_in": (links[0].bandwidth, "B/s"),
+                "a_in": (links[0].seconds(where(group.shape[0] > 1, 1.0, 0.0), 0.0), "s"),
+                "N": (outside, "B"),
+                "p": part,
+                "eta'": routing.outer_efficiency,
+                "B": (bandwidth, "B/s"),
+                "a": (message, "s"),
             },
             source=KERNELS,
         )
-        return seconds, inside + outside, formula
+        return seconds, inside.value + outside.value
 
-    def _deduplicated(self, bytes_: Real) -> tuple[Real, Real, Formula]:
+    def _outside(self, bytes_: Real) -> Formula:
+        """Return the bytes that leave a unit, one copy of a token for each other unit."""
+        return formula(
+            "lam' T D x, D other units for each token",
+            {"lam'": self.outer_lam()},
+            T=self.tokens,
+            D=self.remote,
+            x=(bytes_, "B"),
+        )
+
+    def _deduplicated(self, bytes_: Real) -> tuple[Formula, Real]:
         group, links = self.group, exchange_links(self.group)
-        inside = self.lam * self.copies * bytes_ * (1.0 - 1.0 / group.shape[0])
-        seconds = links[0].seconds(group.shape[0] - 1.0, inside)
-        outside = self.outer_lam() * self.tokens * self.remote * bytes_
+        inside = formula(
+            "lam T k x (1 - 1 / g)",
+            lam=self.lam,
+            T=self.tokens,
+            k=self.top,
+            x=(bytes_, "B"),
+            g=group.shape[0],
+        )
+        outside = self._outside(bytes_)
+        times = [_travel(links[0], group.shape[0] - 1.0, inside, 1.0)]
         reached: Real = 1.0
         for link, most in zip(links[1:], group.shape[1:], strict=True):
             # Of the other units, those that part from this one at the level of the link.
             share = reached * (most - 1.0) / maximum(self.units - 1.0, 1.0)
             reached = reached * most
-            seconds = maximum(seconds, link.seconds(most - 1.0, outside * share))
-        formula = Formula(
-            text="max(lam T k x (1 - 1 / g) / B[inside], lam' T D x / B[outside]) + messages, "
-            "D other units for each token",
-            inputs={
-                "lam": (self.lam, ""),
-                "lam'": (self.outer_lam(), ""),
-                "T": (self.tokens, ""),
-                "k": (self.top, ""),
-                "D": (self.remote, ""),
-                "x": (bytes_, "B"),
-                "g": (group.shape[0], ""),
-                "B[inside]": (links[0].bandwidth, "B/s"),
-                "B[outside]": (links[-1].bandwidth, "B/s"),
-            },
-            source=DEDUPLICATED,
-        )
-        return seconds, self.tokens * (self.remote + self.top) * bytes_, formula
+            times.append(_travel(link, most - 1.0, outside, share))
+        seconds = formula("max(t)", t=(times, "s"), source=DEDUPLICATED)
+        return seconds, self.tokens * (self.remote + self.top) * bytes_
+
+
+def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
+    """Return the time of a part of *n* bytes in so many rounds over a link."""
+    return Formula(
+        text="time of messages over one link",
+        inputs={"rounds": rounds, "n": (n, "B"), "part": part},
+        value=link.seconds(rounds, n.value * part),
+    )
 
 
 def exchange_of(study: Study) -> Exchange | None:
@@ -323,7 +303,7 @@ def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Wor
         tokens, results = exchange.priced(exchange.there, back=True), exchange.priced(exchange.back)
     else:
         tokens, results = back, there
-    rows: list[tuple[str, Pass, tuple[Real, Real, Formula], Counts]] = [
+    rows: list[tuple[str, Pass, tuple[Formula, Real], Counts]] = [
         ("expert dispatch", "F", announced, count),
         ("expert combine", "F", back, count),
         ("expert combine gradient", "B", results, count),
@@ -338,9 +318,15 @@ def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Wor
         yield _work(study, name, pass_, priced, times, exchange.group)
     if exchange.kind != "alltoall" or not any_of(routing.counts > 0):
         return
-    gathered = exchange.group.ranks * exchange.experts * routing.counts
+    gathered = formula(
+        "P E c, c bytes of a count",
+        P=exchange.group.ranks,
+        E=exchange.experts,
+        c=(routing.counts, "B"),
+    )
     call = study.collective("all_gather", gathered, exchange.group)
-    counts = (where(routing.counts > 0, call.seconds, 0.0), gathered, call.formula)
+    seconds = formula("c > 0 ? t : 0", c=(routing.counts, "B"), t=(call.formula, "s"))
+    counts = (seconds, gathered.value)
     yield _work(study, "token counts all-gather", "F", counts, count, exchange.group)
     if any(again):
         yield _work(study, "token counts all-gather", "R", counts, again, exchange.group)
@@ -363,9 +349,10 @@ def _cut(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
     ):
         if not any_of(here):
             continue
-        n = where(here, bytes_, 0.0)
+        there = where(here, 1.0, 0.0)
+        n = formula("i N, i 1 where ranks do so", i=there, N=(bytes_, "B"))
         call = study.collective(operation, n, group)
-        priced = (where(here, call.seconds, 0.0), n, call.formula)
+        priced = (formula("i > 0 ? t : 0", i=there, t=(call.formula, "s")), n.value)
         yield _work(study, name, "F", priced, count, group)
         yield _work(study, f"{name}, backward", "B", priced, count, group)
         if any(again):
@@ -376,11 +363,11 @@ def _work(
     study: Study,
     name: str,
     pass_: Pass,
-    priced: tuple[Real, Real, Formula],
+    priced: tuple[Formula, Real],
     count: Sequence[float],
     group: Group,
 ) -> Work:
-    seconds, bytes_, formula = priced
+    seconds, bytes_ = priced
     kind = dispatcher_of(study)
     taken = slowdown(study)
     if kind in KERNEL_DISPATCHERS:
@@ -391,7 +378,6 @@ def _work(
         cause=EXPERT,
         seconds=seconds,
         pass_=pass_,
-        formula=formula,
         count=count,
         window=_WINDOWS[study[Routing].hide],
         slowdown=taken,

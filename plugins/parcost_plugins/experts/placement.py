@@ -21,10 +21,12 @@ from parcost import (
     Formula,
     Real,
     Section,
+    Sheet,
     Study,
     block,
     called,
     children,
+    formula,
     fraction,
     hookimpl,
     integer,
@@ -32,7 +34,7 @@ from parcost import (
     quantity,
     word,
 )
-from parcost.numeric import all_of, ratio
+from parcost.numeric import all_of
 from parcost_plugins.experts.assignment import best_assignment
 from parcost_plugins.vocabulary.answers import outlined
 
@@ -106,8 +108,8 @@ class Placement:
 class _Times(NamedTuple):
     """Seconds of the exchange, before and with the placement."""
 
-    before: Real
-    after: Real
+    before: Real | Formula
+    after: Real | Formula
 
 
 @hookimpl
@@ -188,10 +190,15 @@ def _placed(one: Placement) -> Iterator[Figure | Section]:
         yield from _shares(one, local, remote_before)
         yield _table(one, home)
         if times is None and one.token is not None and one.bandwidth is not None:
-            rate = one.token / one.bandwidth
+            letters = {"x": (one.token, "B"), "B": (one.bandwidth, "B/s")}
             blind = float(tokens.sum() / len(tokens)) * remote_before
             crossing = _crossing(tokens, listed) if one.baseline == "listed" else blind
-            times = _Times(crossing * rate, _crossing(tokens, home) * rate)
+            times = _Times(
+                *(
+                    formula("n x / B, n tokens over the busiest boundary", letters, n=crossed)
+                    for crossed in (crossing, _crossing(tokens, home))
+                )
+            )
     elif one.local_share is not None:
         remote_before = _remote_before(one, one.groups, None)
         yield from _shares(one, one.local_share, remote_before)
@@ -234,39 +241,38 @@ def _remote_before(one: Placement, groups: Real | None, listed: Real | None) -> 
 
 
 def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure]:
-    remote = 1 - local
-    yield _figure(one, "local_share", "tokens that stay in their group", local, "%", "local / all")
-    stayed = "tokens that stayed before"
-    yield _figure(one, "baseline_local_share", stayed, 1 - remote_before, "%", "1 - before")
-    yield Figure(
-        name=f"{called(one)}.global_load_removed",
-        title=f"{called(one)}: load that is taken off the links between groups",
-        value=1 - ratio(remote, remote_before),
-        unit="%",
-        formula=Formula(
-            text="1 - remote / before",
-            inputs={"remote": (remote, ""), "before": (remote_before, "")},
-        ),
+    sheet = Sheet(called(one), local=local, before=remote_before)
+    yield sheet("local_share", "tokens that stay in their group", "%", "local, of all tokens")
+    yield sheet("baseline_local_share", "tokens that stayed before", "%", "1 - before")
+    yield sheet(
+        "global_load_removed",
+        "load that is taken off the links between groups",
+        "%",
+        "1 - ratio(1 - local, before)",
     )
 
 
 def _gains(one: Placement, times: _Times) -> Iterator[Figure]:
-    before, after = times
-    yield _figure(one, "seconds_before", "exchange before", before, "s", "tokens x / B")
-    yield _figure(one, "seconds", "exchange with the placement", after, "s", "tokens x / B")
-    yield _figure(
-        one, "speedup", "exchange, before over after", ratio(before, after), "", "before / after"
+    sheet = Sheet(
+        called(one),
+        before=(times.before, "s"),
+        after=(times.after, "s"),
+        share=one.exchange_share,
+        claim=one.throughput_gain,
     )
-    saved = ratio(before - after, before)
+    yield sheet("seconds_before", "exchange before", "s", "before")
+    yield sheet("seconds", "exchange with the placement", "s", "after")
+    yield sheet("speedup", "exchange, before over after", "", "ratio(before, after)")
+    sheet.letters["saved"] = sheet.formula("ratio(before - after, before)")
     if one.exchange_share is not None:
-        gain = ratio(1.0, 1 - one.exchange_share * saved) - 1
-        yield _figure(one, "gain", "throughput gained", gain, "%", "1 / (1 - share saved) - 1")
+        yield sheet("gain", "throughput gained", "%", "ratio(1, 1 - share saved) - 1")
     if one.throughput_gain is not None:
-        share = ratio(1 - 1 / (1 + one.throughput_gain), saved)
-        yield _figure(
-            one, "implied_share", "of the step that the exchange took, if the gain is right",
-            share, "%", "(1 - 1 / (1 + gain)) / saved",
-        )  # fmt: skip
+        yield sheet(
+            "implied_share",
+            "of the step that the exchange took, if the gain is right",
+            "%",
+            "ratio(1 - 1 / (1 + claim), saved)",
+        )
 
 
 def _table(one: Placement, home: Sequence[int]) -> Section:
@@ -275,13 +281,3 @@ def _table(one: Placement, home: Sequence[int]) -> Section:
         for group, source in enumerate(one.sources)
     ]
     return Section(title=f"Placement {called(one)}", columns=("group", "experts"), rows=rows)
-
-
-def _figure(one: Placement, name: str, title: str, value: Real, unit: str, text: str) -> Figure:
-    return Figure(
-        name=f"{called(one)}.{name}",
-        title=f"{called(one)}: {title}",
-        value=value,
-        unit=unit,
-        formula=Formula(text=text),
-    )

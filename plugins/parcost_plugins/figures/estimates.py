@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Study, called
-from parcost.numeric import minimum, ratio
-from parcost_plugins.figures.estimate_parts import Parts, parts_of
+from parcost import Check, Figure, Sheet, Study, called
+from parcost_plugins.figures.estimate_parts import parts_of
 from parcost_plugins.figures.estimate_ridge import ridges
-from parcost_plugins.figures.naming import figures_of
 from parcost_plugins.vocabulary import Estimate
 
 
@@ -25,227 +23,89 @@ def estimates(study: Study) -> Iterator[Figure | Check]:
         yield from lacking
         if lacking:
             continue
-        parts = parts_of(estimate, study)
-        yield from _work(estimate, parts)
-        yield from _traffic(estimate, parts)
-        yield from _seconds(estimate, parts)
-        yield from _shares(estimate, parts)
-        yield from _rates(estimate, parts)
-        yield from ridges(estimate)
+        sheet = parts_of(estimate, study)
+        yield from _work(estimate, sheet)
+        yield from _traffic(estimate, sheet)
+        yield from _seconds(sheet)
+        yield from _shares(sheet)
+        yield from _rates(estimate, sheet)
+        yield from ridges(estimate, sheet)
         baseline = estimate.baseline
         if baseline is not None and not list(_lacking(baseline)):
-            yield from _comparison(estimate, parts, parts_of(baseline, study))
+            yield from _comparison(sheet, parts_of(baseline, study))
 
 
-def _work(e: Estimate, parts: Parts) -> Iterator[Figure]:
+def _work(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
     """Yield what keeps a device busy, as far as something says it."""
-    say = figures_of(e)
     if e.peak is not None:
-        yield say(
-            "compute",
-            "model FLOPs at the utilised peak",
-            parts.flops_time,
-            "s",
-            "6 N tokens / (tp pp peak utilisation)",
-            N=(parts.parameters, ""),
-            tp=(e.tp, ""),
-            pp=(e.pp, ""),
-        )
+        yield sheet("compute", "model FLOPs at the utilised peak", "s", "compute")
     if e.stream is not None:
-        yield say(
+        yield sheet(
             "streaming",
             "weights over the streaming link",
-            parts.streaming,
             "s",
-            "(1 + a samples) N e / (shards B)",
+            "streaming",
             note="what offload takes; no compute",
-            a=(e.activations, ""),
-            N=(parts.parameters, ""),
-            e=(e.weight, "B"),
-            shards=(e.shards, ""),
         )
-    yield say(
-        "busy",
-        "busy time",
-        parts.busy,
-        "s",
-        "max(compute, streaming) + dispatch + L launch" if e.compute is None else "as given",
-        compute=(parts.flops_time, "s"),
-        streaming=(parts.streaming, "s"),
-    )
+    yield sheet("busy", "busy time", "s", "busy")
 
 
-def _traffic(e: Estimate, parts: Parts) -> Iterator[Figure]:
+def _traffic(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
     """Yield what is sent, as far as something says how fast."""
-    say = figures_of(e)
     if e.outer is not None and e.message is None:
-        text = f"{e.reduction}, of N e"
-        yield say("gradients", "all-reduce of the gradients", parts.gradients, "s", text)
+        yield sheet("gradients", "all-reduce of the gradients", "s", "gradients")
     if e.inner is not None:
-        yield say(
-            "tensor",
-            "all-reduces of tensor parallelism",
-            parts.tensor,
-            "s",
-            "4 L / pp rings of b s h e",
-            L=(e.layers, ""),
-            pp=(e.pp, ""),
-        )
+        yield sheet("tensor", "all-reduces of tensor parallelism", "s", "tensor")
     if e.message is not None:
-        yield say(
-            "sent",
-            "bytes of all messages",
-            e.messages * e.message,
-            "GB",
-            "k n",
-            k=(e.messages, ""),
-            n=(e.message, "B"),
-        )
+        yield sheet("sent", "bytes of all messages", "GB", "k n")
 
 
-def _seconds(e: Estimate, parts: Parts) -> Iterator[Figure]:
-    say = figures_of(e)
-    communication = (parts.communication, "s")
-    text = "gradients + tensor"
-    inputs = {"gradients": (parts.gradients, "s"), "tensor": (parts.tensor, "s")}
-    if e.communication is not None:
-        text, inputs = "as given", {}
-    elif e.message_time is not None:
-        text, inputs = "k t", {"k": (e.messages, ""), "t": (e.message_time, "s")}
-    elif e.message is not None and e.outer is not None:
-        text = "k n / B"
-        inputs = {"k": (e.messages, ""), "n": (e.message, "B"), "B": (e.outer, "B/s")}
-    yield say(
-        "communication",
-        "communication",
-        parts.communication,
-        "s",
-        text,
-        **inputs,
-    )
-    yield say(
-        "idle",
-        "pipeline idle time",
-        parts.bubble,
-        "s",
-        "busy (p - 1) / (m + p - 1)" if e.bubble == "share_of_busy" else "busy (p - 1) / m",
-        busy=(parts.busy, "s"),
-        p=(e.pp, ""),
-        m=(e.micro_batches, ""),
-    )
-    yield say(
-        "step_time",
-        "step time",
-        parts.step,
-        "s",
-        "busy + communication + idle",
-        busy=(parts.busy, "s"),
-        communication=communication,
-        idle=(parts.bubble, "s"),
-    )
-    covered = minimum(parts.communication, parts.busy)
-    window = {"communication": communication, "busy": (parts.busy, "s")}
-    yield say(
+def _seconds(sheet: Sheet) -> Iterator[Figure]:
+    yield sheet("communication", "communication", "s", "communication")
+    yield sheet("idle", "pipeline idle time", "s", "idle")
+    yield sheet("step_time", "step time", "s", "T")
+    yield sheet(
         "hideable",
         "communication that the busy time could hide",
-        covered,
         "s",
         "min(communication, busy)",
-        **window,
     )
 
 
-def _shares(e: Estimate, parts: Parts) -> Iterator[Figure]:
-    say = figures_of(e)
-    inputs = {"communication": (parts.communication, "s"), "busy": (parts.busy, "s")}
-    yield say(
-        "overhead",
-        "communication over busy time",
-        ratio(parts.communication, parts.busy),
-        "%",
-        "communication / busy",
-        **inputs,
-    )
-    yield say(
-        "communication_share",
-        "communication, of the step",
-        ratio(parts.communication, parts.step),
-        "%",
-        "communication / T",
-        T=(parts.step, "s"),
-        **inputs,
-    )
-    yield say(
+def _shares(sheet: Sheet) -> Iterator[Figure]:
+    yield sheet("overhead", "communication over busy time", "%", "ratio(communication, busy)")
+    yield sheet("communication_share", "communication, of the step", "%", "ratio(communication, T)")
+    yield sheet(
         "bubble",
         "bubble share",
-        parts.share,
         "%",
         "(p - 1) / (m + p - 1)",
         note="of a step without communication",
-        p=(e.pp, ""),
-        m=(e.micro_batches, ""),
     )
-    yield say(
-        "efficiency",
-        "scaling efficiency",
-        ratio(parts.busy, parts.step),
-        "%",
-        "busy / T",
-        busy=(parts.busy, "s"),
-        T=(parts.step, "s"),
-    )
+    yield sheet("efficiency", "scaling efficiency", "%", "efficiency")
 
 
-def _rates(e: Estimate, parts: Parts) -> Iterator[Figure]:
-    say = figures_of(e)
-    efficiency = ratio(parts.busy, parts.step)
-    yield say(
-        "samples_per_second",
-        "samples per second",
-        ratio(e.batch, parts.step),
-        "",
-        "batch / T",
-        batch=(e.batch, ""),
-        T=(parts.step, "s"),
-    )
-    inputs = {"N": (e.devices, ""), "efficiency": (efficiency, "")}
-    yield say(
-        "equivalent_devices",
-        "devices' worth of work",
-        e.devices * efficiency,
-        "",
-        "N efficiency",
-        **inputs,
-    )
-    yield say(
-        "lost_devices",
-        "devices' worth lost",
-        e.devices * (1.0 - efficiency),
-        "",
-        "N (1 - efficiency)",
-        **inputs,
-    )
+def _rates(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
+    sheet.letters["D"] = e.devices
+    yield sheet("samples_per_second", "samples per second", "", "ratio(batch, T)")
+    yield sheet("equivalent_devices", "devices' worth of work", "", "D efficiency")
+    yield sheet("lost_devices", "devices' worth lost", "", "D (1 - efficiency)")
 
 
-def _comparison(e: Estimate, parts: Parts, before: Parts) -> Iterator[Figure]:
-    say = figures_of(e)
-    now, then = ratio(parts.busy, parts.step), ratio(before.busy, before.step)
-    yield say(
+def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:
+    yield now(
         "efficiency_gain",
         "scaling efficiency gained, in points",
-        now - then,
         "%",
-        "efficiency - that of the baseline",
-        now=(now, ""),
-        then=(then, ""),
+        "efficiency - before, that of the baseline",
+        before=before.letters["efficiency"],
     )
-    yield say(
+    yield now(
         "speedup",
         "speed-up over the baseline",
-        ratio(before.step, parts.step),
         "",
-        "T of the baseline / T",
-        T=(parts.step, "s"),
+        "ratio(before, T), before by the baseline",
+        before=before.letters["T"],
     )
 
 

@@ -4,186 +4,131 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Outcome, Real, Study
-from parcost.numeric import ceil, ratio
-from parcost_plugins.figures.naming import figure
-from parcost_plugins.figures.time import bubble_seconds, communication_seconds, tokens
+from parcost import Figure, Formula, Outcome, Sheet, Study
+from parcost_plugins.figures.time import bubble_seconds, communication_seconds, exposed, tokens
 from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
 
 
 def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the schedule runs and keeps."""
     cut, training = outcome.pipeline, study[Training]
-    p, m, v = cut.stages, cut.micro_batches, cut.chunks
-    letters = {"p": (p, ""), "m": (m, ""), "v": (v, "")}
-    yield figure("operations", "forward passes of stages", p * m * v, "", "p m v", **letters)
-    yield figure(
-        "micro_batches", "micro-batches per replica and step", m, "", "batch / (dp micro-batch)"
+    dealt = layers(study)
+    sheet = Sheet(
+        p=cut.stages,
+        m=cut.micro_batches,
+        v=cut.chunks,
+        L=training.model.layers,
+        l=[float(number) for number in dealt],
+        batch=training.global_batch,
+        micro_batch=training.micro_batch,
+        dp=study[Layout].dp,
     )
-    yield figure(
+    yield sheet("operations", "forward passes of stages", "", "p m v")
+    yield sheet(
+        "micro_batches", "micro-batches per replica and step", "", "batch / (dp micro_batch)"
+    )
+    yield sheet(
         "alive_micro_batches",
         "most micro-batches alive on the first device",
-        outcome.device_alive[0],
         "",
-        f"counted in the order of `{cut.schedule}`",
+        Formula(
+            text="counted in the order of the schedule",
+            inputs={"schedule": cut.schedule, "p": cut.stages, "m": cut.micro_batches},
+            value=outcome.device_alive[0],
+        ),
     )
-    dealt = layers(study)
-    yield figure("pipeline_stages", "pipeline stages", p, "", "p", **letters)
-    yield figure(
-        "layers_dealt",
-        "layers dealt to the virtual stages",
-        float(sum(dealt)),
-        "",
-        " + ".join(str(on) for on in dealt[:32]) + (" + ..." if len(dealt) > 32 else ""),
-    )
-    yield figure(
+    yield sheet("pipeline_stages", "pipeline stages", "", "p")
+    yield sheet("layers_dealt", "layers dealt to the virtual stages", "", "sum(l)")
+    yield sheet(
         "layers_per_stage",
         "layers per device",
-        training.model.layers / p,
         "",
         "L / p",
         note=f"on the average; dealt {min(dealt)} to {max(dealt)} to a virtual stage",
-        L=(training.model.layers, ""),
-        **letters,
     )
-    yield figure(
-        "layers_per_virtual_stage",
-        "layers per virtual stage",
-        training.model.layers / (p * v),
-        "",
-        "L / (p v)",
-        L=(training.model.layers, ""),
-        **letters,
-    )
+    yield sheet("layers_per_virtual_stage", "layers per virtual stage", "", "L / (p v)")
 
 
 def sizes(study: Study) -> Iterator[Figure]:
     """Yield how many devices the layout takes for what."""
-    layout, cluster = study[Layout], study[Cluster]
-    replica = layout.tp * layout.cp * layout.pp
-    degrees = {name: (getattr(layout, name), "") for name in ("tp", "cp", "pp", "dp")}
-    yield figure("replica_devices", "devices of one replica", replica, "", "tp cp pp", **degrees)
-    yield figure("replicas", "replicas of the model", layout.dp, "", "devices / (tp cp pp)")
-    yield figure(
-        "batch_share", "share of the batch of one replica", 1.0 / layout.dp, "", "1 / dp", **degrees
+    layout, cluster, model = study[Layout], study[Cluster], study[Training].model
+    sheet = Sheet(
+        tp=layout.tp,
+        cp=layout.cp,
+        pp=layout.pp,
+        dp=layout.dp,
+        devices=cluster.devices,
+        E=model.experts,
+        k=model.top_k,
     )
+    yield sheet("replica_devices", "devices of one replica", "", "tp cp pp")
+    yield sheet("replicas", "replicas of the model", "", "devices / (tp cp pp)")
+    yield sheet("batch_share", "share of the batch of one replica", "", "1 / dp")
     node = cluster.fabric.levels[0].size if cluster.fabric.levels else None
     if node is not None:
-        inputs = {"devices": (cluster.devices, ""), "node": (node, "")}
-        text = "devices / node, rounded up"
-        yield figure("nodes", "nodes", ceil(cluster.devices / node), "", text, **inputs)
-        yield figure(
-            "replica_nodes",
-            "nodes of one replica",
-            ceil(replica / node),
-            "",
-            "tp cp pp / node, rounded up",
-            **inputs,
-        )
-
-    yield figure(
+        yield sheet("nodes", "nodes", "", "ceil(devices / node)", node=node)
+        yield sheet("replica_nodes", "nodes of one replica", "", "ceil(tp cp pp / node)", node=node)
+    yield sheet(
         "norm_share",
         "part of the activations of norms and dropout that a rank keeps",
-        1.0 / layout.tp if layout.sequence_parallel else 1.0,
         "",
-        "1 / tp with sequence parallelism, else 1",
-        **degrees,
+        "1 / tp, with sequence parallelism" if layout.sequence_parallel else "1",
     )
-    model = study[Training].model
     if model.experts:
-        yield figure(
+        yield sheet(
             "expert_sparsity",
             "routed experts over those that a token visits",
-            model.experts / model.top_k,
             "",
             "E / k",
             note="parameters of their layers over the compute of them",
-            E=(model.experts, ""),
-            k=(model.top_k, ""),
         )
 
 
 def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the step is made of, and what is left of the devices."""
-    step, devices = outcome.step_seconds, study[Cluster].devices
-    sent, idle = communication_seconds(study, outcome), bubble_seconds(outcome)
-    working = step - sent - idle
-    yield figure("idle_time", "pipeline idle time", idle, "s", "the bubble of the ledger")
-    yield figure(
-        "communication_time",
-        "exposed communication",
-        sent,
-        "s",
-        "what the ledger sends in the open",
+    sheet = Sheet(T=(outcome.step_seconds, "s"), N=study[Cluster].devices)
+    yield sheet("idle_time", "pipeline idle time", "s", bubble_seconds(outcome))
+    yield sheet(
+        "communication_time", "exposed communication", "s", communication_seconds(study, outcome)
     )
-    yield figure(
+    sent, idle = sheet.letters["communication_time"], sheet.letters["idle_time"]
+    sheet.letters |= {"sent": sent, "idle": idle}
+    yield sheet(
         "communication_overhead",
         "exposed communication over the rest of the busy time",
-        ratio(sent, working),
         "%",
-        "sent / (T - sent - idle)",
+        "ratio(sent, T - sent - idle)",
         note="may pass 100 %; `exposed_communication` is the share of the step",
-        sent=(sent, "s"),
-        idle=(idle, "s"),
-        T=(step, "s"),
     )
-    yield figure("bubble_share", "pipeline bubble, of the step", ratio(idle, step), "%", "idle / T")
-    efficiency = ratio(working, step)
-    yield figure(
+    yield sheet("bubble_share", "pipeline bubble, of the step", "%", "ratio(idle, T)")
+    yield sheet(
         "scaling_efficiency",
         "scaling efficiency",
-        efficiency,
         "%",
-        "(T - sent - idle) / T",
+        "ratio(T - sent - idle, T)",
         note="share of the step that neither waits nor sends in the open",
-        sent=(sent, "s"),
-        idle=(idle, "s"),
-        T=(step, "s"),
     )
-    worth = {"N": (devices, ""), "efficiency": (efficiency, "")}
-    yield figure(
-        "equivalent_devices",
-        "devices' worth of work",
-        devices * efficiency,
-        "",
-        "N efficiency",
-        **worth,
-    )
-    yield figure(
-        "lost_devices",
-        "devices' worth lost",
-        devices * (1.0 - efficiency),
-        "",
-        "N (1 - efficiency)",
-        **worth,
-    )
+    sheet.letters["efficiency"] = sheet.letters["scaling_efficiency"]
+    yield sheet("equivalent_devices", "devices' worth of work", "", "N efficiency")
+    yield sheet("lost_devices", "devices' worth lost", "", "N (1 - efficiency)")
 
 
 def rates(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the samples per second, and how long each pass takes."""
-    step, batch = outcome.step_seconds, study[Training].global_batch
-    yield figure("tokens_per_step", "tokens of a step", tokens(study), "", "batch s")
-    yield figure(
-        "samples_per_second",
-        "sequences per second",
-        ratio(batch, step),
-        "",
-        "batch / T",
-        batch=(batch, ""),
-        T=(step, "s"),
-    )
-    for name, title, letters in (
+    training = study[Training]
+    sheet = Sheet(T=(outcome.step_seconds, "s"), batch=training.global_batch)
+    yield sheet("tokens_per_step", "tokens of a step", "", tokens(study))
+    yield sheet("samples_per_second", "sequences per second", "", "ratio(batch, T)")
+    for name, title, passes in (
         ("forward_time", "forward passes", "F"),
         ("backward_time", "backward passes, recomputation included", "BWR"),
     ):
-        exposed: Real = sum(
-            (line.exposed for line in outcome.ledger if line.pass_ and line.pass_ in letters), 0.0
-        )
-        yield figure(name, title, exposed, "s", "exposed seconds of the busiest device")
-    yield figure(
-        "pipeline_time",
-        "makespan of the pipeline",
-        outcome.makespan_seconds,
-        "s",
-        "without what happens once per step",
+        lines = [line for line in outcome.ledger if line.pass_ and line.pass_ in passes]
+        yield sheet(name, title, "s", exposed(lines))
+    run = Formula(
+        text="replay of the order of the schedule",
+        inputs={"schedule": outcome.pipeline.schedule, "m": outcome.pipeline.micro_batches},
+        source="without what happens once per step",
+        value=outcome.makespan_seconds,
     )
+    yield sheet("pipeline_time", "makespan of the pipeline", "s", run)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Real, Study, called
-from parcost.numeric import ceil, divides, floor, where
-from parcost_plugins.figures.naming import figures_of
+from parcost import Check, Figure, Formula, Real, Sheet, Study, called
+from parcost.numeric import divides, where
 from parcost_plugins.vocabulary import Grid
 from parcost_plugins.vocabulary.nearest import all_divisors
 
@@ -32,63 +31,49 @@ def _devices(grid: Grid) -> Real:
 
 
 def _sizes(grid: Grid) -> Iterator[Figure]:
-    say = figures_of(grid)
-    degrees = {name: (getattr(grid, name), "") for name in _DEGREES}
+    sheet = Sheet(
+        called(grid),
+        tp=grid.tp,
+        cp=grid.cp,
+        pp=grid.pp,
+        dp=grid.dp,
+        ep=grid.ep,
+        node=grid.node,
+    )
     apart = grid.experts == "apart"
-    devices, replica, within = _devices(grid), grid.tp * grid.cp * grid.pp, grid.tp * grid.cp
-    yield say(
+    yield sheet(
         "devices",
         "devices",
-        devices,
         "",
         "tp cp pp dp ep" if apart else "tp cp pp dp",
         note="experts multiply them" if apart else "experts reuse them",
-        **degrees,
-        **({"ep": (grid.ep, "")} if apart else {}),
     )
-    yield say("replica", "devices of one replica", replica, "", "tp cp pp", **degrees)
-    node = {"node": (grid.node, "")}
-    text = "devices / node, rounded up"
-    inputs = {"devices": (devices, ""), **node}
-    yield say("nodes", "nodes", ceil(devices / grid.node), "", text, **inputs)
-    yield say(
-        "replica_nodes",
-        "nodes of one replica",
-        ceil(replica / grid.node),
-        "",
-        "tp cp pp / node, rounded up",
-        **degrees,
-        **node,
-    )
-    yield say(
+    yield sheet("replica", "devices of one replica", "", "tp cp pp")
+    yield sheet("nodes", "nodes", "", "ceil(devices / node)")
+    yield sheet("replica_nodes", "nodes of one replica", "", "ceil(replica / node)")
+    yield sheet(
         "fast_domain",
         "devices that want the fastest links",
-        within,
         "",
         "tp cp",
         note="tensor and context parallel",
-        **degrees,
     )
-    yield say(
-        "batch_share", "share of the batch of one replica", 1.0 / grid.dp, "", "1 / dp", **degrees
-    )
+    yield sheet("batch_share", "share of the batch of one replica", "", "1 / dp")
 
 
 def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
-    say = figures_of(grid)
+    sheet = Sheet(called(grid), rank=grid.rank)
     stride: Real = 1.0
     for name in order:
         degree = getattr(grid, name)
-        before = floor(grid.rank / stride)
-        yield say(
+        yield sheet(
             f"{name}_rank",
             f"position of the rank in its {name} group",
-            before - floor(before / degree) * degree,
             "",
-            f"rank / stride modulo {name}, order {grid.order}",
-            rank=(grid.rank, ""),
-            stride=(stride, ""),
-            **{name: (degree, "")},
+            f"floor(rank / stride) - floor(floor(rank / stride) / {name}) {name}",
+            {name: degree},
+            stride=stride,
+            note=f"order {grid.order}",
         )
         stride = stride * degree
 
@@ -100,15 +85,13 @@ def _layouts(grid: Grid, machine: int) -> Figure:
     for tp in every:
         left = float(sum(1 for pp in every if machine // tp % pp == 0))
         found = found + where(divides(float(tp), grid.node), left, 0.0)
-    return figures_of(grid)(
-        "layouts",
-        "layouts of tp, pp and dp that fill the machine",
-        found,
-        "",
-        "tp divides a node, and pp what is left",
-        node=(grid.node, ""),
-        machine=(machine, ""),
+    counted = Formula(
+        text="tp that divide a node, and pp that divide what is left, counted",
+        inputs={"node": grid.node, "machine": machine},
+        value=found,
     )
+    title = "layouts of tp, pp and dp that fill the machine"
+    return Sheet(called(grid))("layouts", title, "", counted)
 
 
 def _rules(grid: Grid) -> Iterator[Check]:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Real, Study, called
-from parcost_plugins.figures.naming import figures_of
+from parcost import Check, Figure, Formula, Sheet, Study, called, formula
 from parcost_plugins.vocabulary import LinkSheet, MachineSheet
 
 
-def per_direction(link: LinkSheet) -> Real | None:
+def per_direction(link: LinkSheet) -> Formula | None:
     """Return the payload bandwidth of one port in one direction, if something says it."""
     if link.bandwidth is not None:
-        return link.bandwidth
+        return formula("B", B=(link.bandwidth, "B/s"))
     if link.lane is None:
         return None
-    return link.lane * link.lanes * link.payload_bits / link.line_bits
+    return formula(
+        "lane lanes payload / line, bits of a code that are payload",
+        lane=(link.lane, "B/s"),
+        lanes=link.lanes,
+        payload=link.payload_bits,
+        line=link.line_bits,
+    )
+
+
+def all_ports(link: LinkSheet) -> Formula | None:
+    """Return the same of all ports together, if something says it."""
+    one = per_direction(link)
+    return None if one is None else formula("ports B", ports=link.ports, B=(one, "B/s"))
 
 
 def links(study: Study) -> Iterator[Figure | Check]:
@@ -34,81 +45,50 @@ def links(study: Study) -> Iterator[Figure | Check]:
         yield from _rates(link, one)
 
 
-def _rates(link: LinkSheet, one: Real) -> Iterator[Figure]:
-    say = figures_of(link)
-    total = one * link.ports
-    ports = {"B": (one, "B/s"), "ports": (link.ports, "")}
-    yield say("bandwidth", "payload of a port, one direction", one, "GB/s", "of one port")
-    yield say("bit_rate", "the same in bits", 8.0 * one, "Gbps", "8 B", B=(one, "B/s"))
-    yield say(
+def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
+    sheet = Sheet(called(link), B=(one, "B/s"), ports=link.ports)
+    yield sheet("bandwidth", "payload of a port, one direction", "GB/s", one)
+    yield sheet("bit_rate", "the same in bits", "Gbps", "8 B")
+    yield sheet(
         "bidirectional",
         "payload of a port, both directions",
-        2.0 * one,
         "GB/s",
         "2 B",
         note="as vendors print it",
-        B=(one, "B/s"),
     )
-    yield say("total", "all ports, one direction", total, "GB/s", "ports B", **ports)
-    yield say(
-        "total_bidirectional",
-        "all ports, both directions",
-        2.0 * total,
-        "GB/s",
-        "2 ports B",
-        **ports,
-    )
-    if link.reference is not None and (other := per_direction(link.reference)) is not None:
-        faster = other * link.reference.ports
-        yield say(
+    yield sheet("total", "all ports, one direction", "GB/s", "ports B")
+    yield sheet("total_bidirectional", "all ports, both directions", "GB/s", "2 ports B")
+    if link.reference is not None and (other := all_ports(link.reference)) is not None:
+        yield sheet(
             "slower",
             f"times slower than `{called(link.reference)}`",
-            faster / total,
             "",
-            "total of the other / total, one direction each",
-            other=(faster, "B/s"),
-            total=(total, "B/s"),
+            "other / total",
+            other=(other, "B/s"),
+            note="one direction each",
         )
     if link.demand is not None:
-        yield say(
-            "headroom",
-            "times that the link carries what is asked of it",
-            total / link.demand,
-            "",
-            "total / demand",
-            total=(total, "B/s"),
-            demand=(link.demand, "B/s"),
+        sheet.letters["demand"] = (link.demand, "B/s")
+        yield sheet(
+            "headroom", "times that the link carries what is asked of it", "", "total / demand"
         )
-        yield say(
-            "occupied", "share of the link in use", link.demand / total, "%", "demand / total"
-        )
+        yield sheet("occupied", "share of the link in use", "%", "demand / total")
 
 
 def machines(study: Study) -> Iterator[Figure | Check]:
     """Yield the figures of every ``machine`` block."""
     for machine in study.all(MachineSheet):
-        say = figures_of(machine)
-        device, n, compute = machine.device, machine.devices, machine.compute
-        count = {"N": (n, "")}
-        yield say(
-            "memory",
-            "memory",
-            n * device.memory,
-            "GiB",
-            "N memory",
-            memory=(device.memory, "B"),
-            **count,
-        )
-        yield say(
-            "memory_bandwidth",
-            "memory bandwidth",
-            n * device.memory_bandwidth,
-            "TB/s",
-            "N bandwidth",
-            bandwidth=(device.memory_bandwidth, "B/s"),
-            **count,
-        )
+        device, compute = machine.device, machine.compute
         peak = getattr(device, compute)
+        sheet = Sheet(
+            called(machine),
+            N=machine.devices,
+            M=(device.memory, "B"),
+            B=(device.memory_bandwidth, "B/s"),
+            F=(peak, "FLOP/s"),
+        )
+        yield sheet("memory", "memory", "GiB", "N M")
+        yield sheet("memory_bandwidth", "memory bandwidth", "TB/s", "N B")
         if peak is None:
             yield Check(
                 id="machine-peak",
@@ -118,14 +98,11 @@ def machines(study: Study) -> Iterator[Figure | Check]:
                 inputs={"device": called(device), "compute": compute},
             )
             continue
-        count["peak"] = (peak, "FLOP/s")
-        yield say("peak", f"dense {compute} peak", n * peak, "TFLOPS", "N peak", **count)
-        yield say(
+        yield sheet("peak", f"dense {compute} peak", "TFLOPS", "N F")
+        yield sheet(
             "sparse_peak",
             f"{compute} peak with 2:4 sparsity",
-            2.0 * n * peak,
             "TFLOPS",
-            "2 N peak",
+            "2 N F",
             note="as data sheets print it",
-            **count,
         )

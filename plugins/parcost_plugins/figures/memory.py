@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Study
+from parcost import Figure, Outcome, Real, Study, formula
 from parcost_plugins.vocabulary import Cluster, MemoryBudget
 
 
 def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the memory of the fullest device, and what is left of it."""
     capacity, usable = study[Cluster].device.memory, study[MemoryBudget].usable
-    used = outcome.memory_bytes
+    held: dict[str, Real] = {}
+    for line in outcome.memory_lines:
+        held[line.name] = held.get(line.name, 0.0) + line.bytes_
+    used = formula("sum(M)", M=(held, "B"), source="terms of the fullest device")
     yield Figure(
         name="memory",
         column=3,
         title="memory",
-        value=used,
+        value=outcome.memory_bytes,
         unit="GiB",
-        formula=Formula(text="the memory terms of the fullest device, added up"),
+        formula=used,
         note="on the fullest device at its fullest moment",
         brief="usable",
         whole=usable * capacity,
@@ -27,15 +30,9 @@ def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
         name="headroom",
         column=5,
         title="memory left",
-        value=usable * capacity - used,
-        unit="GiB",
-        formula=Formula(
-            text="usable capacity - memory",
-            inputs={
-                "usable": (usable, ""),
-                "capacity": (capacity, "B"),
-                "memory": (used, "B"),
-            },
+        value=formula(
+            "usable capacity - memory", usable=usable, capacity=(capacity, "B"), memory=(used, "B")
         ),
+        unit="GiB",
         note="of the usable share of the capacity",
     )

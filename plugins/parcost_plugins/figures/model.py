@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Real, Study, Work
-from parcost.numeric import ratio
+from parcost import Figure, Outcome, Real, Study, Work, formula
 from parcost_plugins.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
 from parcost_plugins.vocabulary.attended import writes_scores
@@ -13,20 +12,18 @@ from parcost_plugins.vocabulary.attended import writes_scores
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the FLOP/s of a device: those that the model asks for, and all of them."""
-    devices, step = study[Cluster].devices, outcome.step_seconds
-    asked = ratio(tokens(study) * flops_per_token(study), devices * step)
-    inputs = {
-        "tokens": (tokens(study), ""),
+    step = (outcome.step_seconds, "s")
+    letters = {
+        "tokens": tokens(study),
         "C": (flops_per_token(study), "FLOP"),
-        "N": (devices, ""),
-        "T": (step, "s"),
+        "N": study[Cluster].devices,
+        "T": step,
     }
     yield Figure(
         name="flops_per_device",
         title="model FLOP/s per device",
-        value=asked,
+        value=formula("ratio(tokens C, N T)", letters),
         unit="TFLOPS",
-        formula=Formula(text="tokens C / (N T)", inputs=inputs),
     )
     compute = study[Training].precision.compute
     peak = getattr(study[Cluster].device, compute)
@@ -39,26 +36,24 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         name="mfu",
         column=2,
         title="model FLOPs utilisation (MFU)",
-        value=asked / peak,
+        value=formula("ratio(tokens C, N T peak)", letters, peak=(peak, "FLOP/s")),
         unit="%",
-        formula=Formula(text="tokens C / (N T peak)", inputs={**inputs, "peak": (peak, "FLOP/s")}),
         note=f"{of_peak} {asked_for}, recomputation left out",
         brief=f"of the dense {compute} peak",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
     masked = causal and writes_scores(study)
     executed = "with its masked half" if masked else asked_for
-    executed_flops = _executed(study, outcome)
-    done = ratio(executed_flops, step)
     yield Figure(
         name="hfu",
         title="hardware FLOPs utilisation (HFU)",
-        value=done / peak,
-        unit="%",
-        formula=Formula(
-            text="D / (T peak)",
-            inputs={"D": (executed_flops, "FLOP"), "T": (step, "s"), "peak": (peak, "FLOP/s")},
+        value=formula(
+            "ratio(D, T peak)",
+            D=(_executed(study, outcome), "FLOP"),
+            T=step,
+            peak=(peak, "FLOP/s"),
         ),
+        unit="%",
         note=f"{of_peak} {executed}, all that is executed, on the average device",
         brief="with what is computed again",
     )
@@ -66,23 +61,21 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 def size(study: Study) -> Iterator[Figure]:
     """Yield the parameters and the FLOPs of the model by definition."""
-    total = sum((held.total * sum(held.count) for held in study.parameters), 0.0)
+    held: dict[str, Real] = {}
+    for each in study.parameters:
+        held[each.name] = held.get(each.name, 0.0) + each.total * sum(each.count)
     yield Figure(
         name="parameters",
         title="parameters",
-        value=total,
+        value=formula("sum(psi)", psi=held, source="all matrices, biases and norms of the model"),
         unit="",
-        formula=Formula(text="all matrices, biases and norms of the model"),
     )
+    counted = {flops.name: flops.per_token for flops in study.flops}
     yield Figure(
         name="flops_per_token",
         title="training FLOPs per token",
-        value=flops_per_token(study),
+        value=formula("3 sum(C)", C=(counted, "FLOP")),
         unit="FLOP",
-        formula=Formula(
-            text="3 x (" + " + ".join(counted.name for counted in study.flops) + ")",
-            inputs={counted.name: (counted.per_token, "FLOP") for counted in study.flops},
-        ),
     )
 
 

@@ -13,18 +13,19 @@ from parcost import (
     LONGEST_ORDER,
     Check,
     Figure,
+    Formula,
     Pipeline,
     Real,
     Replay,
     Schedule,
+    Sheet,
     Study,
     Times,
     called,
     longest_span,
 )
 from parcost import makespan as timed
-from parcost.numeric import all_of, any_of, ceil, floor, maximum, ratio
-from parcost_plugins.figures.naming import figures_of
+from parcost.numeric import all_of, any_of, maximum
 from parcost_plugins.figures.pipeline_counts import counts, of_device, sent
 from parcost_plugins.vocabulary import PipelineSketch
 
@@ -134,145 +135,124 @@ def _target_check(sketch: PipelineSketch, target: Real) -> Check:
     )
 
 
-def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
-    say = figures_of(sketch)
-    m, busy = sketch.micro_batches, _busy(sketch)
-    idle = makespan - busy
-    spans = {"T": (makespan, "s"), "busy": (busy, "s")}
-    ramp, slots = sketch.stages - 1, m * sketch.chunks
-    off = maximum(idle * slots - ramp * busy, ramp * busy - idle * slots)
-    textbook = all_of(off <= _ROUNDING * slots * busy)
-    yield say(
-        "step_time",
-        "step time",
-        makespan,
-        "s",
-        f"makespan of `{sketch.kind}` with equal stages",
-        note="with equal stages",
-    )
-    yield say(
-        "busy",
-        "busy time",
-        busy,
-        "s",
-        "m (F + B)",
-        m=(m, ""),
+def _sheet(sketch: PipelineSketch) -> Sheet:
+    sheet = Sheet(
+        called(sketch),
+        p=sketch.stages,
+        m=sketch.micro_batches,
+        v=sketch.chunks,
         F=(sketch.forward, "s"),
         B=(sketch.backward, "s"),
     )
-    yield say("idle", "idle time", idle, "s", "T - busy", **spans)
-    yield say(
+    sheet.letters["busy"] = sheet.formula("m (F + B)"), "s"
+    return sheet
+
+
+def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+    sheet = _sheet(sketch)
+    busy, ramp, slots = _busy(sketch), sketch.stages - 1, sketch.micro_batches * sketch.chunks
+    idle = makespan - busy
+    off = maximum(idle * slots - ramp * busy, ramp * busy - idle * slots)
+    textbook = all_of(off <= _ROUNDING * slots * busy)
+    run = _timed("replay of the order of the schedule", sketch, makespan)
+    yield sheet("step_time", "step time", "s", run, note="with equal stages")
+    sheet.letters["T"] = (run, "s")
+    yield sheet("busy", "busy time", "s", "m (F + B)")
+    yield sheet("idle", "idle time", "s", "T - busy")
+    yield sheet(
         "bubble",
         "bubble, of the step",
-        idle / makespan,
         "%",
         "(T - busy) / T",
         note="(p - 1) / (m v + p - 1)" if textbook else "until the last device ends",
-        **spans,
     )
-    yield say(
+    yield sheet(
         "bubble_overhead",
         "bubble, over busy time",
-        idle / busy,
         "%",
         "(T - busy) / busy",
         note="(p - 1) / (m v)" if textbook else "until the last device ends",
-        **spans,
     )
-    yield say("efficiency", "busy share of the step", busy / makespan, "%", "busy / T", **spans)
+    yield sheet("efficiency", "busy share of the step", "%", "busy / T")
     if sketch.stages > 1:
-        yield from _against_one_chunk(sketch, idle)
+        yield sheet(
+            "bubble_against_one_chunk",
+            "bubble time over that of one chunk",
+            "",
+            "ratio(idle, (p - 1) (F + B))",
+        )
+        yield sheet(
+            "bubble_reduction",
+            "times shorter than with one chunk",
+            "",
+            "ratio((p - 1) (F + B), idle)",
+        )
+
+
+def _timed(text: str, sketch: PipelineSketch, seconds: Real) -> Formula:
+    """Return the formula of what only the order of the schedule says."""
+    inputs = {
+        "schedule": sketch.kind,
+        "p": sketch.stages,
+        "m": sketch.micro_batches,
+        "v": sketch.chunks,
+        "F": (sketch.forward, "s"),
+        "B": (sketch.backward, "s"),
+        "hop": (sketch.hop, "s"),
+    }
+    return Formula(text=text, inputs=inputs, source="equal stages", value=seconds)
 
 
 def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
     """Yield what a step takes without a barrier, by which zero-bubble schedules are judged."""
-    say, busy = figures_of(sketch), _busy(sketch)
-    yield say(
+    sheet = _sheet(sketch)
+    yield sheet(
         "longest_span",
         "longest span of a device",
-        span,
         "s",
-        "last end - first start of one device, the longest",
+        _timed("last end - first start of one device, the longest, by replay", sketch, span),
         note="a step without a barrier before the optimizer",
     )
-    yield say(
+    yield sheet(
         "span_bubble",
         "bubble, of the longest span",
-        1.0 - busy / span,
         "%",
-        "1 - busy / span",
+        "1 - busy / longest_span",
         note="without a barrier before the optimizer",
-        busy=(busy, "s"),
-        span=(span, "s"),
-    )
-
-
-def _against_one_chunk(sketch: PipelineSketch, idle: Real) -> Iterator[Figure]:
-    say = figures_of(sketch)
-    unchunked = (sketch.stages - 1) * (sketch.forward + sketch.backward)
-    yield say(
-        "bubble_against_one_chunk",
-        "bubble time over that of one chunk",
-        ratio(idle, unchunked),
-        "",
-        "idle / ((p - 1) (F + B))",
-        idle=(idle, "s"),
-        p=(sketch.stages, ""),
-        F=(sketch.forward, "s"),
-        B=(sketch.backward, "s"),
-    )
-    yield say(
-        "bubble_reduction",
-        "times shorter than with one chunk",
-        ratio(unchunked, idle),
-        "",
-        "(p - 1) (F + B) / idle",
-        idle=(idle, "s"),
-        p=(sketch.stages, ""),
-        F=(sketch.forward, "s"),
-        B=(sketch.backward, "s"),
     )
 
 
 def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     """Yield how many micro-batches the idle time is worth at the target."""
-    say = figures_of(sketch)
-    target = sketch.target
-    assert target is not None
-    idle, each = makespan - _busy(sketch), sketch.forward + sketch.backward
-    over = ratio(target, 1.0 - target) if sketch.target_of == "step" else target
-    needed = idle / (over * each)
-    inputs = {"idle": (idle, "s"), "t": (each, "s"), "x": (over, "")}
+    sheet = _sheet(sketch)
+    run = _timed("replay of the order of the schedule", sketch, makespan)
+    sheet.letters |= {"T": (run, "s"), "target": (sketch.target, "%")}
+    of_step = sketch.target_of == "step"
+    sheet.letters |= {
+        "idle": (sheet.formula("T - busy"), "s"),
+        "x": (sheet.formula("ratio(target, 1 - target)" if of_step else "target"), "%"),
+    }
     note = "at the idle time it has now"
-    yield say(
+    yield sheet(
         "fewest_micro_batches",
         "fewest micro-batches with at most the target",
-        maximum(ceil(needed - _ROUNDING), 1.0),
         "",
-        "max(ceil(idle / (x t)), 1), x the target as a share of busy time",
+        f"max(ceil(idle / (x (F + B)) - {_ROUNDING}), 1), x the target as a share of busy time",
         note=note,
-        **inputs,
     )
-    yield say(
+    yield sheet(
         "fewest_micro_batches_below",
         "fewest micro-batches with less than the target",
-        maximum(floor(needed + _ROUNDING) + 1.0, 1.0),
         "",
-        "max(floor(idle / (x t)) + 1, 1), x the target as a share of busy time",
+        f"max(floor(idle / (x (F + B)) + {_ROUNDING}) + 1, 1), x as above",
         note=note,
-        **inputs,
     )
-    stages = floor(over * sketch.micro_batches * sketch.chunks + _ROUNDING) + 1.0
-    yield say(
+    yield sheet(
         "most_stages",
         "most stages with at most the target",
-        stages,
         "",
-        "floor(x m v) + 1",
+        f"floor(x m v + {_ROUNDING}) + 1",
         note="idling (p - 1) / v slots",
-        x=(over, ""),
-        m=(sketch.micro_batches, ""),
-        v=(sketch.chunks, ""),
     )
 
 

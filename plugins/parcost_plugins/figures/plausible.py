@@ -21,7 +21,7 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
     peak = getattr(device, compute)
     if peak is None:  # a rule has said so
         return
-    asked = tokens(study) * flops_per_token(study)
+    asked = tokens(study).value * flops_per_token(study)
     least = asked / (study[Cluster].devices * peak)
     step = outcome.step_seconds
     yield Check(

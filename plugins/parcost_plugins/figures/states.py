@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real, Section, Study, called
-from parcost.numeric import ceil, is_array, sqrt
-from parcost_plugins.figures.links import per_direction
-from parcost_plugins.figures.naming import figures_of
+from parcost import Figure, Formula, Real, Section, Sheet, Study, called, formula
+from parcost.numeric import is_array, sqrt
+from parcost_plugins.figures.links import all_ports
 from parcost_plugins.vocabulary import StateSheet
 from parcost_plugins.vocabulary.answers import section_note
 
@@ -23,7 +22,8 @@ def states(study: Study) -> Iterator[Figure]:
         yield from _held(sheet)
         yield from _sent(sheet)
         if sheet.capacity is not None:
-            yield from _room(sheet, sheet.capacity * sheet.usable)
+            room = formula("capacity usable", capacity=(sheet.capacity, "B"), usable=sheet.usable)
+            yield from _room(sheet, room)
 
 
 def tables(study: Study) -> Iterator[Section]:
@@ -58,226 +58,154 @@ def _each(sheet: StateSheet) -> Real:
     return recipe.weights + recipe.gradients + recipe.optimizer
 
 
-def _whole(sheet: StateSheet) -> Iterator[Figure]:
-    say, recipe, N = figures_of(sheet), sheet.precision, sheet.parameters
-    for name in ("weights", "gradients", "optimizer"):
-        each = getattr(recipe, name)
-        yield say(name, name, N * each, "GB", "N e", N=(N, ""), e=(each, "B"))
-    each = _each(sheet)
-    yield say(
-        "bytes_per_parameter",
-        "bytes per parameter",
-        each,
-        "B",
-        "weights + gradients + optimizer",
-        note="of the recipe",
-        weights=(recipe.weights, "B"),
-        gradients=(recipe.gradients, "B"),
-        optimizer=(recipe.optimizer, "B"),
+def _sheet(state: StateSheet) -> Sheet:
+    """Return the letters of a ``state`` block: N parameters, and bytes of each."""
+    recipe = state.precision
+    return Sheet(
+        called(state),
+        N=state.parameters,
+        w=(recipe.weights, "B"),
+        g=(recipe.gradients, "B"),
+        o=(recipe.optimizer, "B"),
+        tp=state.tp,
+        pp=state.pp,
+        dp=state.dp,
+        m=state.micro_batches,
     )
-    yield say("total", "model state", N * each, "GB", "N e", N=(N, ""), e=(each, "B"))
-    if sheet.layers is not None:
-        yield say(
-            "gradients_per_layer",
-            "gradients of one layer",
-            N * recipe.gradients / sheet.layers,
-            "GB",
-            "N e / L",
-            N=(N, ""),
-            e=(recipe.gradients, "B"),
-            L=(sheet.layers, ""),
+
+
+def _whole(state: StateSheet) -> Iterator[Figure]:
+    sheet = _sheet(state)
+    yield sheet("weights", "weights", "GB", "N w")
+    yield sheet("gradients", "gradients", "GB", "N g")
+    yield sheet("optimizer", "optimizer", "GB", "N o")
+    yield sheet(
+        "bytes_per_parameter", "bytes per parameter", "B", "w + g + o", note="of the recipe"
+    )
+    yield sheet("total", "model state", "GB", "weights + gradients + optimizer")
+    if state.layers is not None:
+        yield sheet(
+            "gradients_per_layer", "gradients of one layer", "GB", "N g / L", L=state.layers
         )
 
 
-def _held(sheet: StateSheet) -> Iterator[Figure]:
-    say, recipe, shards = figures_of(sheet), sheet.precision, sheet.tp * sheet.pp
-    rank = sheet.parameters / shards
-    letters = {"N": (sheet.parameters, ""), "tp": (sheet.tp, ""), "pp": (sheet.pp, "")}
-    yield say(
-        "parameters_per_stage",
-        "parameters of a stage",
-        sheet.parameters / sheet.pp,
-        "G",
-        "N / pp",
-        **letters,
-    )
-    yield say(
-        "parameters_per_device", "parameters of a device", rank, "G", "N / (tp pp)", **letters
-    )
-    total: Real = 0.0
-    for stage, name in ((3, "weights"), (2, "gradients"), (1, "optimizer")):
-        over = sheet.dp if sheet.zero >= stage else 1.0
-        part = rank * getattr(recipe, name) / over
-        total = total + part
-        yield say(
+def _held(state: StateSheet) -> Iterator[Figure]:
+    sheet = _sheet(state)
+    yield sheet("parameters_per_stage", "parameters of a stage", "G", "N / pp")
+    yield sheet("parameters_per_device", "parameters of a device", "G", "N / (tp pp)")
+    for stage, name, letter in ((3, "weights", "w"), (2, "gradients", "g"), (1, "optimizer", "o")):
+        yield sheet(
             f"{name}_per_device",
             f"{name} of a device",
-            part,
             "GB",
-            f"N e / (tp pp{' dp' if sheet.zero >= stage else ''})",
+            f"N {letter} / (tp pp{' dp' if state.zero >= stage else ''})",
             note=f"shared out from ZeRO {stage} on",
-            **letters,
         )
-    yield say(
-        "per_device", "model state of a device", total, "GB", "weights + gradients + optimizer"
+    yield sheet(
+        "per_device",
+        "model state of a device",
+        "GB",
+        "weights_per_device + gradients_per_device + optimizer_per_device",
     )
-    if sheet.device is not None:
-        yield say(
+    if state.device is not None:
+        yield sheet(
             "read_time",
             "reading the weights of a device once",
-            rank * recipe.weights / sheet.device.memory_bandwidth,
             "s",
-            "N e / (tp pp B)",
+            "N w / (tp pp B)",
             note="no token takes less",
-            e=(recipe.weights, "B"),
-            B=(sheet.device.memory_bandwidth, "B/s"),
-            **letters,
+            B=(state.device.memory_bandwidth, "B/s"),
         )
-    yield say(
+    yield sheet(
         "gradients_per_stage",
         "gradients of a stage",
-        sheet.parameters * recipe.gradients / sheet.pp,
         "GB",
-        "N e / pp",
+        "N g / pp",
         note="of its tp ranks together",
-        e=(recipe.gradients, "B"),
-        **letters,
     )
-    copies = sheet.dp * total / (rank * _each(sheet))
-    yield say(
+    yield sheet(
         "copies",
         "copies of the state that replicas hold together",
-        copies,
         "",
-        "dp x state of a device / (N e / (tp pp))",
+        "dp per_device / (N (w + g + o) / (tp pp))",
         note="1 where everything is shared out",
-        **letters,
     )
 
 
-def _sent(sheet: StateSheet) -> Iterator[Figure]:
-    say, recipe = figures_of(sheet), sheet.precision
-    rank = sheet.parameters / (sheet.tp * sheet.pp)
-    wire, back = rank * recipe.reduction, rank * recipe.gather
-    m = sheet.micro_batches
+def _sent(state: StateSheet) -> Iterator[Figure]:
+    sheet, recipe = _sheet(state), state.precision
+    sheet.letters["g"] = sheet.formula("N r / (tp pp)", r=(recipe.reduction, "B")), "B"
+    sheet.letters["w"] = sheet.formula("N a / (tp pp)", a=(recipe.gather, "B")), "B"
     # Replicas all-reduce; sharded, they gather what they reduced only in parts. What no rank
     # holds whole cannot wait for the end of the step.
-    text, often = (
-        ("2 g", 2.0 * wire),
-        ("g + w", wire + back),
-        ("m g + w", m * wire + back),
-        ("m (g + 2 w)", m * (wire + 2.0 * back)),
-    )[sheet.zero]
-    inputs = {"g": (wire, "B"), "w": (back, "B"), **({"m": (m, "")} if sheet.zero > 1 else {})}
-    yield say(
+    text = ("2 g", "g + w", "m g + w", "m (g + 2 w)")[state.zero]
+    yield sheet(
         "traffic",
         "sent by a device for its replica in a step, for many replicas",
-        often,
         "GB",
         text,
-        note="see `ring_traffic`" + ("; m micro-batches" if sheet.zero > 1 else ""),
-        **inputs,
+        note="see `ring_traffic`" + ("; m micro-batches" if state.zero > 1 else ""),
     )
-    yield say(
+    yield sheet(
         "ring_traffic",
         "sent by a device for its replica in a step",
-        often * (sheet.dp - 1.0) / sheet.dp,
         "GB",
-        f"({text}) (dp - 1) / dp",
-        dp=(sheet.dp, ""),
-        **inputs,
+        "traffic (dp - 1) / dp",
     )
-    yield say(
+    yield sheet(
         "traffic_against_replicas",
         "the same over what plain replicas send",
-        often / (2.0 * wire),
         "",
-        f"({text}) / (2 g)",
-        **inputs,
+        "traffic / (2 g)",
     )
-    yield say(
-        "traffic_in_parameters",
-        "the same over the bytes of the parameters",
-        often / back,
-        "",
-        f"({text}) / w",
-        **inputs,
+    yield sheet(
+        "traffic_in_parameters", "the same over the bytes of the parameters", "", "traffic / w"
     )
-    if sheet.link is not None and (rate := per_direction(sheet.link)) is not None:
-        total = rate * sheet.link.ports
-        yield say(
+    if state.link is not None and (rate := all_ports(state.link)) is not None:
+        yield sheet(
             "traffic_time",
             "time of that, at the bandwidth of the link",
-            often / total,
             "s",
-            f"({text}) / B",
-            B=(total, "B/s"),
-            **inputs,
+            "traffic / B",
+            B=(rate, "B/s"),
         )
 
 
-def _room(sheet: StateSheet, room: Real) -> Iterator[Figure]:
-    say, each, state = figures_of(sheet), _each(sheet), sheet.parameters * _each(sheet)
-    inputs = {"state": (state, "B"), "M": (room, "B")}
-    yield say(
+def _room(state: StateSheet, room: Formula) -> Iterator[Figure]:
+    sheet = _sheet(state)
+    sheet.letters |= {
+        "state": (sheet.formula("N (w + g + o)"), "B"),
+        "M": (room, "B"),
+        "D": state.devices,
+    }
+    yield sheet(
         "devices_needed",
         "fewest devices whose memory holds the state",
-        ceil(state / room - _ROUNDING),
         "",
-        "state / M, rounded up",
+        f"ceil(state / M - {_ROUNDING})",
         note="with nothing else in it",
-        **inputs,
     )
-    all_ = room * sheet.devices
-    yield say(
-        "capacity", "memory of all devices", all_, "GB", "N M", N=(sheet.devices, ""), **inputs
-    )
-    yield say(
-        "fits",
-        "whether all devices together hold the state",
-        1.0 * (state <= all_),
-        "",
-        "state <= N M",
-        N=(sheet.devices, ""),
-        **inputs,
-    )
-    yield say("filled", "state over the memory of all devices", state / all_, "%", "state / (N M)")
-    largest = all_ / each
-    yield say(
+    yield sheet("capacity", "memory of all devices", "GB", "D M")
+    yield sheet("fits", "whether all devices together hold the state", "", "state <= D M")
+    yield sheet("filled", "state over the memory of all devices", "%", "state / (D M)")
+    yield sheet(
         "largest",
         "largest model whose state they hold",
-        largest,
         "G",
-        "N M / e",
+        "D M / (w + g + o)",
         note="parameters",
-        N=(sheet.devices, ""),
-        M=(room, "B"),
-        e=(each, "B"),
     )
-    yield say(
-        "largest_weights",
-        "weights of that model",
-        largest * sheet.precision.weights,
-        "GB",
-        "N M w / e",
-        w=(sheet.precision.weights, "B"),
-        e=(each, "B"),
-    )
-    yield say(
+    yield sheet("largest_weights", "weights of that model", "GB", "largest w")
+    yield sheet(
         "beside_weights",
         "left beside the weights on a device",
-        room - sheet.parameters / (sheet.tp * sheet.pp) * sheet.precision.weights,
         "GB",
         "M - N w / (tp pp)",
-        M=(room, "B"),
     )
-    yield say(
+    yield sheet(
         "widest_layer",
         "hidden size at which one layer's state fills a device",
-        _widest_layer(room, each),
         "",
-        "sqrt(M / (12 e))",
+        "sqrt(M / (12 (w + g + o)))",
         note="of 12 h^2 parameters",
-        M=(room, "B"),
-        e=(each, "B"),
     )

@@ -17,7 +17,7 @@ from operator import add
 
 from attrs import frozen
 
-from parcost import Check, Formula, Once, Pass, Real, Study, Work, called, hookimpl
+from parcost import Check, Formula, Once, Pass, Real, Study, Work, called, formula, hookimpl
 from parcost.numeric import is_array, maximum, where
 from parcost_plugins.vocabulary import (
     Framework,
@@ -135,12 +135,12 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
         if captured and (pass_ == "W" or (pass_ == "R" and core)):
             continue  # a part of the graph of the backward pass
         if captured:
-            seconds, formula = _of_graph(framework, parts)
+            seconds = _of_graph(framework, parts)
         elif mode(study) == "compiled":
-            seconds, formula = _compiled(issued, framework, parts, apart=pass_ == "W")
+            seconds = _compiled(issued, framework, parts, apart=pass_ == "W")
         else:
-            seconds, formula = _eager(issued.times(parts), framework)
-        yield from _work(NAME, pass_, seconds, count, formula)
+            seconds = _eager(issued.times(parts), framework)
+        yield from _work(NAME, pass_, seconds, count)
 
 
 def _calls(study: Study) -> tuple[Real, Real, Real]:
@@ -179,8 +179,8 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
         ("B", backward, standing(study, moe=True)),
     ]
     for pass_, kernels, count in passes:
-        seconds, formula = _eager(_Issued(kernels), framework)
-        yield from _work(f"{NAME}, experts", pass_, seconds, count, formula)
+        seconds = _eager(_Issued(kernels), framework)
+        yield from _work(f"{NAME}, experts", pass_, seconds, count)
     if not has_fixed_counts(study):
         yield from _counted(study, framework)
 
@@ -190,23 +190,19 @@ def _counted(study: Study, framework: Framework) -> Iterator[Work]:
 
     The host cannot issue ahead: the device has nothing to run until the next kernel is issued.
     """
-    seconds = framework.issue
-    formula = Formula(
-        text="tau, of the first kernel behind the counts",
-        inputs={"tau": (seconds, "s")},
-        source=SOURCE,
+    seconds = formula(
+        "tau, of the first kernel behind the counts", tau=(framework.issue, "s"), source=SOURCE
     )
     passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
     for pass_, recomputed in passes:
         count = standing(study, moe=True, recomputed=recomputed)
-        if any(count) and (is_array(seconds) or seconds):
+        if any(count) and _any(seconds):
             yield Work(
                 name="waiting for token counts",
                 cause=HOST,
                 seconds=seconds,
                 pass_=pass_,
                 count=count,
-                formula=formula,
                 resource=QUEUE,
             )
 
@@ -218,76 +214,68 @@ def _ends(study: Study, framework: Framework) -> Iterator[Work]:
         ("B", _BACKWARD * framework.outer_kernels),
     )
     for pass_, kernels in passes:
-        seconds, formula = _eager(_Issued(kernels), framework)
-        yield from _work(f"{NAME}, embedding and head", pass_, seconds, count, formula)
+        seconds = _eager(_Issued(kernels), framework)
+        yield from _work(f"{NAME}, embedding and head", pass_, seconds, count)
 
 
 def _update(study: Study, framework: Framework) -> Iterator[Once]:
-    seconds, formula = _eager(_Issued(framework.update_kernels), framework)
-    if is_array(seconds) or seconds:
+    seconds = _eager(_Issued(framework.update_kernels), framework)
+    if _any(seconds):
         yield Once(
             name=f"{NAME}, update",
             cause=HOST,
             seconds=seconds,
-            formula=formula,
             when="end",
             count=standing(study),
             resource=PROCESSOR,
         )
 
 
-def _eager(issued: _Issued, framework: Framework) -> tuple[Real, Formula]:
-    return (issued.kernels + issued.calls) * framework.issue, Formula(
-        text="(k + c) tau, k kernels and c collectives",
-        inputs={
-            "k": (issued.kernels, ""),
-            "c": (issued.calls, ""),
-            "tau": (framework.issue, "s"),
-        },
+def _eager(issued: _Issued, framework: Framework) -> Formula:
+    return formula(
+        "(k + c) tau, k kernels and c collectives",
+        k=issued.kernels,
+        c=issued.calls,
+        tau=(framework.issue, "s"),
         source=SOURCE,
     )
 
 
-def _compiled(
-    issued: _Issued, framework: Framework, parts: float, *, apart: bool
-) -> tuple[Real, Formula]:
+def _compiled(issued: _Issued, framework: Framework, parts: float, *, apart: bool) -> Formula:
     """Return what a compiled layer takes; gradients of weights *apart* are of the same call."""
     each = 0.0 if framework.compiled_issue is None else framework.compiled_issue
-    call, share = 0.0 if apart else framework.compiled_call, framework.compiled_kernels
-    seconds = parts * (call + share * issued.kernels * each + issued.calls * framework.issue)
-    return seconds, Formula(
-        text="q (a + x k u + c tau), x of k kernels are left, and c collectives",
-        inputs={
-            "q": (parts, ""),
-            "a": (call, "s"),
-            "x": (share, ""),
-            "k": (issued.kernels, ""),
-            "u": (each, "s"),
-            "c": (issued.calls, ""),
-            "tau": (framework.issue, "s"),
-        },
+    return formula(
+        "q (a + x k u + c tau), x of k kernels are left and c collectives",
+        q=parts,
+        a=(0.0 if apart else framework.compiled_call, "s"),
+        x=framework.compiled_kernels,
+        k=issued.kernels,
+        u=(each, "s"),
+        c=issued.calls,
+        tau=(framework.issue, "s"),
         source=SOURCE,
     )
 
 
-def _of_graph(framework: Framework, parts: float) -> tuple[Real, Formula]:
+def _of_graph(framework: Framework, parts: float) -> Formula:
     each = 0.0 if framework.graph_issue is None else framework.graph_issue
-    inputs = {"q": (parts, ""), "g": (each, "s")}
-    return parts * each, Formula(text="q g", inputs=inputs, source=SOURCE)
+    return formula("q g", q=parts, g=(each, "s"), source=SOURCE)
 
 
-def _work(
-    name: str, pass_: Pass, seconds: Real, count: Sequence[float], formula: Formula
-) -> Iterator[Work]:
+def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> Iterator[Work]:
     """Yield the term, unless it is nothing: it may hide under all that the device does."""
-    if any(count) and (is_array(seconds) or seconds):
+    if any(count) and _any(seconds):
         yield Work(
             name=name,
             cause=HOST,
             seconds=seconds,
             pass_=pass_,
             count=count,
-            formula=formula,
             resource=PROCESSOR,
             window="",
         )
+
+
+def _any(seconds: Formula) -> bool:
+    """Return whether a term takes time at all; a sweep may."""
+    return is_array(seconds.value) or bool(seconds.value)

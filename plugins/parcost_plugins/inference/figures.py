@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from parcost import Figure, Formula, Real, Section, called
-from parcost.numeric import minimum, ratio
-from parcost_plugins.inference.memory import Memory, copies
+from parcost import Figure, Formula, Section, Sheet, called
+from parcost_plugins.inference.memory import Memory, cache_read
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import Phase
-from parcost_plugins.vocabulary import Price
+from parcost_plugins.vocabulary import MemoryBudget, Price
 
 ROOFLINE = "Williams et al. 2009, roofline; Pope et al. 2022, section 3"
-MILLION = 1e6
 
 
 def figures_of(replica: Replica, memory: Memory, first: Phase, next_: Phase) -> Iterator[Figure]:
     """Yield every figure of *replica*: *first* is the prompt, *next_* a token."""
-    label = called(replica.serving)
-    for name, title, value, unit, text, inputs, note in (
-        *_speed(replica, first, next_),
-        *_parts(replica, first, next_),
-        *_memory(replica, memory),
-    ):
-        yield Figure(
-            name=f"{label}.{name}",
-            title=f"{label}: {title}",
-            value=value,
-            unit=unit,
-            formula=Formula(text=text, inputs=inputs, source=ROOFLINE),
-            note=note,
-        )
+    serving, model = replica.serving, replica.serving.model
+    sheet = Sheet(
+        called(serving),
+        source=ROOFLINE,
+        t=serving.tp,
+        g=serving.attention_replicas,
+        p=float(serving.pp),
+        n=serving.batch,
+        k=serving.batches,
+        S=serving.prompt,
+        peak=(replica.peak, "FLOP/s"),
+        B=(replica.bandwidth, "B/s"),
+        w=(serving.weights, "B"),
+        e=(serving.kv, "B"),
+        L=model.layers,
+    )
+    sheet.letters["N"] = sheet.formula("t g p, devices")
+    yield from _speed(replica, first, next_, sheet)
+    yield from _parts(replica, next_, sheet)
+    yield from _memory(replica, memory, sheet)
 
 
 _SIDE_BY_SIDE = (
@@ -49,7 +52,7 @@ def table(replica: Replica, first: Phase, next_: Phase) -> Section:
             (phase.compute, "s"),
             (phase.weights, "s"),
             (phase.cache, "s"),
-            (phase.communication, "s"),
+            (phase.communication.value, "s"),
             (phase.launches, "s"),
             phase.bound,
         )
@@ -72,229 +75,180 @@ def table(replica: Replica, first: Phase, next_: Phase) -> Section:
     )
 
 
-_Row = tuple[str, str, Any, str, str, dict[str, tuple[Any, str]], str]
+def _seconds(phase: Phase, sheet: Sheet) -> Formula:
+    return sheet.formula(
+        "max(max(compute, weights + cache) + communication, launches)",
+        compute=(phase.compute, "s"),
+        weights=(phase.weights, "s"),
+        cache=(phase.cache, "s"),
+        communication=(phase.communication, "s"),
+        launches=(phase.launches, "s"),
+    )
 
 
-def _speed(replica: Replica, first: Phase, next_: Phase) -> Iterator[_Row]:
+def _speed(replica: Replica, first: Phase, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
     serving = replica.serving
-    yield (
+    yield sheet(
         "prefill_seconds",
         "time to the first token",
-        first.seconds,
         "s",
-        "max(F / (t peak), W / (t B)) + communication",
-        {
-            "F": (first.flops, "FLOP"),
-            "t": (serving.tp, ""),
-            "peak": (replica.peak, "FLOP/s"),
-            "B": (replica.bandwidth, "B/s"),
-        },
-        _bound(first),
+        _seconds(first, sheet),
+        note=_bound(first),
     )
-    yield (
-        "decode_seconds",
-        "time of one more token",
-        next_.seconds,
-        "s",
-        "max(max((W + n s KV) / (t B), 2 G n / (t peak)) + communication, launches)",
-        {
-            "n": (serving.batch, ""),
-            "s": (serving.context, ""),
-            "t": (serving.tp, ""),
-            "B": (replica.bandwidth, "B/s"),
-            "peak": (replica.peak, "FLOP/s"),
-        },
-        _bound(next_),
+    yield sheet(
+        "decode_seconds", "time of one more token", "s", _seconds(next_, sheet), note=_bound(next_)
     )
-    yield (
+    yield sheet(
         "request_seconds",
         "time of a whole answer",
-        first.seconds + serving.output * next_.seconds,
         "s",
-        "prefill + output x decode",
-        {"output": (serving.output, "")},
-        "",
+        "prefill_seconds + output decode_seconds",
+        output=serving.output,
     )
-    under_way = minimum(serving.batches, float(serving.pp))
-    speed = ratio(serving.batch * serving.attention_replicas * under_way, next_.seconds)
-    made = {
-        "n": (serving.batch, ""),
-        "g": (serving.attention_replicas, ""),
-        "k": (under_way, ""),
-        "T": (next_.seconds, "s"),
-    }
-    yield (
+    sheet.letters["b"] = sheet.formula("min(k, p), batches in different stages")
+    yield sheet(
         "tokens_per_second",
         "tokens per second",
-        speed,
         "",
-        "n g k / T, g groups, k batches in different stages",
-        made,
-        "decoding",
+        "ratio(n g b, decode_seconds), g groups, b batches in different stages",
+        note="decoding",
     )
-    yield (
+    yield sheet(
         "tokens_per_second_per_device",
         "tokens per second and device",
-        speed / replica.devices,
         "",
-        "n g k / (T N)",
-        {**made, "N": (replica.devices, "")},
-        "decoding",
+        "tokens_per_second / N",
+        note="decoding",
     )
-    yield (
+    yield sheet(
         "prefill_tokens_per_second",
         "tokens of prompts per second",
-        ratio(serving.prompt * serving.attention_replicas * under_way, first.seconds),
         "",
-        "S g k / T",
-        {**made, "S": (serving.prompt, ""), "T": (first.seconds, "s")},
-        "",
+        "ratio(S g b, prefill_seconds)",
     )
     price = replica.study.get(Price)
     if price is not None:
-        rate = price.device_hour * replica.devices
-        yield (
+        yield sheet(
             "cost_per_million_tokens",
             "cost per million tokens",
-            ratio(rate, speed) * MILLION,
             "USD",
-            "c N / r x 1e6",
-            {"c": (price.device_hour, "USD/h"), "N": (replica.devices, ""), "r": (speed, "")},
-            "decoding, at this batch",
+            "ratio(c N, tokens_per_second) 1e6",
+            c=(price.device_hour, "USD/h"),
+            note="decoding, at this batch",
         )
 
 
-def _parts(replica: Replica, first: Phase, next_: Phase) -> Iterator[_Row]:
+def _parts(replica: Replica, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
     serving = replica.serving
-    nothing: dict[str, tuple[Any, str]] = {}
-    reads = {"t": (serving.tp, ""), "B": (replica.bandwidth, "B/s")}
-    rows: list[tuple[str, str, Real, str, str]] = [
-        ("prefill_flops", "FLOPs of a prompt", first.flops, "FLOP", "S (2 G + A)"),
-        ("prefill_compute_seconds", "products of a prompt", first.compute, "s", "F / (t peak)"),
-        ("weights_seconds", "reading the weights", next_.weights, "s", "W / (t B)"),
-        ("cache_seconds", "reading the cache", next_.cache, "s", "n s KV / (t B)"),
-        ("compute_seconds", "products of a token", next_.compute, "s", "2 G n / (t peak)"),
-        ("all_reduce_seconds", "one all-reduce of a token", next_.all_reduce, "s", "T(n h e)"),
-        ("all_reduces", "all-reduces of a token", replica.all_reduces, "", "2 per dense layer"),
-        (
-            "communication_seconds",
-            "what ranks tell one another for a token",
-            next_.communication,
-            "s",
-            "all-reduces, exchanges of experts, hops between stages",
+    sheet.letters |= {
+        "D": replica.dense,
+        "E": replica.expert,
+        "x": replica.hit(serving.batch),
+        "R": replica.ranks,
+        "C": (cache_read(replica, serving.context), "B"),
+        "G": (replica.flops, "FLOP"),
+        "A": (replica.attention_flops, "FLOP"),
+    }
+    yield sheet(
+        "prefill_flops",
+        "FLOPs of a prompt",
+        "FLOP",
+        "S (G + A), G of products and A of attention, for each token",
+    )
+    yield sheet("prefill_compute_seconds", "products of a prompt", "s", "prefill_flops / (t peak)")
+    yield sheet(
+        "weights_seconds",
+        "reading the weights",
+        "s",
+        "(D / t + E x / R) w / B, a share x of the parameters E of experts",
+    )
+    yield sheet("cache_seconds", "reading the cache", "s", "n C / B, C of one sequence on a rank")
+    yield sheet("compute_seconds", "products of a token", "s", "n G / (t peak)")
+    yield sheet("all_reduce_seconds", "one all-reduce of a token", "s", next_.all_reduce)
+    yield sheet(
+        "all_reduces",
+        "all-reduces of a token",
+        "",
+        Formula(
+            text="counted by layer: one behind attention and one behind a dense MLP",
+            inputs={"L": serving.model.layers},
+            value=replica.all_reduces,
         ),
-        (
-            "crossover_batch",
-            "batch from which products take longer than weights",
-            serving.weights * replica.peak / (2.0 * replica.bandwidth),
-            "",
-            "w peak / (2 B)",
-        ),
-    ]
-    for name, title, value, unit, text in rows:
-        yield name, title, value, unit, text, reads if unit == "s" else nothing, ""
+    )
+    yield sheet(
+        "communication_seconds",
+        "what ranks tell one another for a token",
+        "s",
+        next_.communication,
+    )
+    yield sheet(
+        "crossover_batch",
+        "batch from which products take longer than weights",
+        "",
+        "w peak / (2 B)",
+    )
     if serving.model.experts:
-        model, tokens = serving.model, serving.batch * serving.attention_replicas
-        yield (
+        yield sheet(
             "experts_hit",
             "experts of a layer that a batch visits",
-            float(model.experts) * replica.hit(serving.batch),
             "",
-            "E (1 - (1 - k / E)^n)",
-            {"E": (model.experts, ""), "k": (model.top_k, ""), "n": (tokens, "")},
-            "by even chance",
+            "K (1 - max(1 - k / K, 0)^(n g)), k of K experts for each token",
+            K=float(serving.model.experts),
+            k=serving.model.top_k,
+            note="by even chance",
         )
 
 
-def _memory(replica: Replica, memory: Memory) -> Iterator[_Row]:
+def _memory(replica: Replica, memory: Memory, sheet: Sheet) -> Iterator[Figure]:
     serving, model = replica.serving, replica.serving.model
-    latent = "L (r + d_r) e, r and d_r of the compressed cache"
-    plain = "2 L k d e, k KV heads of size d"
-    copied = {"copies": (copies(replica), ""), "t": (serving.tp, "")}
-    nothing: dict[str, tuple[Any, str]] = {}
     on_one = "on the fullest device"
-    yield (
+    if model.latent:
+        width = {"r": model.kv_lora, "r'": model.rope_dim}
+        text = "L (r + r') e, r and r' of the compressed cache"
+    else:
+        width, text = {"h": model.kv_heads, "d": model.head_dim}, "2 L h d e, h KV heads of size d"
+    yield sheet(
         "kv_bytes_per_token",
         "cache of one token",
-        memory.per_token,
         "B",
-        latent if model.latent else plain,
-        {"L": (model.layers, ""), "e": (serving.kv, "B")},
-        "over all ranks, each part counted once",
+        text,
+        width,
+        note="over all ranks, each part counted once",
     )
-    yield (
+    yield sheet(
         "kv_sequence",
         "cache of one sequence on a device",
-        memory.sequence,
         "GiB",
-        "KV s copies / (t p)",
-        {**copied, "s": (serving.longest, ""), "p": (serving.pp, "")},
-        "of the longest",
+        "C / p, C of all stages",
+        C=(cache_read(replica, serving.longest), "B"),
+        note="of the longest",
     )
-    yield (
-        "kv_memory",
-        "cache of all sequences on a device",
-        memory.cache,
-        "GiB",
-        "KV s n k copies / (t p)",
-        {**copied, "n": (serving.batch, ""), "k": (serving.batches, "")},
-        "",
-    )
-    yield (
-        "weights",
-        "weights of the model",
-        memory.weights,
-        "B",
-        "N w",
-        {"N": (replica.dense + replica.expert, ""), "w": (serving.weights, "B")},
-        "each counted once",
-    )
-    yield (
+    yield sheet("kv_memory", "cache of all sequences on a device", "GiB", "kv_sequence n k")
+    yield sheet("weights", "weights of the model", "B", "(D + E) w", note="each counted once")
+    yield sheet(
         "weights_memory",
         "weights on a device",
-        memory.held,
         "GiB",
-        "N w / (t p)",
-        nothing,
-        on_one,
+        "psi w, psi parameters of the fullest device",
+        psi=replica.held,
+        note=on_one,
     )
-    yield (
-        "memory",
-        "memory in use",
-        memory.total,
-        "GiB",
-        "weights + cache + context",
-        {"context": (memory.overhead, "B")},
-        on_one,
+    sheet.letters |= {"overhead": (memory.overhead, "B"), "M": (serving.device.memory, "B")}
+    usable = replica.study[MemoryBudget].usable
+    sheet.letters["usable"] = sheet.formula("share M", share=usable), "B"
+    yield sheet(
+        "memory", "memory in use", "GiB", "weights_memory + kv_memory + overhead", note=on_one
     )
-    yield (
-        "headroom",
-        "memory left",
-        memory.usable - memory.total,
-        "GiB",
-        "usable capacity - memory",
-        {"usable": (memory.usable, "B")},
-        on_one,
-    )
-    yield (
-        "capacity",
-        "memory of all devices",
-        serving.device.memory * replica.devices,
-        "B",
-        "N capacity",
-        {"N": (replica.devices, "")},
-        "",
-    )
-    yield (
+    yield sheet("headroom", "memory left", "GiB", "usable - memory", note=on_one)
+    yield sheet("capacity", "memory of all devices", "B", "M N")
+    yield sheet(
         "largest_batch",
         "largest batch",
-        memory.largest_batch(serving.batches),
         "",
-        "floor((usable - weights - context) / (k KV s copies / (t p)))",
-        {**copied, "k": (serving.batches, "")},
-        "sequences that find room in the cache",
+        "max(floor((usable - weights_memory - overhead) / (k kv_sequence)), 0)",
+        note="sequences that find room in the cache",
     )
-    yield "devices", "devices", replica.devices, "", "t g p", nothing, ""
+    yield sheet("devices", "devices", "", "t g p")
 
 
 def _bound(phase: Phase) -> str:

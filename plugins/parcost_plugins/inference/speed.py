@@ -8,10 +8,12 @@ keep all of them busy.
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import frozen
 
-from parcost import Real
-from parcost.numeric import maximum, where
+from parcost import Formula, Real, formula, plain_of
+from parcost.numeric import maximum
 from parcost_plugins.inference.memory import cache_read
 from parcost_plugins.inference.replica import Replica
 
@@ -24,8 +26,8 @@ class Phase:
     compute: Real
     weights: Real
     cache: Real
-    all_reduce: Real  # one of them
-    communication: Real
+    all_reduce: Formula  # one of them
+    communication: Formula
     launches: Real
 
     @property
@@ -36,7 +38,8 @@ class Phase:
     @property
     def seconds(self) -> Real:
         """The whole pass."""
-        return maximum(maximum(self.compute, self.memory) + self.communication, self.launches)
+        busy = maximum(self.compute, self.memory) + plain_of(self.communication)
+        return maximum(busy, self.launches)
 
     @property
     def bound(self) -> str:
@@ -44,11 +47,11 @@ class Phase:
         parts = {
             "compute": self.compute,
             "memory bandwidth": self.memory,
-            "communication": self.communication,
+            "communication": plain_of(self.communication),
         }
         if not all(isinstance(value, (float, int)) for value in (*parts.values(), self.launches)):
             return ""
-        if self.launches > max(self.compute, self.memory) + self.communication:
+        if self.launches > max(self.compute, self.memory) + parts["communication"]:
             return "the host"
         if parts["communication"] <= max(parts["compute"], parts["memory bandwidth"]):
             parts.pop("communication")
@@ -98,36 +101,45 @@ def _phase(
     )
 
 
-def _communication(replica: Replica, tokens: Real, measured: Real | None) -> tuple[Real, Real]:
+def _communication(
+    replica: Replica, tokens: Real, measured: Real | None
+) -> tuple[Formula, Formula]:
     """Return one all-reduce of *tokens*, and all that a pass sends.
 
     Attention and MLP each end in an all-reduce. Experts on other ranks take two exchanges
     instead, and an all-reduce among those that share one expert.
     """
     serving, model, study = replica.serving, replica.serving.model, replica.study
-    if serving.fabric is None:
-        one = 0.0 if measured is None else where(serving.tp > 1, measured, 0.0)
-        return one, one * replica.all_reduces
-    n = tokens * model.hidden * serving.activation
-    if measured is None:
-        one = study.collective("all_reduce", n, "tp", serving.collective).seconds
+    n = formula("n h e", n=tokens, h=model.hidden, e=(serving.activation, "B"))
+    if measured is not None or serving.fabric is None:
+        given = 0.0 if measured is None else measured
+        one = formula("t > 1 ? T : 0, as measured", t=serving.tp, T=(given, "s"))
     else:
-        one = where(serving.tp > 1, measured, 0.0)
-    total = one * replica.all_reduces
-    if replica.expert_layers:
-        total = total + replica.expert_layers * _exchange(replica, n)
-    if serving.pp > 1:
-        hop = study.collective("point_to_point", n, "pp").seconds
-        total = total + (serving.pp - 1) * hop
-    return one, total
+        one = study.collective("all_reduce", n, "tp", serving.collective).formula
+    text = "k T"
+    letters: dict[str, Any] = {"k": replica.all_reduces, "T": (one, "s")}
+    if serving.fabric is not None and replica.expert_layers:
+        text += " + l E"
+        letters |= {"l": replica.expert_layers, "E": (_exchange(replica, n), "s")}
+    if serving.fabric is not None and serving.pp > 1:
+        hop = study.collective("point_to_point", n, "pp").formula
+        text += " + (p - 1) H"
+        letters |= {"p": float(serving.pp), "H": (hop, "s")}
+    return one, formula(f"{text}, all-reduces, exchanges of experts, and hops", letters)
 
 
-def _exchange(replica: Replica, n: Real) -> Real:
+def _exchange(replica: Replica, n: Formula) -> Formula:
     """Return what one layer of experts sends for *n* bytes of tokens of every group."""
     serving, study = replica.serving, replica.study
-    sent = n * serving.model.top_k / serving.tp  # of every rank
-    there_and_back = 2.0 * study.collective("all_to_all", sent, "ep").seconds
+    sent = formula("n k / t", n=(n, "B"), k=serving.model.top_k, t=serving.tp)  # of every rank
+    there = study.collective("all_to_all", sent, "ep").formula
     # A rank reduces what it has received, or where experts are whole, every token.
-    received = where(serving.ep > 1, sent * replica.ranks / serving.ep, n)
-    among = study.collective("all_reduce", received, "etp", serving.collective).seconds
-    return there_and_back + among
+    received = formula(
+        "EP > 1 ? x R / EP : n",
+        EP=serving.ep,
+        x=(sent, "B"),
+        R=replica.ranks,
+        n=(n, "B"),
+    )
+    among = study.collective("all_reduce", received, "etp", serving.collective).formula
+    return formula("2 T + A, there and back", T=(there, "s"), A=(among, "s"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Formula, Real, Study, hookimpl
+from parcost import Formula, Real, Study, formula, hookimpl
 from parcost_plugins.kernels.rates import Machine, Rate, attention, matmul, streaming
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
@@ -18,7 +18,7 @@ class Constant:
 
     name = "constant"
 
-    def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
+    def price(self, operator: Any, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             return _at(operator.flops, matmul(operator, Machine.of(study)), "FLOP")
@@ -37,11 +37,12 @@ def kernels() -> list[Constant]:
     return [Constant()]
 
 
-def _at(work: Real, rate: Rate, unit: str) -> tuple[Real, Formula]:
+def _at(work: Real, rate: Rate, unit: str) -> Formula:
     peak, efficiency = rate
-    formula = Formula(
-        text="W / (peak eta)",
-        inputs={"W": (work, unit), "peak": (peak, f"{unit}/s"), "eta": (efficiency, "")},
+    return formula(
+        "W / (peak eta)",
+        W=(work, unit),
+        peak=(peak, f"{unit}/s"),
+        eta=efficiency,
         source="a constant share of the peak",
     )
-    return work / (peak * efficiency), formula

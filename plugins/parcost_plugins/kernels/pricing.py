@@ -44,13 +44,11 @@ def terms(study: Study) -> Iterator[Work]:
             kind = type(operator).__name__
             message = f"kernel model `{choice.model}` cannot price the {kind} `{operator.name}`"
             raise TypeError(message)
-        seconds, formula = priced
         yield Work(
             name=operator.name,
             cause=COMPUTE,
-            seconds=seconds,
+            seconds=priced,
             pass_=operator.pass_,
-            formula=formula,
             count=operator.count,
             resource="hbm" if streams else "compute",
             host=operator.host,

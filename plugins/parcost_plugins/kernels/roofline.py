@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Formula, Real, Study, hookimpl
-from parcost.numeric import maximum
+from parcost import Formula, Study, formula, hookimpl
 from parcost_plugins.kernels import fixed
 from parcost_plugins.kernels.rates import Machine, matmul, memory, sizes
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
@@ -20,7 +19,7 @@ class Roofline:
 
     name = "roofline"
 
-    def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
+    def price(self, operator: Any, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             return _gemm(operator, study)
@@ -37,28 +36,24 @@ def kernels() -> list[Roofline]:
     return [Roofline()]
 
 
-def _gemm(gemm: Gemm, study: Study) -> tuple[Real, Formula]:
+def _gemm(gemm: Gemm, study: Study) -> Formula:
     machine = Machine.of(study)
     operand, result, _ = sizes(gemm, machine.precision)
     m, n, k = gemm.m, gemm.n, gemm.k
     peak, efficiency = matmul(gemm, machine)
     bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, machine)
-    seconds = maximum(gemm.flops / (peak * efficiency), bytes_ / (bandwidth * share))
-    formula = Formula(
-        text="max(2 g M N K / (peak eta), g (e (M K + K N) + r M N) / (B eta_m))",
-        inputs={
-            "M": (m, ""),
-            "N": (n, ""),
-            "K": (k, ""),
-            "g": (gemm.batch, ""),
-            "e": (operand, "B"),
-            "r": (result, "B"),
-            "peak": (peak, "FLOP/s"),
-            "eta": (efficiency, ""),
-            "B": (bandwidth, "B/s"),
-            "eta_m": (share, ""),
-        },
+    return formula(
+        "max(2 g M N K / (peak eta), g (e (M K + K N) + r M N) / (B eta_m))",
+        M=m,
+        N=n,
+        K=k,
+        g=gemm.batch,
+        e=(operand, "B"),
+        r=(result, "B"),
+        peak=(peak, "FLOP/s"),
+        eta=efficiency,
+        B=(bandwidth, "B/s"),
+        eta_m=share,
         source=fixed.ROOFLINE,
     )
-    return seconds, formula

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from parcost import Formula, Real, Study, hookimpl, pure_function
-from parcost.numeric import INFINITY, ceil, maximum, minimum, where
+from parcost import Formula, Real, Study, formula, hookimpl, pure_function
+from parcost.numeric import minimum, where
 from parcost_plugins.kernels import fixed
 from parcost_plugins.kernels.rates import Machine, matmul, memory, sizes
 from parcost_plugins.vocabulary import (
@@ -35,7 +35,7 @@ class Tiled:
 
     name = "tiled"
 
-    def price(self, operator: Any, study: Study) -> tuple[Real, Formula] | None:
+    def price(self, operator: Any, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             again = "F" if operator.pass_ == "R" else operator.pass_
@@ -66,19 +66,27 @@ def quantised(
     *,
     depth: Real,
     fill: Real = 0.0,
-) -> Real:
+) -> Formula:
     """Return the FLOPs that the best tile pays for, at the rate of the best tile of all.
 
     A tile takes *depth* inner elements at a time, and waits as long as *fill* of them take.
     """
-    inner = ceil(k / depth) * depth + fill
-    best: Real = INFINITY
-    for tile in tiles:
-        rows, columns = tile.m, tile.n
-        waves = batch * ceil(m / rows) * ceil(n / columns) / multiprocessors
-        waves = waves + wave_weight * (ceil(waves) - waves)
-        best = minimum(best, waves * (rows * columns / tile.rate))
-    return 2.0 * inner * multiprocessors * best
+    count = "g ceil(M / m) ceil(N / n) / S"
+    return formula(
+        f"2 (ceil(K / d) d + f) S min(({count} + y (ceil({count}) - {count})) m n / r), tiles of "
+        "m x n at a rate r in waves over S multiprocessors",
+        M=m,
+        N=n,
+        K=k,
+        g=batch,
+        S=multiprocessors,
+        y=wave_weight,
+        d=depth,
+        f=fill,
+        m=[tile.m for tile in tiles],
+        n=[tile.n for tile in tiles],
+        r=[tile.rate for tile in tiles],
+    )
 
 
 @pure_function
@@ -93,7 +101,7 @@ def _product(
     pass_: Any,
     role: Any,
     wide: bool,
-) -> tuple[Real, Formula]:
+) -> Formula:
     machine = Machine(device, choice, precision)
     gemm = Gemm(name="", m=m, n=n, k=k, batch=batch, pass_=pass_, role=role, wide=wide, count=())
     operand, result, width = sizes(gemm, precision)
@@ -113,27 +121,22 @@ def _product(
     )
     bytes_ = batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, machine)
-    seconds = maximum(paid / (peak * efficiency), bytes_ / (bandwidth * share))
-    formula = Formula(
-        text="max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)), Q FLOPs in "
-        "whole tiles and waves over S multiprocessors, 2 g M N K in the product",
-        inputs={
-            "M": (m, ""),
-            "N": (n, ""),
-            "K": (k, ""),
-            "g": (batch, ""),
-            "e": (operand, "B"),
-            "r": (result, "B"),
-            "S": (sms, ""),
-            "Q": (paid, "FLOP"),
-            "peak": (peak, "FLOP/s"),
-            "eta": (efficiency, ""),
-            "B": (bandwidth, "B/s"),
-            "eta_m": (share, ""),
-        },
+    return formula(
+        "max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)), Q FLOPs in whole tiles and "
+        "waves, 2 g M N K in the product",
+        M=m,
+        N=n,
+        K=k,
+        g=batch,
+        e=(operand, "B"),
+        r=(result, "B"),
+        Q=(paid, "FLOP"),
+        peak=(peak, "FLOP/s"),
+        eta=efficiency,
+        B=(bandwidth, "B/s"),
+        eta_m=share,
         source=SOURCE,
     )
-    return seconds, formula
 
 
 def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:

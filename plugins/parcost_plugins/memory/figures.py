@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from parcost import Figure, Formula, Outcome, Real, Section, Study, hookimpl
-from parcost.numeric import ceil, minimum, ratio
+from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formula, hookimpl
+from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training, layers
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.chosen import gradients_since
@@ -47,70 +46,48 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 
 def _recipe(study: Study) -> Iterator[Figure]:
-    precision, model = study[Training].precision, study.parameters
-    parts = {
-        "weights": precision.weights,
-        "gradients": precision.gradients,
-        "optimizer": precision.optimizer,
-    }
-    each = precision.weights + precision.gradients + precision.optimizer
-    total: Real = sum((held.total * sum(held.count) for held in model), 0.0)
-    inputs: dict[str, Any] = {name: (bytes_, "B") for name, bytes_ in parts.items()}
-    yield _figure(
-        "bytes_per_parameter", "bytes per parameter", each, "B", " + ".join(parts), **inputs
+    precision = study[Training].precision
+    parts: dict[str, Real] = {}
+    for held in study.parameters:
+        parts[held.name] = parts.get(held.name, 0.0) + held.total * sum(held.count)
+    sheet = Sheet(
+        weights=(precision.weights, "B"),
+        gradients=(precision.gradients, "B"),
+        optimizer=(precision.optimizer, "B"),
+        N=formula("sum(psi)", psi=parts),
+        M=(study[Cluster].device.memory, "B"),
     )
-    yield _figure(
-        "state_total",
-        "training state of the whole model",
-        total * each,
-        "GB",
-        "N e",
-        N=(total, ""),
-        e=(each, "B"),
+    yield sheet(
+        "bytes_per_parameter", "bytes per parameter", "B", "weights + gradients + optimizer"
     )
-    room = study[Cluster].device.memory
-    yield _figure(
+    yield sheet("state_total", "training state of the whole model", "GB", "N bytes_per_parameter")
+    yield sheet(
         "devices_for_state",
         "fewest devices whose memory holds the state",
-        ceil(total * each / room - _ROUNDING),
         "",
-        "N e / M, rounded up",
-        N=(total, ""),
-        e=(each, "B"),
-        M=(room, "B"),
+        f"ceil(state_total / M - {_ROUNDING})",
     )
-    yield from _largest(study, each, room)
+    yield _largest(study, sheet)
 
 
-def _largest(study: Study, each: Real, room: Real) -> Iterator[Figure]:
-    """Yield the largest model whose state one device holds under this sharding."""
-    layout, precision = study[Layout], study[Training].precision
+def _largest(study: Study, sheet: Sheet) -> Figure:
+    """Return the largest model whose state one device holds under this sharding."""
+    layout = study[Layout]
     kinds = alike(study)
     kind, mixed = kinds[0], any(kind.expert for kind in kinds)
-    held = sum(
-        (
-            bytes_ / kind.shards(layout.zero, since)
-            for bytes_, since in (
-                (precision.weights, 3),
-                (precision.gradients, gradients_since(study)),
-                (precision.optimizer, 1),
-            )
-        ),
-        0.0,
-    )
-    shards = layout.tp * layout.pp
-    yield _figure(
+    sheet.letters |= {
+        "tp": layout.tp,
+        "pp": layout.pp,
+        "W": kind.shards(layout.zero, 3),
+        "G": kind.shards(layout.zero, gradients_since(study)),
+        "O": kind.shards(layout.zero, 1),
+    }
+    return sheet(
         "largest_model",
         "largest model whose state this layout holds",
-        room * shards / held,
         "G",
-        "M tp pp / e, e bytes that a rank holds of each of its parameters",
+        "M tp pp / (weights / W + gradients / G + optimizer / O), shared out over so many ranks",
         note="as if all were dense: fewer ranks share out experts" if mixed else "",
-        M=(room, "B"),
-        tp=(layout.tp, ""),
-        pp=(layout.pp, ""),
-        e=(held, "B"),
-        whole=(each, "B"),
     )
 
 
@@ -120,48 +97,41 @@ _STATE = {"weights": "weights", "gradients": "gradients", "optimizer": "optimize
 
 def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the memory of the fullest device at its fullest moment, by what it is for."""
-    found: dict[str, Real] = dict.fromkeys((*_STATE, "activations", "rest"), 0.0)
+    found: dict[str, dict[str, Real]] = {kind: {} for kind in (*_STATE, "activations", "rest")}
     for line in outcome.memory_lines:
         kind = line.term.tag if line.term.tag in _STATE else "rest"
         if line.term.per_micro_batch:
             kind = "activations"
-        found[kind] = found[kind] + line.bytes_
-    state: Real = 0.0
+        found[kind][line.name] = found[kind].get(line.name, 0.0) + line.bytes_
+    sheet = Sheet(source="on the fullest device", M=(study[Cluster].device.memory, "B"))
     for tag, title in _STATE.items():
-        state = state + found[tag]
-        yield _figure(
-            f"{tag}_memory", f"memory of {title}", found[tag], "GiB", "on the fullest device"
-        )
-    yield _figure(
+        held = (found[tag], "B")
+        yield sheet(f"{tag}_memory", f"memory of {title}", "GiB", "sum(m)", m=held)
+    yield sheet(
         "state_memory",
         "memory of model state",
-        state,
         "GiB",
-        "weights + gradients + optimizer state",
+        "weights_memory + gradients_memory + optimizer_memory",
     )
-    yield _figure(
+    yield sheet(
         "activation_memory",
         "memory of activations",
-        found["activations"],
         "GiB",
-        "of every micro-batch alive, on the fullest device",
+        "sum(m), of every micro-batch alive",
+        m=(found["activations"], "B"),
     )
-    share = found["activations"] / study[Cluster].device.memory
-    yield _figure(
+    yield sheet(
         "activation_share",
         "activations over the capacity of a device",
-        share,
         "%",
-        "activations / M",
-        activations=(found["activations"], "B"),
-        M=(study[Cluster].device.memory, "B"),
+        "activation_memory / M",
     )
-    yield _figure(
+    yield sheet(
         "other_memory",
         "memory of buffers, transients and overheads",
-        found["rest"],
         "GiB",
-        "all that is neither state nor activations",
+        "sum(m), neither state nor activations",
+        m=(found["rest"], "B"),
     )
 
 
@@ -171,74 +141,75 @@ def _by_meter(outcome: Outcome) -> Iterator[Figure]:
     for line in outcome.memory_lines:
         if line.term.tag in found:
             found[line.term.tag] = found[line.term.tag] + line.bytes_
-    held = outcome.memory_bytes - found[OUTSIDE]
-    inputs = {"M": (outcome.memory_bytes, "B"), "o": (found[OUTSIDE], "B")}
-    yield _figure(
+    sheet = Sheet(
+        M=(outcome.memory_bytes, "B"), o=(found[OUTSIDE], "B"), f=(found[FRAGMENTATION], "B")
+    )
+    yield sheet(
         "reserved_memory",
         "memory that the allocator has reserved",
-        held,
         "GiB",
         "M - o, o outside of the allocator",
         note="torch.cuda.max_memory_reserved: without driver context and communicators",
-        **inputs,
     )
-    yield _figure(
+    yield sheet(
         "allocated_memory",
         "memory in tensors",
-        held - found[FRAGMENTATION],
         "GiB",
         "M - o - f, f lost between tensors",
         note="torch.cuda.max_memory_allocated",
-        **inputs,
-        f=(found[FRAGMENTATION], "B"),
     )
 
 
 def _by_stage(outcome: Outcome) -> Iterator[Figure]:
     """Yield every device of a pipeline at its fullest: the ends differ from the middle."""
+    sheet = Sheet()
     for device, held in enumerate(outcome.device_memory):
-        yield _figure(
+        yield sheet(
             f"stage_{device}_memory",
             f"memory of device {device} of the pipeline",
-            held,
             "GiB",
-            "at its fullest moment",
+            Formula(
+                text="terms of the stages of a device, at the fullest moment",
+                inputs={"device": float(device)},
+                value=held,
+            ),
         )
 
 
 def _activations(study: Study) -> Iterator[Figure]:
     """Yield what one layer and the whole model save of one micro-batch."""
     dealt = layers(study)
-    in_layers: Real = 0.0
-    whole: Real = 0.0
+    in_layers: dict[str, Real] = {}
+    at_ends: dict[str, Real] = {}
     for _, held in study.contributions("memory"):
         if not held.per_micro_batch or "forward" not in held.moments:
             continue
         counts = [held.count] * len(dealt) if isinstance(held.count, (float, int)) else held.count
-        saved = held.bytes_ * sum(counts)
-        whole = whole + saved
-        if held.tag != ENDS:
-            in_layers = in_layers + saved
-    yield _figure(
+        part = at_ends if held.tag == ENDS else in_layers
+        part[held.name] = part.get(held.name, 0.0) + held.bytes_ * sum(counts)
+    sheet = Sheet(
+        source="on one rank of each stage",
+        m=(in_layers, "B"),
+        m_e=(at_ends, "B"),
+        L=float(sum(dealt)),
+    )
+    yield sheet(
         "activation_memory_per_layer",
         "activations of one layer and micro-batch",
-        in_layers / sum(dealt),
         "MB",
-        "saved by the layers / layers, on one rank",
+        "sum(m) / L",
     )
-    yield _figure(
+    yield sheet(
         "activation_memory_of_layers",
         "activations of all layers and one micro-batch",
-        in_layers,
         "GB",
-        "saved by the layers of all stages, on one rank of each",
+        "sum(m), saved by the layers of all stages",
     )
-    yield _figure(
+    yield sheet(
         "activation_memory_of_model",
         "activations of the model and one micro-batch",
-        whole,
         "GB",
-        "saved by the layers and the ends of all stages, on one rank of each",
+        "sum(m) + sum(m_e), saved by the layers and the ends of all stages",
     )
 
 
@@ -250,43 +221,24 @@ def _estimate(study: Study) -> Iterator[Figure]:
     """
     training, layout = study[Training], study[Layout]
     model, cut = training.model, study.pipeline
-    p, m, v = float(cut.stages), cut.micro_batches, float(cut.chunks)
-    s, b, h = training.sequence, training.micro_batch, model.hidden
-    one_layer = s * b * (18.0 * h + 4.0 * model.ffn)
-    embedded = 8.0 * s * b * p + s * b * h * p
-    alive = 1.0 + (p - 1.0) / (p * v) if cut.chunks > 1 else minimum(1.0, m / p)
-    logits = s * b * 4.0 * (h + model.padded_vocabulary(layout))
-    found = (one_layer * model.layers + embedded) * alive
-    text = "(s b (18 h + 4 f) L + s b (8 + h) p) x alive / t"
-    if cut.stages == 1:
-        found = found + logits
-        text += " + 4 s b (h + V) / t"
-    yield _figure(
+    sheet = Sheet(
+        s=training.sequence,
+        b=training.micro_batch,
+        h=model.hidden,
+        f=model.ffn,
+        L=model.layers,
+        V=model.padded_vocabulary(layout),
+        t=layout.tp,
+        p=float(cut.stages),
+        v=float(cut.chunks),
+        m=cut.micro_batches,
+    )
+    alive = "1 + (p - 1) / (p v)" if cut.chunks > 1 else "min(1, m / p)"
+    sheet.letters["alive"] = sheet.formula(alive)
+    ends = " + 4 s b (h + V) / t" if cut.stages == 1 else ""
+    yield sheet(
         "megatron_activation_memory",
         "activations by Megatron-LM's estimator",
-        found / layout.tp,
         "MiB",
-        text,
-        V=(model.padded_vocabulary(layout), ""),
-        s=(s, ""),
-        b=(b, ""),
-        h=(h, ""),
-        f=(model.ffn, ""),
-        L=(model.layers, ""),
-        p=(p, ""),
-        alive=(alive, ""),
-        t=(layout.tp, ""),
+        f"(s b (18 h + 4 f) L + s b (8 + h) p) alive / t{ends}",
     )
-
-
-def _figure(
-    name: str,
-    title: str,
-    value: Real,
-    unit: str,
-    text: str,
-    note: str = "",
-    **inputs: object,
-) -> Figure:
-    formula = Formula(text=text, inputs=inputs)  # type: ignore[arg-type]
-    return Figure(name=name, title=title, value=value, unit=unit, formula=formula, note=note)

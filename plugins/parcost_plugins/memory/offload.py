@@ -11,7 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Formula, Memory, Once, Outcome, Real, Study, Work, hookimpl
+from parcost import (
+    Check,
+    Figure,
+    Formula,
+    Memory,
+    Once,
+    Outcome,
+    Real,
+    Study,
+    Work,
+    formula,
+    hookimpl,
+)
 from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -40,8 +52,7 @@ def memory(study: Study) -> Iterator[Memory]:
             bytes_=0.0,
             of_activations=-offload.activations,
             formula=Formula(
-                text="- o x activations alive",
-                inputs={"o": (offload.activations, "")},
+                text="a share of the activations alive", inputs={"share": -offload.activations}
             ),
         )
 
@@ -131,20 +142,26 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="host_memory",
         title="memory on the host, per device",
-        value=on_host(study, outcome),
+        value=formula("max(M), of each device", M=(_held_by_hosts(study, outcome), "B")),
         unit="GiB",
-        formula=Formula(text="what is offloaded, on the stage that has the most"),
     )
 
 
 def on_host(study: Study, outcome: Outcome) -> Real:
-    """Return the bytes that the fullest host holds for one device.
+    """Return the bytes that the fullest host holds for one device."""
+    found: Real = 0.0
+    for held in _held_by_hosts(study, outcome):
+        found = maximum(found, held)
+    return found
+
+
+def _held_by_hosts(study: Study, outcome: Outcome) -> list[Real]:
+    """Return the bytes that hosts hold for each device.
 
     A device may hold several virtual stages: the activations of each are taken at their
     most, as if that were at once.
     """
     offload = study[Offload]
-    found: Real = 0.0
     kept: list[Real] = [0.0] * virtual_stages(study)
     if _some(offload.activations):
         kept = [
@@ -152,13 +169,14 @@ def on_host(study: Study, outcome: Outcome) -> Real:
             for bytes_, alive in zip(_saved(study), outcome.alive, strict=True)
         ]
     states = [(kind, _state(study, kind)) for kind in alike(study)]
+    found: list[Real] = []
     for stages in stages_of_devices(study):
         held: Real = 0.0
         for stage in stages:
             held = held + kept[stage]
             for kind, state in states:
                 held = held + kind.count[stage] * state
-        found = maximum(found, held)
+        found.append(held)
     return found
 
 
@@ -210,8 +228,7 @@ def _once(
     return Once(
         name=name,
         cause=OFFLOAD,
-        seconds=bytes_ / bandwidth,
-        formula=_formula(bytes_, bandwidth, source),
+        seconds=_travel(bytes_, bandwidth, source),
         when="end",
         count=kind.count,
         resource=resource,
@@ -228,9 +245,8 @@ def _parameters(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Work]:
         yield Work(
             name=kind.named("parameters from the host"),
             cause=OFFLOAD,
-            seconds=bytes_ / bandwidth,
+            seconds=_travel(bytes_, bandwidth, ""),
             pass_="F" if pass_ == "F" else "B",
-            formula=_formula(bytes_, bandwidth, ""),
             count=kind.count,
             resource=LINK,
             window="" if offload.overlap else None,
@@ -252,9 +268,8 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
             yield Work(
                 name=name + where_,
                 cause=OFFLOAD,
-                seconds=moved / bandwidth,
+                seconds=_travel(moved, bandwidth, "the saved activations of a micro-batch"),
                 pass_="F" if forward else "B",
-                formula=_formula(moved, bandwidth, "the saved activations of a micro-batch"),
                 count=[float(stage in stages) for stage in range(len(saved))],
                 resource=LINK,
                 window="" if offload.overlap else None,
@@ -273,10 +288,8 @@ def _saved(study: Study) -> list[Real]:
     return found
 
 
-def _formula(bytes_: Real, bandwidth: Real, source: str) -> Formula:
-    return Formula(
-        text="n / B", inputs={"n": (bytes_, "B"), "B": (bandwidth, "B/s")}, source=source
-    )
+def _travel(bytes_: Real, bandwidth: Real, source: str) -> Formula:
+    return formula("n / B", n=(bytes_, "B"), B=(bandwidth, "B/s"), source=source)
 
 
 def _some(share: Real) -> bool:

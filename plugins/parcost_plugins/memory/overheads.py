@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost import Formula, Memory, Real, Study, hookimpl
+from parcost import Formula, Memory, Real, Study, formula, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE, OVERHEADS
@@ -28,18 +28,15 @@ def memory(study: Study) -> list[Memory]:
         Memory(
             name="driver context and libraries",
             cause=OVERHEADS,
-            bytes_=budget.context,
-            formula=Formula(text="context", inputs={"context": (budget.context, "B")}),
+            bytes_=formula("C", C=(budget.context, "B")),
             once_per_device=True,
             tag=OUTSIDE,
         ),
         Memory(
             name="communicators",
             cause=OVERHEADS,
-            bytes_=budget.communicator * communicators,
-            formula=Formula(
-                text="k e, k groups of more than one rank",
-                inputs={"k": (communicators, ""), "e": (budget.communicator, "B")},
+            bytes_=formula(
+                "k e, k groups of more than one rank", k=communicators, e=(budget.communicator, "B")
             ),
             once_per_device=True,
             tag=OUTSIDE,
@@ -49,7 +46,7 @@ def memory(study: Study) -> list[Memory]:
             cause=OVERHEADS,
             bytes_=0.0,
             of_activations=share,
-            formula=Formula(text="share x activations alive", inputs={"share": (share, "")}),
+            formula=Formula(text="a share of the activations alive", inputs={"share": share}),
             tag=FRAGMENTATION,
         ),
     ]

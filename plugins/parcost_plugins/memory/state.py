@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Memory, Moment, Real, Study, hookimpl
-from parcost.numeric import any_of, maximum, minimum, where
+from parcost import Memory, Moment, Study, formula, hookimpl, letters_of
+from parcost.numeric import any_of
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -62,20 +62,14 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
         shards = kind.shards(zero, since)
         if isinstance(bytes_, float) and not bytes_:
             continue
-        inputs = {"psi": (kind.elements, ""), "e": (bytes_, "B"), "N": (shards, "")}
-        text = "psi e / N"
+        text, letters = "psi e / N", {"psi": kind.elements, "e": (bytes_, "B"), "N": shards}
         if not isinstance(away, float) or away:
-            text, inputs = f"{text} x (1 - o), o on the host", {**inputs, "o": (away, "")}
+            text, letters = "psi e / N (1 - o), o on the host", {**letters, "o": away}
         yield Memory(
             name=kind.named(cause),
             cause=cause,
-            bytes_=bytes_ * kind.elements / shards * (1.0 - away),
+            bytes_=formula(text, letters, source="Rajbhandari et al. 2019, ZeRO, section 5"),
             count=kind.count,
-            formula=Formula(
-                text=text,
-                inputs=inputs,
-                source="Rajbhandari et al. 2019, ZeRO, section 5",
-            ),
             tag=tag,
         )
 
@@ -83,22 +77,19 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
 def _bucket(kind: Alike, study: Study) -> Memory:
     """Return the bucket in which whole gradients wait for their reduce-scatter."""
     precision, bucket = study[Training].precision, study[Overlap].bucket
-    whole = kind.elements * precision.reduction
     return Memory(
         name=kind.named("gradient bucket"),
         cause=BUFFERS,
-        bytes_=where(kind.shard > 1, minimum(bucket, whole), 0.0),
-        count=kind.count,
-        once_per_device=True,
-        formula=Formula(
-            text="min(bucket, psi r)",
-            inputs={
-                "bucket": (bucket, "B"),
-                "psi": (kind.elements, ""),
-                "r": (precision.reduction, "B"),
-            },
+        bytes_=formula(
+            "S > 1 ? min(bucket, psi r) : 0, over S ranks",
+            S=kind.shard,
+            bucket=(bucket, "B"),
+            psi=kind.elements,
+            r=(precision.reduction, "B"),
             source="DeepSpeed's ZeRO 2 reduces gradients bucket by bucket",
         ),
+        count=kind.count,
+        once_per_device=True,
         moments=("backward",),
     )
 
@@ -112,14 +103,16 @@ def _staged(kind: Alike, study: Study) -> Memory:
     return Memory(
         name=kind.named("gradient staging"),
         cause=BUFFERS,
-        bytes_=where(kind.replicas > 1, minimum(staging, kind.elements) * size, 0.0),
-        count=kind.count,
-        once_per_device=True,
-        formula=Formula(
-            text="min(k, psi) e",
-            inputs={"k": (staging, ""), "psi": (kind.elements, ""), "e": (size, "B")},
+        bytes_=formula(
+            "N > 1 ? min(k, psi) e : 0, k elements at a time",
+            N=kind.replicas,
+            k=staging,
+            psi=kind.elements,
+            e=(size, "B"),
             source="DeepSpeed, runtime/engine.py: gradients are flattened, so many at a time",
         ),
+        count=kind.count,
+        once_per_device=True,
         moments=("backward", "optimizer"),
     )
 
@@ -141,40 +134,41 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     one, gather = min(kind.layers, 1), precision.gather
     before, layer, after = kind.before, kind.layer, kind.after
     layers = min(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
-    ends: Real = maximum(after, before - (layers - one) * layer)
-    ends_text = "max(a, b - k psi) e, b before the layers and a behind them"
+    ends = "max(a, b - (l - k) psi)"
     if not reshards(study) or (study[Training].model.tied and study.query(ends_together)):
-        ends, ends_text = after + before, "(a + b) e, b before the layers and a behind them"
-    each: Real = one * layer
-    made, copied = "max(b, psi, a) (g + r), as backward makes them, and copied for the wire", gather
+        ends = "(a + b)"
+    made, remark = "max(b, k psi, a) (e + r)", "as backward makes them, and copied for the wire"
     if study[Training].framework.reduces_by_matrix:
-        each, made, copied = one * kind.matrix, "max(b, m, a) r, m the largest matrix", 0.0
-    largest = maximum(maximum(before, after), each)
-    sizes = {"psi": (layer, ""), "b": (before, ""), "a": (after, "")}
-    shares = reduces_each_micro_batch(study)
-    for name, elements, text, inputs, bytes_, moments in (
-        ("gathered layers", layers * layer, "l psi e", {"l": (layers, "")}, gather, passes),
-        ("gathered ends", ends, ends_text, {"k": (layers - one, "")}, gather, passes),
-        (
-            "unsharded gradients",
-            largest if shares else 0.0,
-            made,
-            {"g": (gather, "B"), "r": (precision.reduction, "B"), "m": (kind.matrix, "")},
-            copied + precision.reduction,
-            passes[1:2],
-        ),
+        made, remark = "max(b, a, k m) r", "m the largest matrix"
+    if not reduces_each_micro_batch(study):
+        made, remark = "0", "as they are whole until the last micro-batch"
+    letters = {
+        "S": kind.shard,
+        "psi": layer,
+        "b": before,
+        "a": after,
+        "l": layers,
+        "k": one,
+        "m": kind.matrix,
+        "e": (gather, "B"),
+        "r": (precision.reduction, "B"),
+    }
+    for name, text, said, moments in (
+        ("gathered layers", "l psi e", "l layers at a time", passes),
+        ("gathered ends", f"{ends} e", "b before the layers and a behind them", passes),
+        ("unsharded gradients", made, remark, passes[1:2]),
     ):
+        whole = f"S > 1 ? {text} : 0, {said}"
         yield Memory(
             name=kind.named(name),
             cause=BUFFERS,
-            bytes_=where(kind.shard > 1, elements * bytes_, 0.0),
-            count=kind.count,
-            once_per_device=reshards(study),
-            formula=Formula(
-                text=text,
-                inputs={"e": (bytes_, "B"), **inputs, **sizes},
+            bytes_=formula(
+                whole,
+                {letter: letters[letter] for letter in letters_of(whole)},
                 source="PyTorch FSDP gathers ahead by whole layers",
             ),
+            count=kind.count,
+            once_per_device=reshards(study),
             moments=moments,
         )
 
@@ -185,13 +179,14 @@ def _copies(kind: Alike, study: Study) -> Memory:
     return Memory(
         name=kind.named("gradient buckets"),
         cause=BUFFERS,
-        bytes_=where(kind.replicas > 1, kind.elements * size, 0.0),
-        count=kind.count,
-        formula=Formula(
-            text="psi r",
-            inputs={"psi": (kind.elements, ""), "r": (size, "B")},
+        bytes_=formula(
+            "N > 1 ? psi e : 0",
+            N=kind.replicas,
+            psi=kind.elements,
+            e=(size, "B"),
             source="PyTorch DDP without gradient_as_bucket_view",
         ),
+        count=kind.count,
     )
 
 
@@ -200,13 +195,14 @@ def _residual(kind: Alike, study: Study) -> Memory:
     return Memory(
         name=kind.named("compression residual"),
         cause=BUFFERS,
-        bytes_=where(kind.replicas > 1, kind.elements * size, 0.0),
-        count=kind.count,
-        formula=Formula(
-            text="psi e",
-            inputs={"psi": (kind.elements, ""), "e": (size, "B")},
+        bytes_=formula(
+            "N > 1 ? psi e : 0",
+            N=kind.replicas,
+            psi=kind.elements,
+            e=(size, "B"),
             source="error feedback adds what was not sent to the next gradient",
         ),
+        count=kind.count,
     )
 
 
@@ -217,16 +213,14 @@ def _outer(kind: Alike, study: Study) -> Memory:
     return Memory(
         name=kind.named("outer optimizer state"),
         cause=OPTIMIZER_STATE,
-        bytes_=where(local.workers > 1, kind.elements * local.outer_state / shards, 0.0),
-        count=kind.count,
-        formula=Formula(
-            text="psi e / N",
-            inputs={
-                "psi": (kind.elements, ""),
-                "e": (local.outer_state, "B"),
-                "N": (shards, ""),
-            },
+        bytes_=formula(
+            "w > 1 ? psi e / N : 0, of w workers",
+            w=local.workers,
+            psi=kind.elements,
+            e=(local.outer_state, "B"),
+            N=shards,
             source="Douillard et al. 2023 (DiLoCo)",
         ),
+        count=kind.count,
         tag="optimizer",
     )

@@ -181,21 +181,17 @@ def memory(study: Study) -> Iterator[Memory]:
     rank = rank_of(study)
     if rank.model.latent or rank.model.nominal:
         return
-    e, tokens, span = rank.element, rank.tokens, rank.every
+    span = rank.every
     yield from rank.saved(
         "attention input",
-        rank.kept_element * rank.gathered,
         f"{rank.gathered_text} q",
-        "s b h t q",
         span.forced(rank.recompute.norms or rank.remakes),
     )
-    for part, size in _projected(rank):
+    for part, _ in _projected(rank):
         letter = "a" if part == "queries" else "k"
         yield from rank.saved(
             part,
-            e * tokens * size,
             f"s b {letter} d e / t",
-            f"s b {letter} d t e",
             span.spared(rank.keeps(part)),
         )
     yield from core.memory(rank)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real
-from parcost.numeric import where
-from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, REORDERED, SOFTMAX, elementwise
+from parcost_plugins.model.elementwise import DROPOUT, REORDERED, SOFTMAX, elementwise
 from parcost_plugins.model.passes import SPLIT, Span
 from parcost_plugins.model.rank import Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
@@ -39,48 +38,36 @@ def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
 
 def memory(rank: Rank) -> Iterator[Memory]:
     """Yield what backward needs besides queries, keys and values: the output, and the scores."""
-    tokens, value, e, span = rank.tokens, rank.model.value_dim, rank.element, rank.every
+    span = rank.every
     fused = not rank.writes_scores  # scores that nobody keeps have to be made again
     span = span.spared(fused and rank.keeps("core"))
     yield from rank.saved(
         "attention output",
-        rank.kept_element * tokens * rank.heads * value,
         "s b a v q / t",
-        "s b a v t q",
         span,
     )
-    rows = tokens * rank.heads
     if not rank.writes_scores:
         if rank.training.precision.narrow != "none":
             # The projection keeps a narrow copy; the core reads what it wrote itself.
             yield from rank.saved(
                 "attention output, as the core wrote it",
-                where(rank.kept_element < e, e, 0.0) * tokens * rank.heads * value,
-                "s b a v e / t",
-                "s b a v t e",
+                "q < e ? s b a v e / t : 0",
                 span,
                 source=FUSED,
             )
         yield from rank.saved(
             "softmax statistics",
-            FP32 * rows,
             "4 s b a / t",
-            "s b a t",
             span,
             freed=1.0,
             source=FUSED,
         )
         return
-    scores, span = rows * rank.training.sequence, span.forced(rank.core_again)
-    text, letters = "S s b a e / t", "S s b a t e"
-    yield from rank.saved("attention probabilities", e * scores, text, letters, span, freed=1.0)
+    text, span = "S s b a e / t", span.forced(rank.core_again)
+    yield from rank.saved("attention probabilities", text, span, freed=1.0)
     if rank.training.dropout:
-        yield from rank.saved(
-            "attention dropout mask", MASK * scores, "S s b a / t", "S s b a t", span, freed=1.0
-        )
-        yield from rank.saved(
-            "attention probabilities after dropout", e * scores, text, letters, span, freed=1.0
-        )
+        yield from rank.saved("attention dropout mask", "S s b a / t", span, freed=1.0)
+        yield from rank.saved("attention probabilities after dropout", text, span, freed=1.0)
 
 
 def _fused(rank: Rank) -> Iterator[FusedAttention]:

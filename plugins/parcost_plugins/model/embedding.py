@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
-from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, MASK, SCATTER, moved
+from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, moved
 from parcost_plugins.model.passes import SPLIT
 from parcost_plugins.model.rank import KEPT, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
@@ -71,10 +71,8 @@ def memory(study: Study) -> Iterator[Memory]:
     rank = rank_of(study)
     if rank.model.nominal:
         return
-    count, ids = on_first(study), rank.formula("8 s b", "s b", source=KEPT)
-    yield rank.kept("token ids", TOKEN_ID * rank.tokens, ids, count, tag=ENDS)
+    count, ids = on_first(study), rank.formula("8 s b", source=KEPT)
+    yield rank.kept("token ids", ids, count, tag=ENDS)
     if rank.training.dropout:
-        mask = rank.formula(rank.residual_text, "s b h t")
-        yield rank.kept(
-            "embedding dropout mask", MASK * rank.residual, mask, count, freed=1.0, tag=ENDS
-        )
+        mask = rank.formula(rank.residual_text)
+        yield rank.kept("embedding dropout mask", mask, count, freed=1.0, tag=ENDS)

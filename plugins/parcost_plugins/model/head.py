@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Moment, Real, Study, hookimpl
+from parcost import Memory, Moment, Study, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
 from parcost_plugins.model.passes import SPLIT, at, linear
@@ -102,43 +102,40 @@ def memory(study: Study) -> Iterator[Memory]:
     rank = rank_of(study)
     if rank.model.nominal:
         return
-    e, logits, chunks = rank.element, rank.tokens * rank.vocabulary, rank.training.loss_chunks
+    e, chunks = rank.element, rank.training.loss_chunks
     loss = rank.fusion.loss
     runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
-    residual = rank.formula(f"{rank.residual_text} e", "s b h t e")
-    yield rank.kept("head input", e * rank.residual, residual, runs, tag=ENDS)
-    narrow, wide = ("s b V e / t", "s b V t e", e), ("4 s b V / t", "s b V t", FP32)
-    passing: list[tuple[str, Moment, tuple[str, str, Real]]] = []
+    residual = rank.formula(f"{rank.residual_text} e")
+    yield rank.kept("head input", residual, runs, tag=ENDS)
+    narrow, wide = "s b V e / t", "4 s b V / t"
+    passing: list[tuple[str, Moment, str]] = []
     if chunks > 1:
         passing = [("logits", "forward", narrow)]
         if loss in ("eager", "softmax"):
             passing.append(("loss softmax", "forward", wide))
     elif loss in ("eager", "softmax"):
         # The logits' gradient, which the head's weight gradient needs, is narrower.
-        freed, softmax = maximum(1.0 - e / FP32, 0.0), rank.formula(*wide[:2])
-        yield rank.kept("loss softmax", FP32 * logits, softmax, runs, freed=freed, tag=ENDS)
+        freed, softmax = maximum(1.0 - e / FP32, 0.0), rank.formula(wide)
+        yield rank.kept("loss softmax", softmax, runs, freed=freed, tag=ENDS)
         passing = [("logits", "forward", narrow), ("logits gradient", "backward", narrow)]
         if loss == "eager":
-            more = maximum(2 * FP32 - e, 0.0)
-            rest = ("(8 - e) s b V / t", "s b V t e", more)
+            rest = "max(8 - e, 0) s b V / t"
             passing += [
                 ("logits in fp32", "forward", wide),
                 ("gradients of the loss in fp32", "backward", rest),
             ]
     else:
-        held = rank.formula(*narrow[:2])
-        yield rank.kept(f"loss {loss}", e * logits, held, runs, tag=ENDS)
+        held = rank.formula(narrow)
+        yield rank.kept(f"loss {loss}", held, runs, tag=ENDS)
         if loss == "logits":
             passing = [("logits gradient", "backward", narrow)]
-    for name, moment, (text, letters, element) in passing:
-        formula = rank.formula(text, letters)
-        if chunks > 1:
-            formula = rank.formula(f"{text} / m", letters, {"m": (float(chunks), "")})
+    for name, moment, text in passing:
         yield Memory(
             name=name,
             cause=ACTIVATIONS,
-            bytes_=element * logits / chunks,
-            formula=formula,
+            bytes_=rank.formula(f"{text} / m", {"m": float(chunks)})
+            if chunks > 1
+            else rank.formula(text),
             count=on_last(study),
             moments=(moment,),
         )

@@ -133,38 +133,24 @@ def memory(study: Study) -> Iterator[Memory]:
     model = rank.model
     if not model.latent or model.nominal:
         return
-    e, tokens, span = rank.element, rank.tokens, rank.every
+    span = rank.every
     up = span.forced(rank.recompute.up_projection)
     yield from rank.saved(
         "attention input",
-        rank.kept_element * rank.residual,
         f"{rank.residual_text} q",
-        "s b h t q",
         span.forced(rank.recompute.norms or rank.remakes),
     )
-    shards, divided = rank.residual_shards, " / t" if rank.layout.sequence_parallel else ""
-    for name, width, letter in (
-        ("compressed queries", model.q_lora, "r"),
-        ("compressed keys and values", model.kv_lora + model.rope_dim, "l"),
-    ):
+    divided = " / t" if rank.layout.sequence_parallel else ""
+    for name, letter in (("compressed queries", "r"), ("compressed keys and values", "l")):
         if name != "compressed queries" or model.q_lora:
             yield from rank.saved(
                 name,
-                rank.kept_element * tokens * width / shards,
                 f"s b {letter} q{divided}",
-                f"s b {letter} t q",
                 span,
                 source=KEPT,
             )
-    heads = e * tokens * rank.heads
-    for name, size, letter in (
-        ("queries", model.qk_dim, "d"),
-        ("keys", model.qk_dim, "d"),
-        ("values", model.v_dim, "v"),
-    ):
-        yield from rank.saved(
-            name, heads * size, f"s b a {letter} e / t", f"s b a {letter} t e", up, source=KEPT
-        )
+    for name, letter in (("queries", "d"), ("keys", "d"), ("values", "v")):
+        yield from rank.saved(name, f"s b a {letter} e / t", up, source=KEPT)
     yield from core.memory(rank)
 
 

@@ -119,47 +119,37 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     yield from rank.saved(
         "MLP input",
-        rank.kept_element * rank.gathered,
         f"{rank.gathered_text} q",
-        "s b h t q",
         span.forced(rank.recompute.norms or rank.remakes),
     )
-    span, wide = span.forced(rank.recompute.mlp), rank.tokens * rank.ffn
+    span = span.forced(rank.recompute.mlp)
     kept = [part for part in _parts(rank) if rank.keeps(part)]
     made = [part for part in _parts(rank) if not rank.keeps(part)]
     for parts, where_ in ((kept, span.spared()), (made, span)):
         if parts:
             yield from rank.saved(
                 f"MLP {' and '.join(parts)}",
-                len(parts) * rank.element * wide,
                 "2 s b f e / t" if len(parts) == 2 else "s b f e / t",
-                "s b f t e",
                 where_,
                 source=KEPT if rank.model.gated else SAVED,
             )
     if rank.keeps("down"):
         yield from rank.saved(
             "MLP output",
-            rank.element * rank.residual,
             f"{rank.residual_text} e",
-            "s b h t e",
             span.spared(),
             source=KEPT,
         )
     if rank.model.gated and rank.fusion.activation in APART:
         yield from rank.saved(
             "activated gate",
-            rank.element * wide,
             "s b f e / t",
-            "s b f t e",
             span.forced(rank.recompute.activation or rank.remakes),
             source=KEPT,
         )
     yield from rank.saved(
         "MLP activation",
-        rank.kept_element * wide,
         "s b f q / t",
-        "s b f t q",
         span.forced(rank.recompute.activation or rank.remakes),
     )
 

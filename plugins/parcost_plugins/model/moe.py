@@ -22,7 +22,6 @@ from parcost_plugins.model.elementwise import (
     EXPERT_BIAS_JOINED,
     EXPERT_BIAS_PRODUCT,
     EXPERT_BIAS_SUM,
-    FP32,
     GATED,
     PLAIN,
     ROUTER,
@@ -271,12 +270,9 @@ def memory(study: Study) -> Iterator[Memory]:
     if found is None:
         return
     rank, model, span = found.rank, found.rank.model, found.rank.moe
-    e, kept, ups = rank.element, rank.kept_element, _matrices(found.rank) - 1
     yield from rank.saved(
         "mixture input",
-        kept * rank.residual,
         f"{rank.residual_text} q",
-        "s b h t q",
         span.forced(rank.recompute.norms or rank.remakes),
         source=KEPT,
     )
@@ -285,49 +281,37 @@ def memory(study: Study) -> Iterator[Memory]:
     counts = {"R": (found.received, ""), "T": (found.sent, "")}
     yield from rank.saved(
         "router logits and probabilities",
-        2 * FP32 * model.experts * found.sent,
         "8 T E",
-        "E",
         span,
         {"T": counts["T"]},
         source=KEPT,
         freed=0.5,  # the gradient of the logits outlives them, the probabilities go with B
     )
     rows = [
-        ("tokens at routed experts", kept * found.received * model.hidden, "R h q", span),
+        ("tokens at routed experts", "R h q", span),
         (
             "gate and up of routed experts" if model.gated else "up of routed experts",
-            ups * e * found.received * found.width,
             "2 R F e / u" if model.gated else "R F e / u",
             span,
         ),
-        (
-            "activation of routed experts",
-            kept * found.received * found.width,
-            "R F q / u",
-            made,
-        ),
+        ("activation of routed experts", "R F q / u", made),
     ]
     weighed = rank.training.framework.router_weights
     if weighed != "activation":
         # The gradient of a routing weight needs what it is multiplied with.
         name = f"{weighed} of routed experts{', unweighted' if weighed == 'input' else ''}"
-        rows.append((name, e * found.received * model.hidden, "R h e", span))
+        rows.append((name, "R h e", span))
     if model.shared_experts:
-        wide = rank.tokens * found.shared
         rows += [
             (
                 "gate and up of shared experts" if model.gated else "up of shared experts",
-                ups * e * wide,
                 "2 s b G e / t" if model.gated else "s b G e / t",
                 span,
             ),
-            ("activation of shared experts", kept * wide, "s b G q / t", made),
+            ("activation of shared experts", "s b G q / t", made),
         ]
-    for name, bytes_, text, layers in rows:
-        letters = [letter for letter in text.split() if letter.isalpha() and letter not in counts]
-        more = {letter: value for letter, value in counts.items() if letter in text.split()}
-        yield from rank.saved(name, bytes_, text, " ".join(letters), layers, more, source=KEPT)
+    for name, text, layers in rows:
+        yield from rank.saved(name, text, layers, counts, source=KEPT)
 
 
 def _activation(rank: Rank) -> Passes:

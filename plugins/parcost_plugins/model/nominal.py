@@ -123,10 +123,7 @@ def memory(study: Study) -> Iterator[Memory]:
     rank = rank_of(study)
     model = rank.model
     if model.nominal and not _is_zero(model.saved):
-        saved = model.saved * rank.tokens / rank.layout.tp
-        yield from rank.saved(
-            "saved by a layer", saved, "s b n / t", "s b n t", rank.every, source=STATED_SAVED
-        )
+        yield from rank.saved("saved by a layer", "s b n / t", rank.every, source=STATED_SAVED)
 
 
 def _of_layer(rank: Rank) -> Real:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.elementwise import DROPOUT, FP32, MASK, NORMS, RESIDUAL, elementwise
+from parcost_plugins.model.elementwise import DROPOUT, NORMS, RESIDUAL, elementwise
 from parcost_plugins.model.passes import at
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
@@ -79,21 +79,16 @@ def memory(study: Study) -> Iterator[Memory]:
     model = rank.model
     if model.nominal:
         return
-    tensor, text, span = rank.element * rank.residual, rank.residual_text, rank.every
-    letters = "s b h t e"
-    formula = rank.formula(f"{text} e", letters)
-    yield rank.kept("layer input", tensor, formula, span.count)
+    text, span = rank.residual_text, rank.every
+    formula = rank.formula(f"{text} e")
+    yield rank.kept("layer input", formula, span.count)
     if not model.parallel_residual:
-        yield from rank.saved(
-            "MLP norm input", tensor, f"{text} e", letters, span.spared(rank.keeps("output"))
-        )
+        yield from rank.saved("MLP norm input", f"{text} e", span.spared(rank.keeps("output")))
     if model.norms > 2:
         inputs = model.norms - 2
         yield from rank.saved(
             "inputs of norms behind attention and MLP",
-            inputs * tensor,
             f"{inputs} {text} e",
-            letters,
             span,
             source=KEPT,
         )
@@ -101,21 +96,16 @@ def memory(study: Study) -> Iterator[Memory]:
         # The square and the product read the input in fp32, the gain what it multiplies.
         yield from rank.saved(
             "what norms keep in fp32 and behind it",
-            model.norms * (FP32 + rank.element) * rank.residual,
             f"{model.norms} {text} (4 + e)",
-            letters,
             span.forced(rank.recompute.norms or rank.remakes),
             source=KEPT,
         )
     if rank.training.dropout:
-        masks = 2 * MASK * rank.residual
-        yield from rank.saved(
-            "residual dropout masks", masks, f"2 {text}", "s b h t", span, freed=1.0
-        )
+        yield from rank.saved("residual dropout masks", f"2 {text}", span, freed=1.0)
     if model.embedding_norm:
-        behind = rank.formula(f"{text} e", letters, source=KEPT)
-        yield rank.kept("embedding norm input", tensor, behind, on_first(study), tag=ENDS)
-    yield rank.kept("final norm input", tensor, formula, on_last(study), freed=1.0, tag=ENDS)
+        behind = rank.formula(f"{text} e", source=KEPT)
+        yield rank.kept("embedding norm input", behind, on_first(study), tag=ENDS)
+    yield rank.kept("final norm input", formula, on_last(study), freed=1.0, tag=ENDS)
 
 
 def of_one(rank: Rank) -> Real:

@@ -95,8 +95,7 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     yield rank.kept(
         "prediction inputs",
-        (NORMS_EACH + 2) * rank.element * rank.residual,
-        rank.formula(f"{NORMS_EACH + 2} {rank.residual_text} e", "s b h t e", source=KEPT),
+        rank.formula(f"{NORMS_EACH + 2} {rank.residual_text} e", source=KEPT),
         _count(study, rank),
         tag=ENDS,
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from parcost import Formula, Memory, Moment, Real, Study
+from parcost import Formula, Memory, Moment, Real, Study, formula, letters_of
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import Span
@@ -185,11 +186,9 @@ class Rank:
     def saved(
         self,
         name: str,
-        bytes_: Real,
         text: str,
-        letters: str,
         span: Span,
-        more: Mapping[str, tuple[Real, str]] | None = None,
+        more: Mapping[str, Any] | None = None,
         *,
         freed: Real = 0.0,
         source: str = SAVED,
@@ -199,23 +198,20 @@ class Rank:
         It is kept for every layer and micro-batch alive; where it is made again, only
         for the one layer that is being recomputed. Of what goes to the host, that of the
         layer at work is on the device, and that of a neighbour if it travels meanwhile.
-        *letters* are those of *text*, besides what *more* says; *freed* is that of
+        *more* are letters of *text* besides those of a rank; *freed* is that of
         :meth:`kept`.
         """
-        formula = self.formula(text, letters, more, source=source)
+        bytes_ = self.formula(text, more, source=source)
         kept = span.kept
         if any(kept):
-            yield self.kept(name, bytes_, formula, kept, freed=freed)
+            yield self.kept(name, bytes_, kept, freed=freed)
             away = self._offload.activations
             if is_array(away) or away > 0:
                 layers = 2 if self._offload.overlap else 1
                 yield Memory(
                     name=f"{name}, to and from the host",
                     cause=ACTIVATIONS,
-                    bytes_=away * bytes_,
-                    formula=evolve(
-                        formula, text=f"o ({text})", inputs={**formula.inputs, "o": (away, "")}
-                    ),
+                    bytes_=formula("o M", o=away, M=(bytes_, "B"), source=source),
                     count=each(min, kept, layers),
                     once_per_device=True,
                     moments=_WHILE_ALIVE,
@@ -225,7 +221,6 @@ class Rank:
                 name=f"{name}, recomputed",
                 cause=ACTIVATIONS,
                 bytes_=bytes_,
-                formula=formula,
                 count=span.held,
                 once_per_device=True,
                 moments=("backward",),
@@ -234,8 +229,7 @@ class Rank:
     def kept(
         self,
         name: str,
-        bytes_: Real,
-        formula: Formula,
+        bytes_: Formula,
         count: Sequence[float],
         *,
         freed: Real = 0.0,
@@ -251,7 +245,6 @@ class Rank:
             name=name,
             cause=ACTIVATIONS,
             bytes_=bytes_,
-            formula=formula,
             count=count,
             per_micro_batch=True,
             freed_at_b=freed,
@@ -260,18 +253,15 @@ class Rank:
         )
 
     def formula(
-        self,
-        text: str,
-        letters: str,
-        more: Mapping[str, tuple[Real, str]] | None = None,
-        *,
-        source: str = SAVED,
+        self, text: str, more: Mapping[str, Any] | None = None, *, source: str = SAVED
     ) -> Formula:
-        """Return the formula of a tensor, its *letters* filled in, and what *more* says."""
-        inputs = {letter: _LETTERS[letter](self) for letter in letters.split()}
-        if more:
-            inputs.update(more)
-        return Formula(text=text, inputs=inputs, source=source)
+        """Return the bytes of a tensor: *text* over the letters of a rank and *more*."""
+        given = more or {}
+        letters = {
+            name: given[name] if name in given else _LETTERS[name](self)
+            for name in letters_of(text)
+        }
+        return formula(text, letters, source=source)
 
 
 _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real
-from parcost.numeric import maximum, ratio
+from parcost import Figure, Formula, Real, Sheet, called, formula
 from parcost_plugins.networks.dragonfly import global_links
-from parcost_plugins.networks.saying import Sayer
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "fluid model: bytes over bandwidth of every cut"
@@ -19,65 +17,62 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     Of an all-reduce, each device sends 2 (D - 1) / D n at least where the network does not
     reduce, and n crosses the middle each way: either half lacks the sum of the other.
     """
-    n, ranks = network.all_reduce, network.ranks
-    volume = network.volume if n is None else 2 * (ranks - 1) / ranks * n
-    if volume is None:
+    n = network.all_reduce
+    sheet = Sheet(
+        called(network),
+        source=_SOURCE,
+        B=(network.port, "B/s"),
+        o=network.oversubscription,
+        phi=network.leaving,
+        x=network.exposed,
+        n=(n, "B"),
+        D=network.ranks,
+        B_bisection=(bisection, "B/s"),
+        E=(_ends(network), "B/s"),
+        C=(network.compute, "s"),
+    )
+    if n is not None:
+        volume = sheet.formula("2 (D - 1) / D n")
+    elif network.volume is not None:
+        volume = sheet.formula("V", V=(network.volume, "B"))
+    else:
         return
-    say = Sayer(network, _SOURCE)
-    b, o, phi = network.port, network.oversubscription, network.leaving
-    given = {"V": (volume, "B"), "B": (b, "B/s"), "o": (o, ""), "phi": (phi, "")}
-    port = volume / b
-    leaf = phi * volume * o / b
-    yield say("volume", "bytes that a device sends", volume, "GB", "2 (D - 1) / D n", given)
-    yield say("port_seconds", "through the port of a device", port, "s", "V / B", given)
-    yield say("leaf_seconds", "out of a leaf", leaf, "s", "phi V o / B", given)
-    seconds = maximum(port, leaf)
-    yield say("seconds", "through port and leaf", seconds, "s", "max(V, phi V o) / B", given)
-    x = network.exposed
-    yield say(
+    yield sheet("volume", "bytes that a device sends", "GB", volume)
+    sheet.letters["V"] = (volume, "B")
+    yield sheet("port_seconds", "through the port of a device", "s", "V / B")
+    yield sheet("leaf_seconds", "out of a leaf", "s", "phi V o / B")
+    yield sheet("seconds", "through port and leaf", "s", "max(V, phi V o) / B")
+    yield sheet(
         "slowdown",
         "a step beside one on a network without oversubscription",
-        1 + x * (maximum(phi * o, 1.0) - 1),
         "",
         "1 + x (max(phi o, 1) - 1)",
-        {**given, "x": (x, "")},
     )
-    bound = seconds
     if n is not None:
-        middle = ratio(n, bisection)
-        across = {"n": (n, "B"), "B_bisection": (bisection, "B/s")}
-        yield say("bisection_seconds", "across the middle", middle, "s", "n / B_bisection", across)
-        bound = maximum(seconds, middle)
-    yield say("bound", "no algorithm is faster", bound, "s", "the longest of them", given)
-    yield say(
+        yield sheet("bisection_seconds", "across the middle", "s", "ratio(n, B_bisection)")
+    yield sheet(
+        "bound",
+        "no algorithm is faster",
+        "s",
+        "seconds" if n is None else "max(seconds, bisection_seconds)",
+    )
+    yield sheet(
         "whole_machine_seconds",
         "one device's bytes over the bandwidth of all ends",
-        volume / _ends(network),
         "s",
-        "V / (G H B)",
-        given,
-        "a figure that is quoted and bounds nothing: every device has a port of its own",
+        "V / E",
+        note="a figure that is quoted and bounds nothing: every device has a port of its own",
     )
     if network.compute is not None:
-        yield from _overhead(say, bound, network.compute)
+        yield sheet("of_compute", "the bound beside compute", "%", "bound / C")
+        yield sheet(
+            "of_step", "the bound in a step where nothing hides", "%", "bound / (bound + C)"
+        )
 
 
-def _ends(network: Network) -> Real:
+def _ends(network: Network) -> Formula:
     """Return the bandwidth of all ends: of a dragonfly's global links, or of all ports."""
     groups, links = network.groups, global_links(network)
     if not network.kind.startswith("dragonfly") or groups is None or links is None:
-        return network.devices * network.port
-    return groups * links * network.bandwidth
-
-
-def _overhead(say: Sayer, bound: Real, compute: Real) -> Iterator[Figure]:
-    given = {"T": (bound, "s"), "C": (compute, "s")}
-    yield say("of_compute", "the bound beside compute", bound / compute, "%", "T / C", given)
-    yield say(
-        "of_step",
-        "the bound in a step where nothing hides",
-        bound / (bound + compute),
-        "%",
-        "T / (T + C)",
-        given,
-    )
+        return formula("D B", D=network.devices, B=(network.port, "B/s"))
+    return formula("G H B", G=groups, H=links, B=(network.bandwidth, "B/s"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Real, called
-from parcost.numeric import divides, floor, maximum, minimum, where
-from parcost_plugins.networks.saying import Sayer, lacks
+from parcost import Check, Figure, Real, Sheet, called
+from parcost.numeric import divides
+from parcost_plugins.networks.lacks import lacks
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Kim, Dally, Scott, Abts 2008; each link counted once"
@@ -24,76 +24,53 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         yield from lacks(network, *([] if links is not None else ["global_links"]))
         return
     g, b, port = network.groups, network.bandwidth, network.port
-    hosts = network.devices / g
     yield from _rules(network, g)
-    say = Sayer(network, _SOURCE)
-    given = {
-        "G": (g, ""),
-        "H": (links, ""),
-        "P": (network.devices, ""),
-        "B": (b, "B/s"),
-        "B_port": (port, "B/s"),
-    }
-    all_links = g * links / 2
-    crossing = floor(g * g / 4) / (g * maximum(g - 1, 1.0) / 2)
-    yield say("devices_per_group", "devices of a group", hosts, "", "P / G", given)
-    yield say("links", "global links", all_links, "", "G H / 2", given, "each has two ends")
-    yield say(
+    sheet = Sheet(
+        called(network),
+        source=_SOURCE,
+        G=g,
+        H=links,
+        P=network.devices,
+        B=(b, "B/s"),
+        B_port=(port, "B/s"),
+    )
+    yield sheet("devices_per_group", "devices of a group", "", "P / G")
+    yield sheet("links", "global links", "", "G H / 2", note="each has two ends")
+    yield sheet(
         "global_bandwidth",
         "bandwidth of all ends of global links",
-        g * links * b,
         "B/s",
         "G H B",
-        given,
-        "both ends of every link: twice what the links carry in one direction",
+        note="both ends of every link: twice what the links carry in one direction",
     )
-    yield say("crossing", "links that cross a half cut", crossing, "%", "of all links", given)
-    bisection = all_links * crossing * b
-    text = "G H / 2 x floor(G / 2) ceil(G / 2) / (G (G - 1) / 2) x B"
-    yield say(
-        "bisection", "bandwidth between two halves, one direction", bisection, "B/s", text, given
+    yield sheet(
+        "crossing",
+        "links that cross a half cut",
+        "%",
+        "floor(G^2 / 4) / (G max(G - 1, 1) / 2), of all links",
     )
-    yield say(
-        "bisection_bidirectional",
-        "the same in both directions",
-        2 * bisection,
-        "B/s",
-        "2 x " + text,
-        given,
+    yield sheet(
+        "bisection", "bandwidth between two halves, one direction", "B/s", "links crossing B"
     )
-    yield say(
+    yield sheet("bisection_bidirectional", "the same in both directions", "B/s", "2 bisection")
+    yield sheet(
         "links_per_group_needed",
         "global links with which a group reaches every other",
-        g - 1,
         "",
         "G - 1",
-        given,
     )
-    yield say(
-        "groups_reached",
-        "other groups that a group reaches straight",
-        minimum(links, g - 1),
-        "",
-        "min(H, G - 1)",
-        given,
-    )
-    yield from _throughput(say, given, links * b / (hosts * port), links, g)
+    yield sheet("groups_reached", "other groups that a group reaches straight", "", "min(H, G - 1)")
+    yield from _throughput(sheet)
     if network.routers is not None and network.links_per_router is not None:
-        most = network.routers * network.links_per_router + 1
-        balanced = network.routers / 2
-        routers = {"a": (network.routers, ""), "h": (network.links_per_router, "")}
-        yield say(
-            "most_groups", "groups of the largest such dragonfly", most, "", "a h + 1", routers
-        )
-        yield say(
+        sheet.letters |= {"a": network.routers, "h": network.links_per_router}
+        yield sheet("most_groups", "groups of the largest such dragonfly", "", "a h + 1")
+        yield sheet(
             "balanced_per_router",
             "devices, and global links, per router where it is balanced",
-            balanced,
             "",
             "a / 2",
-            routers,
         )
-    yield from _paths(say, network)
+    yield from _paths(sheet, network)
 
 
 def global_links(network: Network) -> Real | None:
@@ -124,54 +101,41 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
     )
 
 
-def _throughput(
-    say: Sayer, given: dict[str, tuple[Real, str]], ratio: Real, links: Real, g: Real
-) -> Iterator[Figure]:
-    """Yield what a device gets of its port where all send at once.
-
-    *ratio* is H B / (P / G B_port): what leaves a group, of what its devices inject.
-    """
-    others = maximum(g - 1, 1.0)
-    straight = links >= others
-    for name, title, value, text, note in (
+def _throughput(sheet: Sheet) -> Iterator[Figure]:
+    """Yield what a device gets of its port where all send at once."""
+    sheet.letters["r"] = sheet.formula("H B / (P / G B_port), what leaves a group, of what enters")
+    for name, title, text, note in (
         (
             "uniform",
             "uniform traffic",
-            where(straight, minimum(1.0, ratio * g / others), minimum(1.0, ratio / 2)),
-            "min(1, r G / (G - 1)) where H >= G - 1, else min(1, r / 2), r = H B / (P / G B_port)",
+            "min(1, H >= max(G - 1, 1) ? r G / max(G - 1, 1) : r / 2)",
             "straight routes, or by way of others where they do not exist",
         ),
         (
             "adversarial",
             "each group to one other, straight",
-            where(straight, minimum(1.0, ratio / others), 0.0),
-            "min(1, H B / (P / G B_port) / (G - 1)) where H >= G - 1, else 0",
+            "H >= max(G - 1, 1) ? min(1, r / max(G - 1, 1)) : 0",
             "0 where some groups have no link between them",
         ),
         (
             "valiant",
             "any traffic, by way of a random group",
-            minimum(1.0, ratio / 2),
-            "min(1, H B / (2 P / G B_port))",
+            "min(1, r / 2)",
             "every message takes two global links",
         ),
     ):
-        yield say(name, f"throughput of a port, {title}", value, "%", text, given, note)
+        yield sheet(name, f"throughput of a port, {title}", "%", text, note=note)
 
 
-def _paths(say: Sayer, network: Network) -> Iterator[Figure]:
-    for name, hops in (("hops", 3.0), ("valiant_hops", 5.0)):
-        yield say(name, "switches on a way", hops, "", "local, global, local; twice by Valiant", {})
-    latency = 2 * network.port_latency + 3 * network.switch_latency + network.cable_latency
-    yield say(
+def _paths(sheet: Sheet, network: Network) -> Iterator[Figure]:
+    yield sheet("hops", "switches on a way", "", "3, local, global and local")
+    yield sheet("valiant_hops", "switches on a way", "", "5, by way of a random group")
+    yield sheet(
         "path_latency",
         "latency of a straight way",
-        latency,
         "s",
         "2 t_port + 3 t_switch + t_cable",
-        {
-            "t_port": (network.port_latency, "s"),
-            "t_switch": (network.switch_latency, "s"),
-            "t_cable": (network.cable_latency, "s"),
-        },
+        t_port=(network.port_latency, "s"),
+        t_switch=(network.switch_latency, "s"),
+        t_cable=(network.cable_latency, "s"),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, called
-from parcost.numeric import any_of, ceil, ceil_div, floor, where
-from parcost_plugins.networks.saying import Sayer, lacks
+from parcost import Check, Figure, Sheet, called
+from parcost.numeric import any_of, ceil_div, floor, where
+from parcost_plugins.networks.lacks import lacks
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Al-Fares et al. 2008: k-ary fat trees; NVIDIA SuperPOD reference: rails"
@@ -27,11 +27,6 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     down = floor(r * o / (1 + o))
     two, three = down * r, down * r * r / 2
     levels = where(ends <= r, 1.0, where(ends <= two, 2.0, 3.0))
-    up = r - down
-    per_leaf = where(levels == 1, r, down)
-    leaves = ceil_div(ends, per_leaf)
-    middle = where(levels == 3, ceil(2 * leaves * up / r), 0.0)
-    top = where(levels == 1, 0.0, ceil(leaves * up / r))
     yield Check(
         id="network-too-small",
         holds=ends <= three,
@@ -40,49 +35,52 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         inputs={"radix": r, "three": three, "label": called(network), "ends": ends},
         help="take switches of more ports",
     )
-    say = Sayer(network, _SOURCE)
-    given = {"R": (r, ""), "o": (o, ""), "d": (down, ""), "n": (ends, ""), "g": (trees, "")}
-    yield say("levels", "levels of switches", levels, "", "1 to R, 2 to d R, 3 to d R^2 / 2", given)
-    yield say("per_leaf", "devices under a leaf", per_leaf, "", "d = R o / (1 + o)", given)
-    yield say("most_two_levels", "devices of two levels", trees * two, "", "g d R", given)
-    yield say(
-        "most_three_levels", "devices of three levels", trees * three, "", "g d R^2 / 2", given
+    sheet = Sheet(
+        called(network),
+        source=_SOURCE,
+        R=r,
+        o=o,
+        D=network.devices,
+        g=trees,
+        B=(network.bandwidth, "B/s"),
+        B_port=(network.port, "B/s"),
     )
-    yield say("leaves", "leaf switches", trees * leaves, "", "g ceil(n / d)", given)
-    spines = where(levels == 3, middle, top)
-    cores = where(levels == 3, top, 0.0)
-    yield say("spines", "switches above the leaves", trees * spines, "", "links up / ports", given)
-    yield say("cores", "switches above those", trees * cores, "", "links up / R", given)
-    switches = trees * (leaves + middle + top)
-    yield say("switches", "all switches", switches, "", "leaves + spines + cores", given)
-    b = network.bandwidth
-    across = where(levels == 1, network.port * ends, b * leaves * up) * trees / 2
-    yield say(
+    letters = sheet.letters
+    letters["n"] = sheet.formula("ceil(D / g), devices of a tree")
+    letters["d"] = sheet.formula("floor(R o / (1 + o)), ports of a leaf that lead down")
+    yield sheet(
+        "levels", "levels of switches", "", "n <= R ? 1 : n <= d R ? 2 : 3, 3 up to d R^2 / 2"
+    )
+    yield sheet("per_leaf", "devices under a leaf", "", "levels == 1 ? R : d")
+    yield sheet("most_two_levels", "devices of two levels", "", "g d R")
+    yield sheet("most_three_levels", "devices of three levels", "", "g d R^2 / 2")
+    letters["L"] = sheet.formula("ceil(n / per_leaf), leaves of a tree")
+    letters["u"] = sheet.formula("R - d, ports of a leaf that lead up")
+    letters["M"] = sheet.formula("levels == 3 ? ceil(2 L u / R) : 0, in the middle of a tree")
+    letters["T"] = sheet.formula("levels == 1 ? 0 : ceil(L u / R), at the top of a tree")
+    yield sheet("leaves", "leaf switches", "", "g L")
+    yield sheet("spines", "switches above the leaves", "", "g (levels == 3 ? M : T)")
+    yield sheet("cores", "switches above those", "", "g (levels == 3 ? T : 0)")
+    yield sheet("switches", "all switches", "", "leaves + spines + cores")
+    yield sheet(
         "bisection",
         "bandwidth between two halves, one direction",
-        across,
         "B/s",
-        "g n B_port / 2 of one switch, else g L (R - d) B / 2"
+        "g (levels == 1 ? n B_port : L u B) / 2"
         if any_of(levels == 1)
-        else "g L (R - d) B / 2",
-        {**given, "L": (leaves, ""), "B": (b, "B/s")},
-        "of rails: without what crosses them, which they do not join"
+        else "g L u B / 2, u ports of a leaf that lead up",
+        note="of rails: without what crosses them, which they do not join"
         if network.kind == "rail"
         else "",
     )
-    hops = 2 * levels - 1
-    yield say("hops", "switches on the longest way", hops, "", "2 levels - 1", given)
-    yield say(
+    yield sheet("hops", "switches on the longest way", "", "2 levels - 1")
+    yield sheet(
         "path_latency",
         "latency of the longest way",
-        2 * network.port_latency + hops * network.switch_latency + network.cable_latency,
         "s",
         "2 t_port + hops t_switch + t_cable",
-        {
-            "t_port": (network.port_latency, "s"),
-            "hops": (hops, ""),
-            "t_switch": (network.switch_latency, "s"),
-            "t_cable": (network.cable_latency, "s"),
-        },
-        "on the wire: what software adds is far more",
+        t_port=(network.port_latency, "s"),
+        t_switch=(network.switch_latency, "s"),
+        t_cable=(network.cable_latency, "s"),
+        note="on the wire: what software adds is far more",
     )

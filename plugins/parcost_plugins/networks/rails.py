@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Group, Study
-from parcost.numeric import maximum
-from parcost_plugins.networks.saying import Sayer
+from parcost import Figure, Group, Sheet, Study, called
 from parcost_plugins.vocabulary import Level, RailExchange
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
@@ -20,67 +18,45 @@ def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
     rails. In two levels a device first hands to each neighbour what is for its rail. Both are
     the algorithms of a step.
     """
-    n, g, k = given.bytes_per_rank, given.per_node, given.nodes
-    total = g * k
-    b1, b2, alpha, o = given.inside, given.outside, given.message, given.oversubscription
-    inside, first = n * (g - 1) / total, n * (g - 1) / g
-    out = n * (total - g) / total
-    say = Sayer(given, _SOURCE)
-    letters = {
-        "n": (n, "B"),
-        "g": (g, ""),
-        "k": (k, ""),
-        "P": (total, ""),
-        "B_1": (b1, "B/s"),
-        "B_2": (b2, "B/s"),
-        "alpha": (alpha, "s"),
-        "o": (o, ""),
-    }
-    crossing = out * (g - 1) / g
-    group = _group(given)
-    direct = study.collective("all_to_all", n, group, "pairwise").seconds
-    two_levels = study.collective("all_to_all", n, group, "hierarchical").seconds
-    start = (g - 1 + k - 1) * alpha
-    levels = (first / b1, out / b2)
-    for name, title, value, unit, text in (
-        (
-            "direct_seconds",
-            "straight to every rank",
-            direct,
-            "s",
-            "max(n (g - 1) / P / B_1, n (P - g) / P / B_2 x max(1, o (g - 1) / g)) + (P - 1) alpha",
-        ),
-        (
-            "two_level_seconds",
-            "first inside the node, then along the rail",
-            two_levels,
-            "s",
-            "n (g - 1) / g / B_1 + n (k - 1) / k / B_2 + (g + k - 2) alpha",
-        ),
+    n, group = given.bytes_per_rank, _group(given)
+    sheet = Sheet(
+        called(given),
+        source=_SOURCE,
+        n=(n, "B"),
+        g=given.per_node,
+        k=given.nodes,
+        B_1=(given.inside, "B/s"),
+        B_2=(given.outside, "B/s"),
+        alpha=(given.message, "s"),
+    )
+    sheet.letters["P"] = sheet.formula("g k")
+    direct = study.collective("all_to_all", n, group, "pairwise").formula
+    two_levels = study.collective("all_to_all", n, group, "hierarchical").formula
+    yield sheet("direct_seconds", "straight to every rank", "s", direct)
+    yield sheet("two_level_seconds", "first inside the node, then along the rail", "s", two_levels)
+    for name, title, unit, text in (
         (
             "pipelined_seconds",
             "the same, both at once",
-            maximum(levels[0], levels[1]) + start,
             "s",
-            "the longer of the two",
+            "max(n (g - 1) / g / B_1, n (P - g) / P / B_2) + (g + k - 2) alpha",
         ),
-        ("direct_messages", "messages that leave a device straight", total - g, "", "P - g"),
-        ("two_level_messages", "messages along the rail", k - 1, "", "k - 1"),
-        ("direct_message_bytes", "bytes of one, straight", n / total, "MB", "n / P"),
-        ("two_level_message_bytes", "bytes of one along the rail", n / k, "MB", "n / k"),
-        ("port_bytes", "bytes through a port, either way", out, "MB", "n (P - g) / P"),
-        ("inside_bytes", "bytes inside the node, straight", inside, "MB", "n (g - 1) / P"),
-        ("pxn_bytes", "bytes inside the node, in two levels", first, "MB", "n (g - 1) / g"),
+        ("direct_messages", "messages that leave a device straight", "", "P - g"),
+        ("two_level_messages", "messages along the rail", "", "k - 1"),
+        ("direct_message_bytes", "bytes of one, straight", "MB", "n / P"),
+        ("two_level_message_bytes", "bytes of one along the rail", "MB", "n / k"),
+        ("port_bytes", "bytes through a port, either way", "MB", "n (P - g) / P"),
+        ("inside_bytes", "bytes inside the node, straight", "MB", "n (g - 1) / P"),
+        ("pxn_bytes", "bytes inside the node, in two levels", "MB", "n (g - 1) / g"),
         (
             "crossing_bytes",
             "bytes straight to other rails, which leave the leaf",
-            crossing,
             "MB",
-            "n (P - g) / P x (g - 1) / g",
+            "n (P - g) / P (g - 1) / g",
         ),
-        ("on_rail", "of the bytes through the port, on the rail", 1 / g, "%", "1 / g"),
+        ("on_rail", "of the bytes through the port, on the rail", "%", "1 / g"),
     ):
-        yield say(name, title, value, unit, text, letters)
+        yield sheet(name, title, unit, text)
 
 
 def _group(given: RailExchange) -> Group:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost import Check, Figure, Real, called
-from parcost.numeric import is_array, maximum
-from parcost_plugins.networks.saying import Sayer
+from parcost import Check, Figure, Formula, Sheet, called
+from parcost.numeric import is_array
 from parcost_plugins.vocabulary import Sharing
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
     nowhere = unknown or not moving or not all(f.over.split() for f in moving.values())
     if nowhere or size > _MOST or is_array(*numbers):
         return
-    say = Sayer(sharing, _SOURCE)
+    sheet = Sheet(label, source=_SOURCE)
     ends = finish(
         {
             name: Moving(bytes_=float(f.bytes), over=f.over.split(), start=float(f.start))
@@ -160,15 +159,19 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         },
         {name: float(rate) for name, rate in known.items()},
     )
+    done: dict[str, Formula] = {}
     for name, flow in moving.items():
-        given = {"n": (flow.bytes, "B")}
-        yield say(name, f"flow {name} ends", ends[name], "s", "bytes over changing shares", given)
-    longest: Real = 0.0
+        done[name] = Formula(
+            text="bytes over shares that change, followed from one end of a flow to the next",
+            inputs={"n": (flow.bytes, "B"), "start": (flow.start, "s")},
+            source=_SOURCE,
+            value=ends[name],
+        )
+        yield sheet(name, f"flow {name} ends", "s", done[name])
+    busy: dict[str, Formula] = {}
     for name, rate in known.items():
-        total = sum((f.bytes for f in moving.values() if name in f.over.split()), 0.0)
-        longest = maximum(longest, total / rate)
-        given = {"n": (total, "B"), "B": (rate, "B/s")}
-        yield say(f"{name}_seconds", f"{name} is busy", total / rate, "s", "all bytes / B", given)
-    yield say("bound", "the busiest resource", longest, "s", "the longest of them", {})
-    last = max(ends.values())
-    yield say("seconds", "the last flow ends", last, "s", "the last of them", {})
+        bytes_ = {other: f.bytes for other, f in moving.items() if name in f.over.split()}
+        busy[name] = sheet.formula("sum(n) / B", n=(bytes_, "B"), B=(rate, "B/s"))
+        yield sheet(f"{name}_seconds", f"{name} is busy", "s", busy[name])
+    yield sheet("bound", "the busiest resource", "s", "max(t)", t=(busy, "s"))
+    yield sheet("seconds", "the last flow ends", "s", "max(t)", t=(done, "s"))

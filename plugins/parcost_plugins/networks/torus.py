@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from parcost import Check, Figure, called
-from parcost_plugins.networks.saying import Sayer, lacks
+from parcost import Check, Figure, Sheet, called
+from parcost_plugins.networks.lacks import lacks
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Dally and Towles 2004, chapter 5"
@@ -32,37 +32,46 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         },
         help="devices = {total}",
     )
-    say, b = Sayer(network, _SOURCE), network.bandwidth
     # The link that closes a dimension of two is the one that is there already.
     wraps = [network.wrap and k > 2 for k in sizes]
-    links = float(
-        sum(total / k * (k if wrap else k - 1) for k, wrap in zip(sizes, wraps, strict=True))
-    )
     cuts = [
         (total / k * (2 if wrap else 1), k, wrap)
         for k, wrap in zip(sizes, wraps, strict=True)
         if k > 1
     ]
-    crossing, across, wrapped = min(cuts, default=(0.0, 1, False))
-    ways = [k // 2 if wrap else k - 1 for k, wrap in zip(sizes, wraps, strict=True)]
-    given = {"P": (total, ""), "K": (float(max(sizes)), ""), "B": (b, "B/s")}
-    yield say("links", "links between neighbours", links, "", "one per device and dimension", given)
-    yield say(
+    _, across, wrapped = min(cuts, default=(0.0, 1, False))
+    sheet = Sheet(
+        called(network),
+        source=_SOURCE,
+        P=total,
+        K=float(across),
+        k=[float(k) for k in sizes],
+        r=[1.0 if wrap else 0.0 for wrap in wraps],
+        B=(network.bandwidth, "B/s"),
+    )
+    yield sheet(
+        "links",
+        "links between neighbours",
+        "",
+        "sum(P / k (k - 1 + r)), r 1 for a dimension that wraps",
+    )
+    yield sheet(
         "bisection",
         "bandwidth between two halves, one direction",
-        crossing * b,
         "B/s",
         ("2 P B / K" if wrapped else "P B / K") if cuts else "0, of one device",
-        {**given, "K": (float(across), "")},
-        "across the longest dimension",
+        note="across the longest dimension",
     )
-    yield say("hops", "links on the longest way", float(sum(ways)), "", "sum of K / 2", given)
-    yield say(
+    yield sheet(
+        "hops",
+        "links on the longest way",
+        "",
+        "sum(r ? floor(k / 2) : k - 1), r 1 for a dimension that wraps",
+    )
+    yield sheet(
         "injection",
         "bandwidth of all links of a device, one direction",
-        sum(2.0 if wrap else 1.0 for k, wrap in zip(sizes, wraps, strict=True) if k > 1) * b,
         "B/s",
-        "2 B for each dimension that wraps, 1 B else",
-        given,
-        "of a corner, where it does not wrap",
+        "sum(k > 1 ? 1 + r : 0) B, r 1 for a dimension that wraps",
+        note="of a corner, where it does not wrap",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from parcost import Check, Formula, Once, Outcome, Real, Study
+from parcost import Check, Once, Outcome, Real, Study, formula
 from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Data, Training, on_first
 from parcost_plugins.vocabulary.causes import LOADING
@@ -20,21 +20,17 @@ def stall(study: Study) -> Iterator[Once]:
     data = study.get(Data)
     if data is None:
         return
-    seconds = data.stall
     text, inputs = "stall", {"stall": (data.stall, "s")}
     if data.rate is not None and not data.prefetch:
-        loading = step_tokens(study) / data.rate
-        seconds = seconds + loading
         text = "stall + tokens / rate"
         inputs |= {"tokens": (step_tokens(study), ""), "rate": (data.rate, "")}
     yield Once(
         name="data stall",
         cause=LOADING,
-        seconds=seconds,
+        seconds=formula(text, inputs, source="loaders work beside the devices"),
         when="fill",
         count=on_first(study),
         resource="host",
-        formula=Formula(text=text, inputs=inputs, source="loaders work beside the devices"),
     )
 
 

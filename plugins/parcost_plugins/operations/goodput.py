@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from parcost import Figure, Formula, Real, Study
+from parcost import Figure, Real, Study, formula
 from parcost.numeric import maximum
 from parcost_plugins.operations import failures
 from parcost_plugins.operations.saving import Saving, saving
@@ -54,17 +54,18 @@ def rhythm(study: Study) -> Rhythm | None:
     mtbf = None if reliability is None else job_mtbf(study, reliability)
     if saved.blocking is None:
         return None
+    blocking = saved.blocking.value
     interval = checkpoint.interval
     if interval is None:
         if mtbf is None:
             return None
         optimum = failures.young if checkpoint.optimum == "young" else failures.daly
-        interval = maximum(optimum(saved.blocking, mtbf), _SHORTEST)
+        interval = maximum(optimum(blocking, mtbf), _SHORTEST)
         if checkpoint.asynchronous and saved.writing is not None:
-            interval = maximum(interval, saved.writing)
+            interval = maximum(interval, saved.writing.value)
     return Rhythm(
         interval=interval,
-        blocking=saved.blocking,
+        blocking=blocking,
         saved=saved,
         mtbf=mtbf,
         restart=0.0 if reliability is None else reliability.restart,
@@ -98,26 +99,23 @@ def goodput(study: Study) -> Iterator[Figure]:
     found = rhythm(study)
     if found is None:
         return
-    inputs = {"tau": (found.interval, "s"), "C": (found.blocking, "s")}
+    letters = {"tau": (found.interval, "s"), "C": (found.blocking, "s")}
     if found.mtbf is None:
-        formula = Formula(text="tau / (tau + C)", inputs=inputs, source=failures.DALY)
+        useful = formula("tau / (tau + C)", letters, source=failures.DALY)
     else:
-        formula = Formula(
-            text="(1 - lost) tau / (M e^(R/M) (e^((tau + C)/M) - 1))",
-            inputs={
-                **inputs,
-                "M": (found.mtbf, "s"),
-                "R": (found.restart, "s"),
-                "lost": (found.lost, ""),
-            },
+        useful = formula(
+            "(1 - lost) tau / (M exp(min(R / M, 700)) expm1(min((tau + C) / M, 700)))",
+            letters,
+            M=(found.mtbf, "s"),
+            R=(found.restart, "s"),
+            lost=found.lost,
             source=failures.DALY,
         )
     yield Figure(
         name="goodput",
         title="goodput",
-        value=found.useful,
+        value=useful,
         unit="%",
-        formula=formula,
         note="of wall time, left by checkpoints, by failures and by the work that they undo",
     )
 
@@ -137,9 +135,8 @@ def losses(study: Study) -> Iterator[Figure]:
     yield Figure(
         name="checkpoint.interval",
         title="useful work between checkpoints",
-        value=found.interval,
+        value=formula("tau, as given, or the optimum", tau=(found.interval, "s")),
         unit="s",
-        formula=Formula(text="as given, or the optimum"),
     )
     if mtbf is not None:
         yield from _optima(found, mtbf)
@@ -147,52 +144,28 @@ def losses(study: Study) -> Iterator[Figure]:
 
 def _mtbf(study: Study, reliability: Reliability, mtbf: Real) -> Iterator[Figure]:
     devices = failing_devices(study, reliability)
-    one = _of_device(study, reliability) if devices is None else mtbf * devices
+    one = formula("M, of a device", M=(_of_device(study, reliability), "s"))
+    job = formula("M, of the job", M=(mtbf, "s"))
+    if devices is not None:
+        if reliability.mtbf is None:
+            job = formula("M / N", M=(one, "s"), N=devices)
+        else:
+            one = formula("M N", M=(mtbf, "s"), N=devices)
+    yield Figure(name="mtbf", title="mean time between failures of the job", value=job, unit="h")
     yield Figure(
-        name="mtbf",
-        title="mean time between failures of the job",
-        value=mtbf,
-        unit="h",
-        formula=Formula(
-            text="MTBF of a device / N", inputs={"N": (devices, "")} if devices is not None else {}
-        ),
-    )
-    yield Figure(
-        name="device_mtbf",
-        title="mean time between failures of a device",
-        value=one,
-        unit="h",
-        formula=Formula(text="M N", inputs={"M": (mtbf, "s")}),
+        name="device_mtbf", title="mean time between failures of a device", value=one, unit="h"
     )
 
 
 def _checkpoint(saved: Saving) -> Iterator[Figure]:
-    for name, title, value, unit, text in (
-        ("size", "size of a checkpoint", saved.size, "B", "bytes per parameter x parameters"),
-        ("shard", "checkpoint of one device", saved.shard, "B", "size / devices that differ"),
-        (
-            "writing",
-            "time to write a checkpoint",
-            saved.writing,
-            "s",
-            "max(size / storage, size of a node / its way, shard / serialisation)",
-        ),
-        (
-            "blocking",
-            "time that a checkpoint blocks",
-            saved.blocking,
-            "s",
-            "writing, or the copy to the host where writing is asynchronous",
-        ),
+    for name, title, value, unit in (
+        ("size", "size of a checkpoint", saved.size, "B"),
+        ("shard", "checkpoint of one device", saved.shard, "B"),
+        ("writing", "time to write a checkpoint", saved.writing, "s"),
+        ("blocking", "time that a checkpoint blocks", saved.blocking, "s"),
     ):
         if value is not None:
-            yield Figure(
-                name=f"checkpoint.{name}",
-                title=title,
-                value=value,
-                unit=unit,
-                formula=Formula(text=text),
-            )
+            yield Figure(name=f"checkpoint.{name}", title=title, value=value, unit=unit)
 
 
 def _optima(found: Rhythm, mtbf: Real) -> Iterator[Figure]:
@@ -201,30 +174,27 @@ def _optima(found: Rhythm, mtbf: Real) -> Iterator[Figure]:
     yield Figure(
         name="checkpoint.young",
         title="Young's interval between checkpoints",
-        value=failures.young(C, M),
+        value=formula("sqrt(2 C M)", inputs, source=failures.YOUNG),
         unit="s",
-        formula=Formula(text="sqrt(2 C M)", inputs=inputs, source=failures.YOUNG),
     )
     yield Figure(
         name="checkpoint.daly",
         title="Daly's interval between checkpoints",
-        value=failures.daly(C, M),
-        unit="s",
-        formula=Formula(
-            text="sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (18 M)) - C, M where C >= 2 M",
-            inputs=inputs,
+        value=formula(
+            "C < 2 M ? sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (18 M)) - C : M",
+            inputs,
             source=failures.DALY,
         ),
+        unit="s",
     )
     yield Figure(
         name="goodput_first_order",
         title="goodput to first order",
-        value=failures.kept_first_order(found.interval, C, M, found.restart),
-        unit="%",
-        formula=Formula(
-            text="1 - C / tau - tau / (2 M) - R / M",
-            inputs={**inputs, "tau": (found.interval, "s"), "R": (found.restart, "s")},
+        value=formula(
+            "1 - C / tau - tau / (2 M) - R / M",
+            {**inputs, "tau": (found.interval, "s"), "R": (found.restart, "s")},
             source=failures.YOUNG,
         ),
+        unit="%",
         note="good where checkpoint, interval and restart are all short beside M",
     )

@@ -148,11 +148,11 @@ def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
     if checkpoint.asynchronous and found.saved.writing is not None:
         yield Check(
             id="checkpoint-background",
-            holds=found.saved.writing <= found.interval,
+            holds=found.saved.writing.value <= found.interval,
             subject="checkpoint.interval",
             message="writing a checkpoint takes {writing:.4g} s in the background, and the next "
             "one comes after {interval:.4g} s",
-            inputs={"writing": found.saved.writing, "interval": found.interval},
+            inputs={"writing": found.saved.writing.value, "interval": found.interval},
             help="an interval of {writing:.4g} s or more, or faster storage",
         )
     if found.mtbf is not None:

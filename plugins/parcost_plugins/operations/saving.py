@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from parcost import Real, Study
+from parcost import Formula, Real, Study, formula
 from parcost.numeric import maximum, minimum
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Layout, Training
 
@@ -18,27 +18,30 @@ from parcost_plugins.vocabulary import Checkpoint, Cluster, Layout, Training
 class Saving:
     """One checkpoint. What nothing says is None; rules speak of what is needed."""
 
-    size: Real | None
-    shard: Real | None
-    writing: Real | None
-    blocking: Real | None
+    size: Formula | None
+    shard: Formula | None
+    writing: Formula | None
+    blocking: Formula | None
 
 
 def saving(study: Study, checkpoint: Checkpoint) -> Saving:
     """Return the checkpoint that *study* writes."""
     size = _size(study, checkpoint)
     shards = _shards(study, checkpoint)
-    shard = None if size is None or shards is None else size / shards
+    shard = None
+    if size is not None and shards is not None:
+        shard = formula("size / N, of devices that differ", size=(size, "B"), N=shards)
     writing = None if size is None else _writing(study, checkpoint, size, shard)
-    blocking = checkpoint.blocking
-    if blocking is None:
+    if checkpoint.blocking is not None:
+        blocking: Formula | None = formula("C", C=(checkpoint.blocking, "s"))
+    else:
         blocking = _copying(study, checkpoint, shard) if checkpoint.asynchronous else writing
     return Saving(size=size, shard=shard, writing=writing, blocking=blocking)
 
 
-def _size(study: Study, checkpoint: Checkpoint) -> Real | None:
+def _size(study: Study, checkpoint: Checkpoint) -> Formula | None:
     if checkpoint.size is not None:
-        return checkpoint.size
+        return formula("size", size=(checkpoint.size, "B"))
     if not study.all(Training):
         return None
     each = checkpoint.bytes_per_parameter
@@ -48,7 +51,7 @@ def _size(study: Study, checkpoint: Checkpoint) -> Real | None:
     elements: Real = 0.0
     for held in study.parameters:
         elements = elements + held.total * sum(held.count)
-    return each * elements
+    return formula("e psi, psi parameters", e=(each, "B"), psi=elements)
 
 
 def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
@@ -61,22 +64,23 @@ def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
     return study[Cluster].devices / alike.ranks
 
 
-def _writing(study: Study, checkpoint: Checkpoint, size: Real, shard: Real | None) -> Real | None:
-    ends: list[Real] = []
+def _writing(
+    study: Study, checkpoint: Checkpoint, size: Formula, shard: Formula | None
+) -> Formula | None:
+    """Return the time to write, by what limits it: storage, the way of a node, serialisation."""
+    ends: dict[str, Formula] = {}
     if checkpoint.storage is not None:
-        ends.append(size / checkpoint.storage)
-    if checkpoint.node_bandwidth is not None:
-        nodes = _nodes(study, checkpoint)
-        if nodes is not None:
-            ends.append(size / nodes / checkpoint.node_bandwidth)
+        ends["storage"] = formula("n / B", n=(size, "B"), B=(checkpoint.storage, "B/s"))
+    nodes = _nodes(study, checkpoint)
+    if checkpoint.node_bandwidth is not None and nodes is not None:
+        ends["node"] = formula(
+            "n / k / B", n=(size, "B"), k=nodes, B=(checkpoint.node_bandwidth, "B/s")
+        )
     if checkpoint.serialisation is not None and shard is not None:
-        ends.append(shard / checkpoint.serialisation)
-    if not ends:
-        return None
-    longest = ends[0]
-    for end in ends[1:]:
-        longest = maximum(longest, end)
-    return longest
+        ends["serialisation"] = formula(
+            "n / B", n=(shard, "B"), B=(checkpoint.serialisation, "B/s")
+        )
+    return formula("max(t)", t=(ends, "s")) if ends else None
 
 
 def _nodes(study: Study, checkpoint: Checkpoint) -> Real | None:
@@ -91,10 +95,12 @@ def _nodes(study: Study, checkpoint: Checkpoint) -> Real | None:
     return nodes if shards is None else minimum(nodes, shards)
 
 
-def _copying(study: Study, checkpoint: Checkpoint, shard: Real | None) -> Real | None:
+def _copying(study: Study, checkpoint: Checkpoint, shard: Formula | None) -> Formula | None:
     """Return the time to copy one shard to its host."""
     rate = checkpoint.host_bandwidth
     cluster = study.get(Cluster)
     if rate is None and cluster is not None:
         rate = cluster.device.host_bandwidth
-    return None if rate is None or shard is None else shard / rate
+    if rate is None or shard is None:
+        return None
+    return formula("n / B, to the host", n=(shard, "B"), B=(rate, "B/s"))

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Once, Real, Study
-from parcost.numeric import is_array, where
+from parcost import Once, Real, Study, formula
+from parcost.numeric import is_array
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -40,8 +40,7 @@ def clipping(study: Study) -> Iterator[Once]:
         yield Once(
             name="all-reduce of the gradient norm",
             cause=OPTIMIZER,
-            seconds=where(traffic > 0, call.seconds, 0.0),
-            formula=call.formula,
+            seconds=formula("u > 0 ? t : 0", u=(traffic, "B"), t=(call.formula, "s")),
             when="end",
             resource=study.group("job").flat.name,
             bytes_=NUMBER,
@@ -68,16 +67,13 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
         yield Once(
             name=kind.named(name),
             cause=OPTIMIZER,
-            seconds=bytes_ / (device.memory_bandwidth * efficiency),
-            formula=Formula(
-                text="u psi / (N B eta)",
-                inputs={
-                    "u": (traffic, "B"),
-                    "psi": (kind.elements, ""),
-                    "N": (shards, ""),
-                    "B": (device.memory_bandwidth, "B/s"),
-                    "eta": (efficiency, ""),
-                },
+            seconds=formula(
+                "u psi / (N B eta)",
+                u=(traffic, "B"),
+                psi=kind.elements,
+                N=shards,
+                B=(device.memory_bandwidth, "B/s"),
+                eta=efficiency,
                 source=source,
             ),
             when="end",

@@ -20,7 +20,9 @@ from parcost import (
     Outcome,
     Pipeline,
     Real,
+    Sheet,
     Study,
+    formula,
     hookimpl,
 )
 from parcost_plugins.vocabulary import (
@@ -65,53 +67,33 @@ def terms(study: Study) -> list[Edge]:
     """
     if study[Layout].pp == 1:
         return []
-    sizes = _sizes(study)
-    shards, bytes_ = _shards(study), _message(study)
+    message = _message(study)
     group, algorithm = study.group("pp"), study[CollectiveChoice].pipeline
-    call = study.collective("point_to_point", bytes_, group, algorithm)
-    formula = Formula(
-        text=f"{call.formula.text}, n = s b h e / t",
-        inputs={
-            **call.formula.inputs,
-            **{letter: (size, "B" if letter == "e" else "") for letter, size in sizes.items()},
-            "t": (shards, ""),
-        },
-        source=call.formula.source,
-    )
+    call = study.collective("point_to_point", message, group, algorithm)
     return [
         Edge(
             name="activation hop",
             cause=HOPS,
-            seconds=call.seconds,
-            formula=formula,
+            seconds=call.formula,
             resource=group.hop.name,
-            bytes_=bytes_,
-            boundaries=_boundaries(study, call, bytes_),
+            bytes_=message.value,
+            boundaries=_boundaries(study, call, message.value),
         )
     ]
 
 
-def _sizes(study: Study) -> dict[str, Real]:
-    training = study[Training]
-    return {
-        "s": training.sequence / study[Layout].cp,
-        "b": training.micro_batch,
-        "h": training.model.hidden,
-        "e": training.precision.activation,
-    }
-
-
-def _shards(study: Study) -> Real:
-    layout = study[Layout]
-    return layout.tp if layout.sequence_parallel else 1.0
-
-
-def _message(study: Study) -> Real:
+def _message(study: Study) -> Formula:
     """Return the bytes that one rank hands to the next stage."""
-    bytes_: Real = 1.0
-    for size in _sizes(study).values():
-        bytes_ = bytes_ * size
-    return bytes_ / _shards(study)
+    layout, training = study[Layout], study[Training]
+    return formula(
+        "s b h e / t",
+        s=training.sequence / layout.cp,
+        b=training.micro_batch,
+        h=training.model.hidden,
+        e=(training.precision.activation, "B"),
+        t=layout.tp if layout.sequence_parallel else 1.0,
+        source="the residual stream of a micro-batch",
+    )
 
 
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
@@ -136,41 +118,39 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     cut = outcome.pipeline
     if cut.stages == 1:
         return
-    bytes_, m, v = _message(study), cut.micro_batches, cut.chunks
+    message = _message(study)
     call = study.collective(
-        "point_to_point", bytes_, study.group("pp"), study[CollectiveChoice].pipeline
+        "point_to_point", message, study.group("pp"), study[CollectiveChoice].pipeline
     )
-    transfers = 2.0 * m * v
-    inputs = {
-        "m": (m, ""),
-        "v": (v, ""),
-        "n": (bytes_, "B"),
-        "c": (call.seconds, "s"),
-        "p": (cut.stages, ""),
-    }
-    for name, title, value, unit, text, note in (
-        ("pp_hop_bytes", "message between stages", bytes_, "MB", "s b h e / t", "of one rank"),
-        ("pp_hop_seconds", "hop between stages", call.seconds, "s", "c", "over the slowest"),
+    sheet = Sheet(
+        source="the residual stream of a micro-batch",
+        m=cut.micro_batches,
+        v=cut.chunks,
+        n=(message, "B"),
+        c=(call.formula, "s"),
+        k=_crossings(study),
+    )
+    both = "per step, in both directions"
+    for name, title, unit, text, note in (
+        ("pp_hop_bytes", "message between stages", "MB", "n", "of one rank"),
+        ("pp_hop_seconds", "hop between stages", "s", "c", "over the slowest"),
         (
             "pp_transfers_per_boundary",
             "messages over a boundary of two devices",
-            transfers,
             "",
             "2 m v",
-            "per step, in both directions",
+            both,
         ),
         (
             "pp_volume_per_boundary",
             "bytes over a boundary of two devices",
-            transfers * bytes_,
             "GB",
             "2 m v n",
-            "per step, in both directions",
+            both,
         ),
         (
             "pp_time_per_boundary",
             "time of the messages over a boundary",
-            transfers * call.seconds,
             "s",
             "2 m v c",
             "one after another; the two directions may run at once",
@@ -178,22 +158,12 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         (
             "pp_volume",
             "bytes over all boundaries of a replica",
-            _crossings(study) * 2.0 * m * bytes_,
             "GB",
             "2 m k n, k boundaries of virtual stages on two devices",
             "per step and rank of the other degrees",
         ),
     ):
-        yield Figure(
-            name=name,
-            title=title,
-            value=value,
-            unit=unit,
-            formula=Formula(
-                text=text, inputs=inputs, source="the residual stream of a micro-batch"
-            ),
-            note=note,
-        )
+        yield sheet(name, title, unit, text, note=note)
 
 
 def _crossings(study: Study) -> float:

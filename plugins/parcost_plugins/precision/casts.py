@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Formula, Memory, Once, Real, Study, Work
+from parcost import Formula, Memory, Once, Real, Study, Work, formula
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -52,13 +52,11 @@ def operands(study: Study) -> Iterator[Work]:
             count=[n * (1.0 - w) for n, w in zip(gemm.count, wide, strict=True)],
             source=SOURCE,
         )
-        seconds, formula = _price(cast, study)
         yield Work(
             name=cast.name,
             cause=COMPUTE,
-            seconds=seconds,
+            seconds=_price(cast, study),
             pass_=cast.pass_,
-            formula=formula,
             count=cast.count,
             resource="hbm",
             bytes_=bytes_,
@@ -73,12 +71,10 @@ def weights(study: Study) -> Iterator[Once]:
     for stages, elements in _linear(study):
         bytes_ = traffic * elements
         cast = Stream(name="weight cast", bytes_=bytes_, pass_="F", count=(1.0,), source=SOURCE)
-        seconds, formula = _price(cast, study)
         yield Once(
             name=_named("weight cast", stages, study),
             cause=OPTIMIZER,
-            seconds=seconds,
-            formula=formula,
+            seconds=_price(cast, study),
             when="end",
             count=_on(stages, study),
             resource="hbm",
@@ -98,16 +94,12 @@ def greatest(study: Study) -> Iterator[Once]:
     most = max(tensors)
     group = study.group(precision.amax_group)
     algorithm = adding(study, study[CollectiveChoice].data)
-    call = study.collective("all_reduce", FP32 * most, group, algorithm)
+    n = formula("fp32 k, k tensors of a stage", fp32=(FP32, "B"), k=most)
+    call = study.collective("all_reduce", n, group, algorithm)
     yield Once(
         name="amax all-reduce",
         cause=PRECISION,
-        seconds=call.seconds,
-        formula=Formula(
-            text=f"{call.formula.text}, n = 4 k, k tensors of a stage",
-            inputs={**call.formula.inputs, "k": (most, "")},
-            source=AMAX,
-        ),
+        seconds=formula("t", t=(call.formula, "s"), source=AMAX),
         when="end",
         resource=group.flat.name,
         bytes_=FP32 * most,
@@ -123,13 +115,13 @@ def copies(study: Study) -> Iterator[Memory]:
         yield Memory(
             name=_named("narrow weights", stages, study),
             cause=WEIGHTS,
-            bytes_=each * elements,
-            count=_on(stages, study),
-            formula=Formula(
-                text="psi e, psi parameters of linear layers",
-                inputs={"psi": (elements, ""), "e": (each, "B")},
+            bytes_=formula(
+                "psi e, psi parameters of linear layers",
+                psi=elements,
+                e=(each, "B"),
                 source="Transformer Engine caches narrow weights over micro-batches",
             ),
+            count=_on(stages, study),
         )
 
 
@@ -165,10 +157,10 @@ def _on(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:
     return tuple(float(stage in stages) for stage in range(virtual_stages(study)))
 
 
-def _price(operator: Stream, study: Study) -> tuple[Real, Formula]:
+def _price(operator: Stream, study: Study) -> Formula:
     chosen = study[KernelChoice].model
     _, model = study.plugins.named("kernels")[chosen]
-    priced: tuple[Real, Formula] | None = model.price(operator, study)
+    priced: Formula | None = model.price(operator, study)
     if priced is None:
         raise TypeError(f"kernel model `{chosen}` cannot price the Stream `{operator.name}`")
     return priced

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from parcost import Figure, Formula, Real, Section, Study
+from parcost import Figure, Formula, Real, Section, Study, formula
 from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Precision, Routing, Training
 from parcost_plugins.vocabulary.context import Context
@@ -57,20 +57,16 @@ def figures(study: Study) -> Iterator[Figure]:
     yield Figure(
         name="narrow_bits",
         title=f"bits of an element in {recipe.narrow}",
-        value=8.0 * recipe.narrow_element,
+        value=_bits(recipe),
         unit="",
-        formula=_formula(recipe),
         note="with its share of a scaling factor",
     )
     for name, bytes_, against, why in _classes(study):
         yield Figure(
             name=f"bytes_of_{name.replace(' ', '_').replace('-', '_')}",
             title=f"{name}, against {recipe.compute}",
-            value=ratio(bytes_, against),
+            value=formula("ratio(e, w)", e=(bytes_, "B"), w=(against, "B"), source=SOURCE),
             unit="",
-            formula=Formula(
-                text="e / w", inputs={"e": (bytes_, "B"), "w": (against, "B")}, source=SOURCE
-            ),
             note=why,
         )
 
@@ -89,13 +85,11 @@ def section(study: Study) -> Section:
     )
 
 
-def _formula(recipe: Precision) -> Formula:
-    return Formula(
-        text="8 (w + c / k)",
-        inputs={
-            "w": (recipe.narrow_width, "B"),
-            "c": (recipe.scale, "B"),
-            "k": (recipe.scale_block, ""),
-        },
+def _bits(recipe: Precision) -> Formula:
+    return formula(
+        "8 (w + c / k)",
+        w=(recipe.narrow_width, "B"),
+        c=(recipe.scale, "B"),
+        k=recipe.scale_block,
         source="one factor for k elements",
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Real, Study
-from parcost.numeric import ratio
+from parcost import Figure, Outcome, Real, Study, formula
 from parcost_plugins.vocabulary import Cluster, Gemm, Training, flops_per_token, layers
 
 SOURCE = "the same FLOPs over another peak: say which when the figure is quoted"
@@ -22,36 +21,32 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         return
     tokens = training.global_batch * training.sequence
     per_token = flops_per_token(study)
-    rate = ratio(tokens * per_token, cluster.devices * outcome.step_seconds)
     yield Figure(
         name=f"mfu_{precision.narrow}",
         title=f"MFU against the {precision.narrow} peak",
-        value=rate / peak,
-        unit="%",
-        formula=Formula(
-            text="tokens C / (N T peak)",
-            inputs={
-                "tokens": (tokens, ""),
-                "C": (per_token, "FLOP"),
-                "N": (cluster.devices, ""),
-                "T": (outcome.step_seconds, "s"),
-                "peak": (peak, "FLOP/s"),
-            },
+        value=formula(
+            "ratio(tokens C, N T peak)",
+            tokens=tokens,
+            C=(per_token, "FLOP"),
+            N=cluster.devices,
+            T=(outcome.step_seconds, "s"),
+            peak=(peak, "FLOP/s"),
             source=SOURCE,
         ),
+        unit="%",
         note=f"of the dense {precision.narrow} peak; `mfu` is of the {precision.compute} peak",
     )
     narrow, every = _flops(study)
     yield Figure(
         name="narrow_share",
         title=f"products in {precision.narrow}",
-        value=ratio(narrow, every),
-        unit="%",
-        formula=Formula(
-            text="narrow / all",
-            inputs={"narrow": (narrow, "FLOP"), "all": (every, "FLOP")},
+        value=formula(
+            "ratio(narrow, all)",
+            narrow=(narrow, "FLOP"),
+            all=(every, "FLOP"),
             source="the products of one micro-batch on all stages, attention core included",
         ),
+        unit="%",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Curve, Figure, Formula, Real, Section, Study, hookimpl
+from parcost import Check, Curve, Figure, Real, Section, Study, formula, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Level, Roofline
 
@@ -62,11 +62,8 @@ def _ridge(label: str, name: str, peak: Real, rate: Real) -> Figure:
     return Figure(
         name=f"{label}.{name}",
         title=f"ridge of {name}",
-        value=peak / rate,
+        value=formula("F / B", F=(peak, "FLOP/s"), B=(rate, "B/s"), source=_SOURCE),
         unit="",
-        formula=Formula(
-            text="F / B", inputs={"F": (peak, "FLOP/s"), "B": (rate, "B/s")}, source=_SOURCE
-        ),
         note="FLOPs for each byte",
     )
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Real
-from parcost.numeric import minimum, where
-from parcost.numeric import ratio as share
-from parcost_plugins.scaling.saying import figure, plain
+from parcost import Figure, Sheet, called
 from parcost_plugins.vocabulary import BatchScaling
 
 ROOFLINE = "Williams et al. 2009, roofline, with the link in the place of memory"
@@ -20,89 +17,45 @@ ROOFLINE = "Williams et al. 2009, roofline, with the link in the place of memory
 
 def figures(scaling: BatchScaling) -> Iterator[Figure]:
     """Yield intensity, ridge, efficiency and the batches that matter."""
-    intensity = scaling.flops * scaling.batch / scaling.traffic
-    ridge = scaling.peak / scaling.bandwidth
-    ratio = intensity / ridge
-    critical = share(scaling.batch, ratio)
-    yield figure(
-        scaling,
-        "intensity",
-        "compute over traffic",
-        intensity,
-        "FLOP/B",
-        Formula(
-            text="F b / n",
-            inputs={
-                "F": (scaling.flops, "FLOP"),
-                "b": (scaling.batch, ""),
-                "n": (scaling.traffic, "B"),
-            },
-            source=ROOFLINE,
-        ),
+    sheet = Sheet(
+        called(scaling),
+        source=ROOFLINE,
+        F=(scaling.flops, "FLOP"),
+        b=scaling.batch,
+        n=(scaling.traffic, "B"),
+        peak=(scaling.peak, "FLOP/s"),
+        B=(scaling.bandwidth, "B/s"),
+        t=scaling.target,
     )
-    yield figure(
-        scaling,
-        "ridge",
-        "compute over traffic at which both take as long",
-        ridge,
-        "FLOP/B",
-        Formula(
-            text="peak / B",
-            inputs={"peak": (scaling.peak, "FLOP/s"), "B": (scaling.bandwidth, "B/s")},
-            source=ROOFLINE,
-        ),
-    )
-    yield figure(
-        scaling,
+    yield sheet("intensity", "compute over traffic", "FLOP/B", "F b / n")
+    yield sheet("ridge", "compute over traffic at which both take as long", "FLOP/B", "peak / B")
+    sheet.letters["r"] = sheet.formula("intensity / ridge")
+    samples = "samples, per device"
+    yield sheet(
         "critical_batch",
         "batch at the ridge",
-        critical,
         "",
-        plain("b / r, r intensity over ridge", ROOFLINE, b=scaling.batch, r=ratio),
-        "samples, per device",
+        "ratio(b, r), r intensity over ridge",
+        note=samples,
     )
-    yield from _efficiency(scaling, ratio, critical)
-
-
-def _efficiency(scaling: BatchScaling, ratio: Real, critical: Real) -> Iterator[Figure]:
-    target = scaling.target
-    yield figure(
-        scaling,
-        "efficiency",
-        "efficiency where traffic hides under compute",
-        minimum(ratio, 1.0),
-        "%",
-        plain("min(r, 1)", ROOFLINE, r=ratio),
-    )
-    yield figure(
-        scaling,
+    yield sheet("efficiency", "efficiency where traffic hides under compute", "%", "min(r, 1)")
+    yield sheet(
         "efficiency_exposed",
         "efficiency where traffic hides under nothing",
-        ratio / (1.0 + ratio),
         "%",
-        plain("r / (1 + r)", ROOFLINE, r=ratio),
+        "r / (1 + r)",
     )
-    yield figure(
-        scaling,
+    yield sheet(
         "batch_for_target",
         "batch for the target where traffic hides",
-        target * critical,
         "",
-        plain("t b*", target=target, critical=critical),
-        "samples, per device",
+        "t critical_batch",
+        note=samples,
     )
-    left = where(target < 1.0, 1.0 - target, 0.0)
-    yield figure(
-        scaling,
+    yield sheet(
         "batch_for_target_exposed",
         "batch for the target where traffic hides under nothing",
-        _never(target * critical, left),
         "",
-        plain("t b* / (1 - t)", target=target, critical=critical),
-        "samples, per device",
+        "t < 1 ? t critical_batch / (1 - t) : infinity",
+        note=samples,
     )
-
-
-def _never(part: Real, left: Real) -> Real:
-    """Return *part* / *left*; no batch is large enough where nothing is left."""
-    return where(left > 0, part / where(left > 0, left, 1.0), float("inf"))

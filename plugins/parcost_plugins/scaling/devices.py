@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real
+from parcost import Figure, Real, Sheet, called
 from parcost.numeric import is_array
-from parcost_plugins.scaling.saying import figure, plain
 from parcost_plugins.vocabulary import Equivalent, Targets
 
 
 def figures(job: Equivalent, targets: Targets) -> Iterator[Figure]:
     """Yield the devices' worth of work, and of idling."""
-    yield figure(
-        job,
-        "devices",
-        "devices' worth of work",
-        job.devices * job.efficiency,
-        "",
-        plain("N e", N=job.devices, e=job.efficiency),
-        rating(job.efficiency, targets),
+    sheet = Sheet(called(job), N=job.devices, e=job.efficiency)
+    yield sheet(
+        "devices", "devices' worth of work", "", "N e", note=rating(job.efficiency, targets)
     )
-    yield figure(
-        job,
-        "lost",
-        "devices' worth lost",
-        job.devices * (1.0 - job.efficiency),
-        "",
-        plain("N (1 - e)", N=job.devices, e=job.efficiency),
-    )
+    yield sheet("lost", "devices' worth lost", "", "N (1 - e)")
 
 
 def rating(efficiency: Real, targets: Targets) -> str:

@@ -7,11 +7,12 @@ deviations above the mean as the largest of N normal deviates does.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import pi
 
-from parcost import Check, Figure, Formula, Once, Real, Study
+from parcost import Check, Figure, Formula, Once, Real, Study, formula
 from parcost_plugins.vocabulary import Cluster, Jitter
 from parcost_plugins.vocabulary.causes import STRAGGLERS
-from parcost_plugins.vocabulary.routing import largest_of
+from parcost_plugins.vocabulary.routing import EULER
 
 SOURCE = "Gumbel 1958, extremes of the normal distribution"
 
@@ -38,10 +39,9 @@ def wait(study: Study) -> Iterator[Once]:
         yield Once(
             name="wait for the slowest rank",
             cause=STRAGGLERS,
-            seconds=jitter.deviation * largest_of(ranks),
+            seconds=_wait(jitter, ranks),
             when="end",
             resource="idle",
-            formula=_formula(jitter, ranks),
         )
 
 
@@ -54,28 +54,33 @@ def figures(study: Study) -> Iterator[Figure]:
     yield Figure(
         name="jitter.deviations",
         title="slowest rank above the mean, in deviations",
-        value=largest_of(ranks),
+        value=_deviations(ranks),
         unit="",
-        formula=Formula(
-            text="r - (ln ln N + ln 4 pi) / (2 r) + 0.5772 / r, r = sqrt(2 ln N)",
-            inputs={"N": (ranks, "")},
-            source=SOURCE,
-        ),
     )
     yield Figure(
         name="jitter.seconds",
         title="wait for the slowest rank",
-        value=jitter.deviation * largest_of(ranks),
+        value=_wait(jitter, ranks),
         unit="s",
-        formula=_formula(jitter, ranks),
         note="in every step",
     )
 
 
-def _formula(jitter: Jitter, ranks: Real) -> Formula:
-    return Formula(
-        text="sigma z_N",
-        inputs={"sigma": (jitter.deviation, "s"), "z_N": (largest_of(ranks), "")},
+def _wait(jitter: Jitter, ranks: Real) -> Formula:
+    return formula(
+        "sigma z_N", sigma=(jitter.deviation, "s"), z_N=_deviations(ranks), source=SOURCE
+    )
+
+
+def _deviations(ranks: Real) -> Formula:
+    """Return the expected largest of standard normal deviates; 0 for a single one."""
+    root = formula("sqrt(2 ln(max(N, 2)))", N=ranks)
+    return formula(
+        "N > 1 ? r - (ln(ln(N)) + ln(4 pi)) / (2 r) + gamma / r : 0, gamma of Euler",
+        N=ranks,
+        r=root,
+        pi=pi,
+        gamma=EULER,
         source=SOURCE,
     )
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Real, called
-from parcost_plugins.scaling.saying import figure, plain
+from parcost import Check, Figure, Sheet, called
 from parcost_plugins.vocabulary import ScalingLaw
 
 KAPLAN = "Kaplan et al. 2020, section 1.2"
@@ -37,50 +36,39 @@ def rules(law: ScalingLaw) -> Iterator[Check]:
 
 def figures(law: ScalingLaw) -> Iterator[Figure]:
     """Yield the growth that an improvement takes, and what sizes come to."""
-    a = law.exponent
-    yield figure(
-        law,
+    sheet = Sheet(
+        called(law),
+        source=KAPLAN,
+        g=law.improvement,
+        a=law.exponent,
+        x=law.small,
+        X=law.large,
+        f=law.floor,
+        c=law.scale,
+    )
+    yield sheet(
         "growth",
         "growth of the size that the improvement takes",
-        power(law.improvement, 1.0 / a),
         "",
-        plain("g^(1 / a)", KAPLAN, g=law.improvement, a=a),
-        "the loss above the floor is divided by the improvement",
+        "g^(1 / a)",
+        note="the loss above the floor is divided by the improvement",
     )
     if law.small is not None and law.large is not None:
-        ratio = law.large / law.small
-        yield figure(law, "size_ratio", "larger size over the smaller", ratio, "", plain("x2 / x1"))
-        yield figure(
-            law,
+        yield sheet("size_ratio", "larger size over the smaller", "", "X / x")
+        yield sheet(
             "loss_ratio",
             "loss of the larger size over that of the smaller",
-            power(ratio, -a),
             "",
-            plain("(x1 / x2)^a", KAPLAN, a=a),
-            "above the floor",
+            "size_ratio^-a",
+            note="above the floor",
         )
     if law.scale is None:
         return
-    for name, size in (("small", law.small), ("large", law.large)):
+    for name, letter, size in (("small", "x", law.small), ("large", "X", law.large)):
         if size is not None:
-            yield figure(
-                law,
+            yield sheet(
                 f"{name}_loss",
                 f"loss at the {'smaller' if name == 'small' else 'larger'} size",
-                law.floor + power(law.scale / size, a),
                 "",
-                plain("f + (c / x)^a", KAPLAN, f=law.floor, c=law.scale, x=size, a=a),
+                f"f + (c / {letter})^a",
             )
-
-
-def power(base: Real, exponent: Real) -> Real:
-    """Return *base* to the power of *exponent*, infinite beyond all numbers.
-
-    >>> power(2.0, 10.0), power(2.0, 1e6)
-    (1024.0, inf)
-    """
-    try:
-        raised: Real = base**exponent
-    except OverflowError:  # plain floats raise where arrays are infinite
-        return float("inf")
-    return raised

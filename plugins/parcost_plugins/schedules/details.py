@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Study, hookimpl
+from parcost import Figure, Formula, Outcome, Study, formula, hookimpl
 from parcost.numeric import is_array
 
 
@@ -22,21 +22,22 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         return
     devices = outcome.timeline()
     span, ideal = max(ops[-1].end - ops[0].start for ops in devices), outcome.ideal_seconds
+    longest = Formula(
+        text="last end - first start of one device, the longest, by replay",
+        inputs={"schedule": cut.schedule, "m": cut.micro_batches},
+        value=span,
+    )
     yield Figure(
         name="longest_span",
         title="longest span",
-        value=span,
+        value=longest,
         unit="s",
-        formula=Formula(text="last end - first start of one device, the longest"),
         note="what a step takes without a barrier before the optimizer, hops included",
     )
     yield Figure(
         name="span_bubble",
         title="pipeline bubble of the longest span",
-        value=(span - ideal) / span if span else 0.0,
+        value=formula("span > 0 ? 1 - ideal / span : 0", ideal=(ideal, "s"), span=(longest, "s")),
         unit="%",
-        formula=Formula(
-            text="1 - ideal / span", inputs={"ideal": (ideal, "s"), "span": (span, "s")}
-        ),
         note="idle share of the longest span, hops included",
     )

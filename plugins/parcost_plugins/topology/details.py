@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from parcost import Edge, Figure, Formula, Group, Outcome, Real, Section, Study, hookimpl
-from parcost.numeric import INFINITY, all_of, any_of, maximum, where
+from parcost import Edge, Figure, Group, Outcome, Real, Section, Sheet, Study, hookimpl
+from parcost.numeric import all_of, any_of
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster
 from parcost_plugins.vocabulary.exchange import rail_share
@@ -71,90 +71,81 @@ def _members(group: Group, at: int) -> Real:
 
 def _rail(group: Group) -> Iterator[Figure]:
     """Yield what stays on the rails of a level when every rank sends to every other."""
+    sheet = Sheet()
     for at, level in _rails(group):
-        yield _figure(
+        share = "1, by way of the device on the other rail"
+        letters: dict[str, Real] = {}
+        if not level.pxn:
+            share = "a / u, a 1 where members have the same places in their units of u"
+            u = _members(group, at)
+            letters = {"a": rail_share(group, at) * u, "u": u}
+        yield sheet(
             f"{group.name}_on_{level.label}",
             f"of what {group.name} sends over `{level.label}`, on a rail",
-            1.0 if level.pxn else rail_share(group, at),
             "%",
-            "1 / u" if not level.pxn else "1, by way of the device on the other rail",
-            {"u": (_members(group, at), "")},
-            "in an exchange of all ranks with all; a ring joins devices of the same place",
+            share,
+            letters,
+            note="in an exchange of all ranks with all; a ring joins devices of the same place",
         )
 
 
 def _machine(study: Study) -> Iterator[Figure]:
     """Yield the bandwidths of a node: the first level, and the ports out of it."""
     node, *outer = tiers(study[Cluster])
-    inputs: dict[str, tuple[Any, str]] = {"B": (node.rate, "B/s"), "ports": (node.ports, "")}
-    yield _figure(
-        "device_bandwidth",
-        f"out of a device, over `{node.name}`",
-        node.rate * node.ports,
-        "GB/s",
-        "ports B",
-        inputs,
-        "achieved, one direction",
+    sheet = Sheet(B=(node.rate, "B/s"), ports=node.ports)
+    achieved = "achieved, one direction"
+    yield sheet(
+        "device_bandwidth", f"out of a device, over `{node.name}`", "GB/s", "ports B", note=achieved
     )
     if not outer or node.level.kind == "torus":  # which is no node with ports of its own
         return
     port = outer[0]
-    ports = port.ports * port.below
-    out = {"B": (port.rate, "B/s"), "ports": (ports, ""), "devices": (port.below, "")}
-    total = port.rate * ports
-    for name, title, value, text, note in (
-        ("port_bandwidth", "a port of", port.rate, "B", "achieved, one direction"),
-        ("node_bandwidth", "all ports of", total, "ports B", "achieved, one direction"),
+    sheet.letters |= {"B_port": (port.rate, "B/s"), "k": port.ports, "devices": port.below}
+    for name, title, text, note in (
+        ("port_bandwidth", "a port of", "B_port", achieved),
+        ("node_bandwidth", "all ports of", "k devices B_port", achieved),
         (
             "node_bandwidth_bidirectional",
             "all ports of",
-            2 * total,
-            "2 ports B",
+            "2 node_bandwidth",
             "both directions together; no collective uses more than one of them at a time",
         ),
         (
             "device_share",
             "a device's share of the ports of",
-            port.rate * port.ports,
-            "ports B / devices",
+            "k B_port",
             "while all of its neighbours communicate as well",
         ),
     ):
-        yield _figure(name, f"{title} `{node.name}`", value, "GB/s", text, out, note)
-    yield _figure(
+        yield sheet(name, f"{title} `{node.name}`", "GB/s", text, note=note)
+    yield sheet(
         "node_ratio",
         f"`{node.name}` beside `{port.name}`, for one device",
-        node.rate * node.ports / (port.rate * port.ports),
         "",
-        "B_inside / B_outside",
-        {},
-        "both in one direction",
+        "device_bandwidth / device_share",
+        note="both in one direction",
     )
 
 
 def _group(group: Group) -> Iterator[Figure]:
     """Yield the slowest link of a group, which is named in the note."""
     flat = group.flat
-    over = f"over `{flat.name}`, one direction"
-    given = {"B": (flat.bandwidth, "B/s"), "alpha": (flat.latency, "s")}
-    yield _figure(
+    sheet = Sheet(B=(flat.bandwidth, "B/s"), P=group.ranks)
+    yield sheet(
         f"{group.name}_bandwidth",
         f"slowest link of {group.name}",
-        flat.bandwidth,
         "GB/s",
-        "B of a ring over all ranks",
-        given,
-        over,
+        "B, of a ring over all ranks",
+        note=f"over `{flat.name}`, one direction",
     )
-    units = prod(group.shape[1:], start=1.0)
-    yield _figure(f"{group.name}_ranks", f"ranks of {group.name}", group.ranks, "", "as placed", {})
-    yield _figure(
+    yield sheet(f"{group.name}_ranks", f"ranks of {group.name}", "", "P")
+    outer = {f"g{i}": members for i, members in enumerate(group.shape[1:], 1)}
+    yield sheet(
         f"{group.name}_units",
         f"units of `{group.links[0].name}` that {group.name} takes part in",
-        units,
         "",
-        "most that one group spans",
-        {},
+        f"{' '.join(outer) or '1'}, the most that one group spans",
+        outer,
     )
 
 
@@ -165,38 +156,23 @@ def _boundary(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if hop is None:
         return
     link = study.group("pp").hop
-    sent = cut.micro_batches * cut.chunks * hop.bytes_
-    needed = sent / outcome.step_seconds
-    given = {
-        "m": (cut.micro_batches, ""),
-        "v": (cut.chunks, ""),
-        "n": (hop.bytes_, "B"),
-        "T": (outcome.step_seconds, "s"),
-        "B": (link.bandwidth, "B/s"),
-    }
-    note = "of one rank, one direction, spread over the step"
-    yield _figure(
-        "pp_sustained", "a boundary of stages needs", needed, "GB/s", "m v n / T", given, note
+    sheet = Sheet(
+        m=cut.micro_batches,
+        v=cut.chunks,
+        n=(hop.bytes_, "B"),
+        T=(outcome.step_seconds, "s"),
+        B=(link.bandwidth, "B/s"),
     )
-    headroom = where(needed > 0, link.bandwidth / maximum(needed, 1e-300), INFINITY)
-    yield _figure(
+    yield sheet(
+        "pp_sustained",
+        "a boundary of stages needs",
+        "GB/s",
+        "m v n / T",
+        note="of one rank, one direction, spread over the step",
+    )
+    yield sheet(
         "pp_headroom",
         f"`{link.name}` over what a boundary needs",
-        headroom,
         "",
-        "B / (m v n / T)",
-        given,
+        "pp_sustained > 0 ? B / pp_sustained : infinity",
     )
-
-
-def _figure(
-    name: str,
-    title: str,
-    value: Real,
-    unit: str,
-    text: str,
-    inputs: Mapping[str, tuple[Any, str]],
-    note: str = "",
-) -> Figure:
-    formula = Formula(text=text, inputs=dict(inputs))
-    return Figure(name=name, title=title, value=value, unit=unit, formula=formula, note=note)

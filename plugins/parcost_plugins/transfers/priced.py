@@ -162,15 +162,6 @@ def bus_factor(operation: str, P: Real) -> Real:
     return (P - 1) / P if operation in DIVIDED else minimum(P - 1, 1.0)
 
 
-def volume(operation: str, n: Real, P: Real) -> Real:
-    """Return the bytes that all ranks together have to send, whatever the algorithm."""
-    if operation in ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"):
-        return (P - 1) * n
-    if operation in ("scatter", "gather"):
-        return (P - 1) / P * n
-    return 2 * (P - 1) * n if operation == "all_reduce" else minimum(P - 1, 1.0) * n
-
-
 def bisection(operation: str, n: Real, P: Real, rate: Real) -> Real:
     """Return the time that what must cross a cut through the middle takes, each way.
 

@@ -9,10 +9,9 @@ is added to the logarithm of either factor in quadrature.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import e
+from typing import Any
 
-from parcost import Check, Formula, Interval, Outcome, Real, Study, called, hookimpl
-from parcost.numeric import log, sqrt
+from parcost import Check, Interval, Outcome, Real, Study, called, formula, hookimpl
 from parcost_plugins.vocabulary import Accuracy, Cluster, Observed, Training
 
 _FIGURES = ("step_time", "memory")
@@ -81,26 +80,19 @@ def _interval(
     found: Observed,
     spread: tuple[Real, str] | None,
 ) -> Interval:
-    low, high = found.low, found.high
-    letter = "T" if name == "step_time" else "M"
-    inputs = {letter: (value, unit), "low": (low, ""), "high": (high, "")}
-    text, source = f"{letter} low to {letter} high", _source(found)
+    letter, source = "T" if name == "step_time" else "M", _source(found)
+    letters: dict[str, Any] = {letter: (value, unit)}
+    low, high = f"{letter} low", f"{letter} high"
     if spread is not None:
-        wide = log(1.0 + spread[0])
-        low = e ** -sqrt(log(low) ** 2 + wide**2)
-        high = e ** sqrt(log(high) ** 2 + wide**2)
-        inputs |= {"u": (spread[0], "")}
-        text = (
-            f"{letter} e^-sqrt(ln(low)^2 + ln(1 + u)^2) to "
-            f"{letter} e^sqrt(ln(high)^2 + ln(1 + u)^2)"
-        )
+        letters["u"] = spread[0]
+        low = f"{letter} exp(-sqrt(ln(low)^2 + ln(1 + u)^2))"
+        high = f"{letter} exp(sqrt(ln(high)^2 + ln(1 + u)^2))"
         source += f"; {spread[1]}"
     return Interval(
         name=name,
-        low=value * low,
-        high=value * high,
+        low=formula(low, letters, low=found.low, source=source),
+        high=formula(high, letters, high=found.high, source=source),
         coverage=accuracy.coverage,
-        formula=Formula(text=text, inputs=inputs, source=source),
     )
 
 

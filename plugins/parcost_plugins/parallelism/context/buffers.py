@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from parcost import Formula, Memory, Moment, Real
-from parcost.numeric import where
+from parcost import Memory, Moment, formula
 from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
 from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.vocabulary.causes import BUFFERS
@@ -25,14 +25,12 @@ def held(found: Exchange) -> Iterator[Memory]:
         yield _buffer(
             found,
             "gathered keys and values",
-            found.cp * found.block,
             "s b w e",
             _FORWARD + _BACKWARD,
         )
         yield _buffer(
             found,
             "gathered gradients of keys and values",
-            found.cp * found.block_gradients,
             "s b w g",
             _BACKWARD,
         )
@@ -40,25 +38,24 @@ def held(found: Exchange) -> Iterator[Memory]:
     if isinstance(found.rounds, float) and found.rounds == 1.0:
         return
     both = _FORWARD + _BACKWARD
-    block, gradients = "(s / c) b w e", "(s / c) b w g"
+    block, gradients = "s / c b w e", "s / c b w g"
     rows = [
-        ("KV block", found.block, block, both),
-        ("gradients of a KV block", found.block_gradients, gradients, _BACKWARD),
+        ("KV block", block, both),
+        ("gradients of a KV block", gradients, _BACKWARD),
     ]
     if found.context.double_buffer:
         rows += [
-            ("KV double buffer", found.block, block, both),
-            ("KV gradient double buffer", found.block_gradients, gradients, _BACKWARD),
+            ("KV double buffer", block, both),
+            ("KV gradient double buffer", gradients, _BACKWARD),
         ]
-    for name, bytes_, text, moments in rows:
-        yield _buffer(found, name, bytes_, text, moments, source=RING)
-    outputs = found.tokens * found.heads
+    for name, text, moments in rows:
+        yield _buffer(found, name, text, moments, source=RING)
     yield _buffer(
         found,
         "attention output in fp32",
-        FP32 * outputs * (found.model.value_dim + 1.0),
-        "4 (s / c) b a (d + 1) / t",
+        "fp32 s / c b a (v + 1), a heads of this rank",
         _FORWARD,
+        {"fp32": (FP32, "B"), "a": found.heads, "v": found.model.value_dim},
     )
 
 
@@ -68,44 +65,37 @@ def _projected(found: Exchange) -> Iterator[Memory]:
     A ring works on a block at a time, a gather on all of them.
     """
     whole = found.kind == "all_gather"
-    bytes_ = (found.cp if whole else 1.0) * found.tokens * found.projected * found.element
-    text = "s b a (d + v) e / t" if whole else "(s / c) b a (d + v) e / t"
+    block = "s b" if whole else "s / c b"
+    text = f"{block} a (d + v) e, a heads of this rank"
+    if not found.model.latent:
+        text = f"{block} k (d + v) e, k heads of this rank"
     letters = {
-        "a / t": (found.heads, ""),
-        "d": (found.model.qk_dim, ""),
-        "v": (found.model.value_dim, ""),
+        "a": found.heads,
+        "k": found.kv_heads,
+        "d": found.model.qk_dim,
+        "v": found.model.value_dim,
         "e": (found.element, "B"),
     }
     both = _FORWARD + _BACKWARD
-    yield _buffer(found, "projected keys and values", bytes_, text, both, letters)
+    yield _buffer(found, "projected keys and values", text, both, letters)
     name = "gradients of projected keys and values"
-    yield _buffer(found, name, bytes_, text, _BACKWARD, letters)
+    yield _buffer(found, name, text, _BACKWARD, letters)
 
 
 def _buffer(
     found: Exchange,
     name: str,
-    bytes_: Real,
     text: str,
     moments: tuple[Moment, ...],
-    letters: Mapping[str, tuple[Real, str]] | None = None,
+    letters: Mapping[str, Any] | None = None,
     source: str = SIZES,
 ) -> Memory:
+    size = found.sized(text, **(letters or {}))
     return Memory(
         name=name,
         cause=BUFFERS,
-        bytes_=where(found.rounds > 1, bytes_, 0.0),
+        bytes_=formula("r > 1 ? n : 0", r=found.rounds, n=(size, "B"), source=source),
         count=each(min, found.counts["F"], 1.0) if "F" in found.counts else 1.0,
         once_per_device=True,
         moments=moments,
-        formula=Formula(
-            text=text,
-            inputs={
-                **found.inputs,
-                "a / t": (found.heads, ""),
-                "d": (found.model.value_dim, ""),
-                **(letters or {}),
-            },
-            source=source,
-        ),
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from operator import add
+from typing import Any
 
 from attrs import evolve, frozen
 
-from parcost import Formula, Group, Pass, Real, Study
+from parcost import Formula, Group, Pass, Real, Study, formula, letters_of
 from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -109,13 +110,10 @@ class Exchange:
             "g": (self.context.gradients, "B"),
         }
 
-    def formula(self, called: Formula, text: str = "", **more: tuple[Real, str]) -> Formula:
-        """Return the formula of a call of *text* bytes."""
-        return Formula(
-            text=f"{called.text}, {text}" if text else called.text,
-            inputs={**called.inputs, **self.inputs, **more},
-            source=called.source,
-        )
+    def sized(self, text: str, **further: Any) -> Formula:
+        """Return the bytes of a message or a buffer: *text* over the letters of a block."""
+        letters = {**self.inputs, **further}
+        return formula(text, {name: letters[name] for name in letters_of(text)}, source=SIZES)
 
     @cached_property
     def all_ranks(self) -> Group:

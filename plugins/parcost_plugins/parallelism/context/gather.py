@@ -15,24 +15,23 @@ def collected(found: Exchange) -> Iterator[Work]:
     Backward gathers again: to keep all keys and values of every layer would undo what
     splitting the sequence saves.
     """
-    group, n = found.all_ranks, found.cp * found.block
+    group = found.all_ranks
     rows: list[tuple[str, str, Pass, str]] = [
-        ("KV all-gather", "all_gather", "F", "n = s b w e"),
-        ("KV all-gather", "all_gather", "R", "n = s b w e"),
-        ("KV all-gather", "all_gather", "B", "n = s b w e"),
-        ("KV gradient reduce-scatter", "reduce_scatter", "B", "n = s b w g"),
+        ("KV all-gather", "all_gather", "F", "s b w e"),
+        ("KV all-gather", "all_gather", "R", "s b w e"),
+        ("KV all-gather", "all_gather", "B", "s b w e"),
+        ("KV gradient reduce-scatter", "reduce_scatter", "B", "s b w g"),
     ]
     for name, operation, pass_, text in rows:
-        bytes_ = n if operation == "all_gather" else found.cp * found.block_gradients
         if any(count := found.counts.get(pass_, ())):
-            call = found.study.collective(operation, bytes_, group, found.algorithm)
+            n = found.sized(text)
+            call = found.study.collective(operation, n, group, found.algorithm)
             yield Work(
                 name=name,
                 cause=CONTEXT,
-                seconds=call.seconds,
+                seconds=call.formula,
                 pass_=pass_,
-                formula=found.formula(call.formula, text),
                 count=count,
-                bytes_=bytes_,
+                bytes_=n.value,
                 **busy(group.flat),
             )

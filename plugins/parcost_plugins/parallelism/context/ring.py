@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from attrs import evolve
-
-from parcost import Formula, Pass, Real, Study, Work, busy
-from parcost.numeric import maximum
+from parcost import Formula, Pass, Real, Study, Work, busy, formula
 from parcost_plugins.parallelism.context.exchange import Exchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
 from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
@@ -31,36 +28,33 @@ def passed_round(found: Exchange) -> Iterator[Work]:
     """
     if isinstance(found.rounds, float) and found.rounds == 1.0:
         return
-    keys = found.study.collective("point_to_point", found.block, found.outer, found.algorithm)
+    keys = found.study.collective(
+        "point_to_point", found.sized("s / c b w e"), found.outer, found.algorithm
+    ).formula
     gradients = found.study.collective(
-        "point_to_point", found.block_gradients, found.outer, found.algorithm
-    )
-    block = f"({keys.formula.text}, n = (s / c) b w e)"
-    both = f"({block} + ({gradients.formula.text}, n = (s / c) b w g))"
-    forward, backward = (
-        found.formula(evolve(keys.formula, text=f"(r - 1) {text}"), r=(found.rounds, ""))
-        for text in (block, both)
-    )
+        "point_to_point", found.sized("s / c b w g"), found.outer, found.algorithm
+    ).formula
+    letters = {"r": found.rounds, "t": (keys, "s")}
+    forward = formula("(r - 1) t", letters, source=keys.source)
+    backward = formula("(r - 1) (t + t_g)", letters, t_g=(gradients, "s"), source=keys.source)
     steps = found.rounds - 1
     hosts = list(dict.fromkeys(host for host, _ in found.cores))
-    priced: dict[Pass, tuple[str, Real, Real, Formula]] = {
-        "F": ("KV ring", keys.seconds, found.block, forward),
-        "R": ("KV ring", keys.seconds, found.block, forward),
+    priced: dict[Pass, tuple[str, Formula, Real]] = {
+        "F": ("KV ring", forward, found.block),
+        "R": ("KV ring", forward, found.block),
         "B": (
             "KV and gradient ring",
-            keys.seconds + gradients.seconds,
-            found.block + found.block_gradients,
             backward,
+            found.block + found.block_gradients,
         ),
     }
-    for host, (pass_, (name, seconds, bytes_, formula)) in product(hosts, priced.items()):
+    for host, (pass_, (name, seconds, bytes_)) in product(hosts, priced.items()):
         if any(count := found.cores.get((host, pass_), ())):
             yield Work(
                 name=name if host == ATTENTION_CORE else f"{name}, {host}",
                 cause=CONTEXT,
-                seconds=steps * seconds,
+                seconds=seconds,
                 pass_=pass_,
-                formula=formula,
                 count=count,
                 window=host if found.context.double_buffer else None,
                 share=steps / found.rounds,
@@ -89,28 +83,24 @@ def imbalance(found: Exchange) -> Iterator[Work]:
             yield Work(
                 name=f"imbalance of {operator.name}",
                 cause=CONTEXT,
-                seconds=maximum(most / mean - 1.0, 0.0) * seconds,
+                seconds=formula(
+                    "t max(k_r / k - 1, 0)",
+                    t=(seconds, "s"),
+                    k_r=most,
+                    k=mean,
+                    source=LOCK_STEP,
+                ),
                 pass_=operator.pass_,
                 count=operator.count,
                 host=operator.host,
-                formula=Formula(
-                    text="t (k_r / k - 1)",
-                    inputs={
-                        "t": (seconds, "s"),
-                        "k_r": (most, ""),
-                        "k": (mean, ""),
-                        "r": (found.rounds, ""),
-                    },
-                    source=LOCK_STEP,
-                ),
             )
 
 
-def kernel_seconds(operator: FusedAttention, study: Study) -> Real:
+def kernel_seconds(operator: FusedAttention, study: Study) -> Formula:
+    """Return what attention takes by the kernel model of the study."""
     chosen = study[KernelChoice].model
     _, model = study.plugins.named("kernels")[chosen]
-    priced = model.price(operator, study)
+    priced: Formula | None = model.price(operator, study)
     if priced is None:
         raise TypeError(f"kernel model `{chosen}` cannot price `{operator.name}`")
-    seconds: Real = priced[0]
-    return seconds
+    return priced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Real, Work, busy
+from parcost import Pass, Real, Work, busy, formula
 from parcost_plugins.parallelism.context.exchange import Exchange
 from parcost_plugins.vocabulary.causes import CONTEXT
 
@@ -28,23 +28,20 @@ def traded(found: Exchange) -> Iterator[Work]:
         if not any(count := found.counts.get(pass_, ())):
             continue
         widths = shares(found)
-        calls = [
-            found.study.collective(
-                "all_to_all", found.tokens * width * element, found.inner, found.algorithm
-            )
-            for width in widths.values()
-        ]
-        formula = found.formula(
-            calls[0].formula,
-            f"of q, k, v and o: n = (s / c) b {letter} times the width of each",
-            **{f"width of {name}": (width, "") for name, width in widths.items()},
-        )
+        calls = {
+            name: found.study.collective(
+                "all_to_all",
+                found.sized(f"s / c b width {letter}", width=width),
+                found.inner,
+                found.algorithm,
+            ).formula
+            for name, width in widths.items()
+        }
         yield Work(
             name="heads all-to-all",
             cause=CONTEXT,
-            seconds=sum((call.seconds for call in calls), 0.0),
+            seconds=formula("sum(t), of queries, keys, values and outputs", t=(calls, "s")),
             pass_=pass_,
-            formula=formula,
             count=count,
             bytes_=found.tokens * element * sum(widths.values(), 0.0),
             **busy(found.inner.pair),

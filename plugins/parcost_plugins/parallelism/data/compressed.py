@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import evolve
-
-from parcost import Call, Formula, Group, Real, Study, record
-from parcost.numeric import any_of, maximum, minimum, where
+from parcost import Formula, Group, Real, Study, formula, record
+from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.held import Alike
 
@@ -24,9 +22,8 @@ EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
 
 @record(kw_only=True, eq=False)
 class Exchange:
-    """A reduction: its time, how that comes about, and the bytes of its message."""
+    """A reduction: its time, with how that comes about, and the bytes of its message."""
 
-    seconds: Real
     formula: Formula
     bytes_: Real
 
@@ -38,50 +35,47 @@ def exchange(
     chosen = study[Compression]
     method = chosen.method
 
-    def call(operation: str, n: Real) -> Call:
-        return study.collective(operation, n, group, algorithm)
+    def priced(operation: str, each: Real, text: str = "psi g") -> tuple[Formula, Formula]:
+        n = formula(text, {"psi": elements, text[-1]: (each, "B")})
+        return study.collective(operation, n, group, algorithm).formula, n
 
     if method == "none" or method in SUMMED:
         each = SUMMED[method] / 8.0 if method in SUMMED else study[Training].precision.reduction
-        return _together([(call(operation, elements * each), elements * each)])
+        return _together([priced(operation, each)])
     if method in EXCHANGED:
-        n = elements * quantised(chosen)
+        n = formula("psi c", psi=elements, c=(quantised(chosen), "B"))
         calls = [(_summed(study, n, study.group(group)), n)]
         if operation == "all_reduce":
-            calls.append((call("all_gather", n), n))
+            calls.append((study.collective("all_gather", n, group, algorithm).formula, n))
         return _together(calls)
     if method == "top_k":
-        n = study.group(group).ranks * elements * kept(chosen)
-        return _together([(call("all_gather", n), n)])
-    first, second, whole = low_rank(study, kind)
-    sizes = [elements * part for part in (first, second, whole)]
-    return _together([(call("all_reduce", n), n) for n in sizes])
+        n = formula("P psi c", P=study.group(group).ranks, psi=elements, c=(kept(chosen), "B"))
+        return _together([(study.collective("all_gather", n, group, algorithm).formula, n)])
+    return _together([priced("all_reduce", part, "psi c") for part in low_rank(study, kind)])
 
 
-def _summed(study: Study, n: Real, group: Group) -> Call:
+def _summed(study: Study, n: Formula, group: Group) -> Formula:
     """Price the exchange after which every rank has its share of the sum.
 
     All ranks exchange at once, or level by level: what a unit has added up is all that
     leaves it, quantised anew. The faster one counts. No ring or tree can do either.
     """
-    flat = study.collective("all_to_all", n, group)
-    seconds: Real = 0.0
-    levels: list[Call] = []
+    flat = study.collective("all_to_all", n, group).formula
+    levels: list[Formula] = []
     left = n
     for units, link in zip(group.shape, group.links, strict=True):
         if any_of(units > 1):
             name = f"{group.name} at {link.name}"
             level = Group(name=name, ranks=units, shape=(units,), links=(link,))
-            levels.append(study.collective("all_to_all", left, level))
-            seconds = seconds + levels[-1].seconds
-            left = left / units
+            levels.append(study.collective("all_to_all", left, level).formula)
+            left = formula("n / g", n=(left, "B"), g=units)
     if len(levels) < 2:
         return flat
-    text = f"the faster of {flat.formula.text}, and the same level by level on what is left"
-    return Call(
-        seconds=minimum(flat.seconds, seconds),
-        algorithm=flat.algorithm,
-        formula=evolve(flat.formula, text=text, source="ZeRO++ exchanges by levels"),
+    return formula(
+        "min(flat, sum(level))",
+        flat=(flat, "s"),
+        level=(levels, "s"),
+        source="ZeRO++ exchanges by levels",
     )
 
 
@@ -119,19 +113,12 @@ def low_rank(study: Study, kind: Alike) -> tuple[Real, Real, Real]:
     return factor * rows, factor * columns, whole * size / elements
 
 
-def _together(calls: Sequence[tuple[Call, Real]]) -> Exchange:
+def _together(calls: Sequence[tuple[Formula, Formula]]) -> Exchange:
     """Return calls one after another as one."""
     if len(calls) == 1:
         [(call, n)] = calls
-        return Exchange(seconds=call.seconds, formula=call.formula, bytes_=n)
-    seconds: Real = 0.0
+        return Exchange(formula=call, bytes_=n.value)
     bytes_: Real = 0.0
-    inputs: dict[str, tuple[Real, str]] = {}
-    for i, (call, n) in enumerate(calls, 1):
-        seconds, bytes_ = seconds + call.seconds, bytes_ + n
-        inputs |= call.formula.inputs
-        inputs[f"n{i}"] = (n, "B")
-    inputs.pop("n", None)
-    text = ", then ".join(call.formula.text for call, _ in calls)
-    formula = Formula(text=f"{text}, over n1, n2 ...", inputs=inputs)
-    return Exchange(seconds=seconds, formula=formula, bytes_=bytes_)
+    for _, n in calls:
+        bytes_ = bytes_ + n.value
+    return Exchange(formula=formula("sum(t)", t=([call for call, _ in calls], "s")), bytes_=bytes_)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Group, Once, Study
+from parcost import Group, Once, Study, formula
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import alike
@@ -30,16 +30,15 @@ def reduction(study: Study) -> Iterator[Once]:
     ends = Group(name="copies of a stage", ranks=ranks, shape=(ranks,), links=(pair,))
     for kind in alike(study):
         elements = kind.elements / kind.shards(study[Layout].zero, since=1)
-        n = elements * study[Training].precision.reduction
+        n = formula("psi g", psi=elements, g=(study[Training].precision.reduction, "B"))
         algorithm = adding(study, study[CollectiveChoice].data)
         call = study.collective("all_reduce", n, ends, algorithm)
         yield Once(
             name=kind.named("all-reduce between copies of a stage"),
             cause=DATA,
-            seconds=call.seconds,
-            formula=call.formula,
+            seconds=call.formula,
             when="end",
             count=kind.count,
             resource=pair.name,
-            bytes_=n,
+            bytes_=n.value,
         )

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Once, Study, busy
+from parcost import Once, Study, busy, formula
 from parcost.numeric import is_array
-from parcost_plugins.parallelism.data.wire import MEETING, times
+from parcost_plugins.parallelism.data.wire import MEETING
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import alike
@@ -28,20 +28,24 @@ def meeting(study: Study) -> Iterator[Once]:
     for kind in alike(study):
         if kind.expert:
             continue
-        held = kind.elements / kind.shards(study[Layout].zero, since=1)
-        n = held * local.wire / local.fragments
+        n = formula(
+            "psi e / (N q)",
+            psi=kind.elements,
+            e=(local.wire, "B"),
+            N=kind.shards(study[Layout].zero, since=1),
+            q=local.fragments,
+        )
         call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)
         often = local.fragments / local.period
         yield Once(
             name=kind.named("meeting of the workers"),
             cause=DATA,
-            seconds=often * call.seconds,
-            formula=times(call.formula, often),
+            seconds=formula("q / H t", q=local.fragments, H=local.period, t=(call.formula, "s")),
             when="drain",
             count=kind.count,
             # of tau steps for each part, the backward pass; forward is left to the rest
             beside=often * local.overlap_steps * study.pipeline.micro_batches,
-            bytes_=often * n,
+            bytes_=often * n.value,
             tag=MEETING,
             **on,
         )

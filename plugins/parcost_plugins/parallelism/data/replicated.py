@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from parcost import Once, Real, Study, Work
+from parcost import Once, Real, Study, Work, formula
 from parcost.numeric import ceil_div, is_array, maximum, minimum, ratio, where
 from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, times, wires
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
@@ -75,12 +75,17 @@ def gather(study: Study) -> Iterator[Once]:
     for wire in wires(study):
         n = wire.kind.elements * study[Training].precision.gather
         buckets = wire.buckets(n, overlap)
-        call = wire.call("all_gather", n / buckets)
+        part = formula(
+            "psi a / N",
+            psi=wire.kind.elements,
+            a=(study[Training].precision.gather, "B"),
+            N=buckets,
+        )
+        call = wire.call("all_gather", part)
         yield Once(
             name=wire.kind.named("parameter all-gather"),
             cause=DATA,
-            seconds=buckets * call.seconds,
-            formula=times(call.formula, buckets) if overlap else call.formula,
+            seconds=times(call.formula, buckets),
             when=when,
             count=wire.kind.count,
             beside=1.0 - 1.0 / buckets,
@@ -107,12 +112,11 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
     yield Once(
         name=kind.named(name),
         cause=DATA,
-        seconds=some * buckets * each.seconds,
-        formula=times(each.formula, buckets) if overlap else each.formula,
+        seconds=times(each.formula, some * buckets),
         when="drain",
         count=kind.count,
         beside=left * (1.0 - 1.0 / buckets),
-        tail=some * each.seconds,
+        tail=some * each.formula.value,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
         tag=GRADIENTS,
@@ -123,8 +127,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         yield Once(
             name=kind.named("smaller gradient bucket"),  # by name behind the others
             cause=DATA,
-            seconds=where(first > 0, one.seconds, 0.0),
-            formula=one.formula,
+            seconds=formula("n > 0 ? t : 0", n=(first, "B"), t=(one.formula, "s")),
             when="drain",
             count=kind.count,
             beside=left,
@@ -144,12 +147,11 @@ def across_once(wire: Wire, overlap: bool) -> Once:
     return Once(
         name=kind.named("all-reduce of gradient shards"),
         cause=DATA,
-        seconds=buckets * each.seconds,
-        formula=times(each.formula, buckets) if overlap else each.formula,
+        seconds=times(each.formula, buckets),
         when="drain",
         count=kind.count,
         beside=1.0 - 1.0 / buckets,
-        tail=each.seconds,
+        tail=each.formula.value,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
         tag=GRADIENTS,

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from parcost import Once, Pass, Real, Study, Work
+from parcost import Once, Pass, Real, Study, Work, formula
 from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
 from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, wires
 from parcost_plugins.vocabulary import Sharding, Training
@@ -96,7 +96,8 @@ def _again(study: Study) -> list[_Traffic]:
 def _gathers(wire: Wire, rows: list[_Traffic], hides: bool) -> Iterator[Work]:
     size = wire.study[Training].precision.gather
     calls = {
-        part: wire.call("all_gather", elements * size) for part, elements in _parts(wire).items()
+        part: wire.call("all_gather", formula("psi a", psi=elements, a=(size, "B")))
+        for part, elements in _parts(wire).items()
     }
     for row, repeat, share in _times(wire, rows):
         if row.part in calls:

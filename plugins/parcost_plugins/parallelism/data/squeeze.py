@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Once, Pass, Real, Study, Work
+from parcost import Once, Pass, Real, Study, Work, formula
 from parcost.numeric import where
 from parcost_plugins.parallelism.data.wire import COMPRESSION
 from parcost_plugins.vocabulary import (
@@ -43,22 +43,16 @@ def compressing(study: Study) -> Iterator[Work | Once]:
     for kind in alike(study):
         bytes_ = traffic * kind.elements
         flops = power_sgd_flops(study, kind) if chosen.method == "power_sgd" else 0.0
-        seconds = where(
-            kind.replicas > 1,
-            bytes_ / (device.memory_bandwidth * streams) + flops / (peak * products),
-            0.0,
-        )
-        formula = Formula(
-            text="u psi / (B eta) + F / (peak mu)",
-            inputs={
-                "u": (traffic, "B"),
-                "psi": (kind.elements, ""),
-                "B": (device.memory_bandwidth, "B/s"),
-                "eta": (streams, ""),
-                "F": (flops, "FLOP"),
-                "peak": (peak, "FLOP/s"),
-                "mu": (products, ""),
-            },
+        seconds = formula(
+            "N > 1 ? u psi / (B eta) + F / (peak mu) : 0",
+            N=kind.replicas,
+            u=(traffic, "B"),
+            psi=kind.elements,
+            B=(device.memory_bandwidth, "B/s"),
+            eta=streams,
+            F=(flops, "FLOP"),
+            peak=(peak, "FLOP/s"),
+            mu=products,
             source="compression streams over the gradients; PowerSGD multiplies them too",
         )
         name = kind.named("gradient compression")
@@ -68,7 +62,6 @@ def compressing(study: Study) -> Iterator[Work | Once]:
                 cause=DATA,
                 seconds=seconds,
                 pass_=BESIDE,
-                formula=formula,
                 count=kind.count,
                 resource="hbm",
                 bytes_=bytes_,
@@ -79,7 +72,6 @@ def compressing(study: Study) -> Iterator[Work | Once]:
                 name=name,
                 cause=DATA,
                 seconds=seconds,
-                formula=formula,
                 when="drain",
                 count=kind.count,
                 resource="hbm",

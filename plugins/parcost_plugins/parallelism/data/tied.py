@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import add
 
-from parcost import Group, Once, Real, Study
+from parcost import Group, Once, Real, Study, formula
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -41,16 +41,16 @@ def reduction(study: Study) -> Iterator[Once]:
     pipeline = study.group("pp")
     ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
     shards = study[Sharding].shard if layout.zero >= 2 else 1.0
-    n = copied * study[Training].precision.reduction / shards
+    size = study[Training].precision.reduction
+    n = formula("psi g / N", psi=copied, g=(size, "B"), N=shards)
     algorithm = adding(study, study[CollectiveChoice].data)
     call = study.collective("all_reduce", n, ends, algorithm)
     yield Once(
         name="shared embedding all-reduce",
         cause=DATA,
-        seconds=call.seconds,
-        formula=call.formula,
+        seconds=call.formula,
         when="end",
         count=each(add, on_first(study), on_last(study)),
         resource=pipeline.pair.name,
-        bytes_=n,
+        bytes_=n.value,
     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from parcost import Figure, Formula, Once, Outcome, Real, Study, Work
-from parcost.numeric import any_of, ceil, maximum, ratio
+from parcost import Figure, Once, Outcome, Real, Sheet, Study, Work
+from parcost.numeric import any_of, maximum
 from parcost_plugins.parallelism.data.compressed import (
     EXCHANGED,
     SUMMED,
@@ -37,72 +37,65 @@ _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the volumes of a step, and how much compute its reduction needs to hide."""
-    sent = [_of_device(study, held) for held in stages_of_devices(study)]
-    total: Real = sum((bytes_ for bytes_, _, _ in sent), 0.0)
-    most, plain = sent_by_stage(study)
+    stages = stages_of_devices(study)
+    sent = [_of_device(study, held) for held in stages]
     held: Real = 0.0
     for _, _, elements in sent:
         held = maximum(held, elements)
     layout = study[Layout]
-    ranks = layout.tp * layout.cp * layout.dp
-    psi = {"psi": (held, ""), "g": (study[Training].precision.reduction, "B")}
-    yield _figure(
+    sheet = Sheet(
+        sent=([bytes_ for bytes_, _, _ in sent], "B"),
+        plain=([bytes_ for _, bytes_, _ in sent], "B"),
+        psi=held,
+        g=(study[Training].precision.reduction, "B"),
+        tp=layout.tp,
+        cp=layout.cp,
+        dp=layout.dp,
+        T=(outcome.step_seconds, "s"),
+        steps=study[Compression].steps,
+    )
+    yield sheet(
         "dp_volume",
         "sent by a rank for data parallelism in a step",
-        most,
         "GB",
-        "reductions and gathers, (N - 1) / N of each, on the stage that sends most",
-        **psi,
+        "max(sent), reductions and gathers of a rank of each stage",
     )
-    yield _figure(
+    yield sheet(
         "dp_volume_replicas",
         "what a rank would send if it held everything",
-        plain,
         "GB",
-        "2 (N - 1) / N psi g",
-        **psi,
+        "max(plain), 2 (N - 1) / N psi g of a rank of each stage",
     )
-    yield _figure(
+    yield sheet(
         "dp_volume_against_replicas",
         "data-parallel traffic over that of plain replicas",
-        ratio(most, plain),
         "",
-        "sent / replicas",
+        "ratio(dp_volume, dp_volume_replicas)",
     )
-    yield _figure(
+    yield sheet(
         "dp_volume_total",
         "sent by all ranks for data parallelism in a step",
-        total * ranks,
         "TB",
-        "of every stage, times tp cp dp",
+        "sum(sent) tp cp dp",
     )
-    yield _figure(
+    yield sheet(
         "gradient_bytes",
         "gradients of a rank",
-        held * study[Training].precision.reduction,
         "GB",
-        "psi g: tensor and pipeline parallelism cut gradients too",
-        **psi,
+        "psi g, tensor and pipeline parallelism cut gradients too",
     )
-    replicas = layout.dp * layout.cp
-    yield _figure(
+    yield sheet(
         "gradient_chunk",
         "gradients that a ring sends at a time",
-        held * study[Training].precision.reduction / replicas,
         "MB",
-        "psi g / N: cut by tensor and pipeline parallelism, then by the ring",
-        N=(replicas, ""),
-        **psi,
+        "psi g / (dp cp), cut by tensor and pipeline parallelism, then by the ring",
     )
-    chosen = study[Compression]
-    if chosen.method != "none":
-        yield _figure(
+    if study[Compression].method != "none":
+        yield sheet(
             "equivalent_step_time",
             "step time, times the steps that make the same progress",
-            outcome.step_seconds * chosen.steps,
             "s",
-            "T x steps",
-            steps=(chosen.steps, ""),
+            "T steps",
         )
     yield from _overlap(study, outcome)
 
@@ -191,48 +184,41 @@ def _replicas(study: Study, wire: Wire) -> Real:
 
 def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield how well the reduction after the last backward pass hides, and what would do."""
-    shown: Real = 0.0
-    hidden: Real = 0.0
+    shown: dict[str, Real] = {}
+    hidden: dict[str, Real] = {}
+    backward: dict[str, Real] = {}
     for line in outcome.ledger:
         term = line.term
         if isinstance(term, Once) and term.when == "drain" and term.tag in _REDUCED:
-            shown, hidden = shown + line.exposed, hidden + line.hidden
-    wire = shown + hidden
-    backward: Real = 0.0
-    for line in outcome.ledger:
-        if isinstance(line.term, Work) and line.pass_ in ("B", "W", "R"):
-            backward = backward + line.exposed
-    backward = backward / outcome.pipeline.micro_batches
-    yield _figure(
+            shown[line.name] = shown.get(line.name, 0.0) + line.exposed
+            hidden[line.name] = hidden.get(line.name, 0.0) + line.hidden
+        if isinstance(term, Work) and line.pass_ in ("B", "W", "R"):
+            name = f"{line.name}, {line.pass_}"
+            backward[name] = backward.get(name, 0.0) + line.exposed
+    sheet = Sheet(
+        exposed=(shown, "s"),
+        hidden=(hidden, "s"),
+        backward=(backward, "s"),
+        m=outcome.pipeline.micro_batches,
+        b=study[Training].micro_batch,
+    )
+    yield sheet(
         "reduction_time",
         "gradient reduction once per step, hidden or not",
-        wire,
         "s",
-        "on the busiest device",
+        "sum(exposed) + sum(hidden), on the busiest device",
     )
+    wire = sheet.letters["reduction_time"][0].value
     if any_of(wire > 0):  # nothing hides badly where nothing is reduced
-        yield _figure(
+        yield sheet(
             "overlap_efficiency",
             "share of that reduction that hides",
-            ratio(hidden, wire),
             "%",
-            "hidden / (hidden + exposed)",
-            exposed=(shown, "s"),
-            hidden=(hidden, "s"),
+            "ratio(sum(hidden), reduction_time)",
         )
-    micro = study[Training].micro_batch
-    yield _figure(
+    yield sheet(
         "micro_batch_for_overlap",
         "micro-batch whose backward pass is as long as the reduction",
-        maximum(ceil(micro * wire / maximum(backward, 1e-300)), 1.0),
         "",
-        "max(ceil(b reduction / backward), 1)",
-        b=(micro, ""),
-        reduction=(wire, "s"),
-        backward=(backward, "s"),
+        "max(ceil(b reduction_time / max(sum(backward) / m, 1e-300)), 1)",
     )
-
-
-def _figure(name: str, title: str, value: Real, unit: str, text: str, **inputs: object) -> Figure:
-    formula = Formula(text=text, inputs=inputs)  # type: ignore[arg-type]
-    return Figure(name=name, title=title, value=value, unit=unit, formula=formula)

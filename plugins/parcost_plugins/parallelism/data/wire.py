@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve
-
-from parcost import Call, Formula, Pass, Real, Study, Work, busy, record
+from parcost import Call, Formula, Pass, Real, Study, Work, busy, formula, record
 from parcost.numeric import ceil_div, is_array, maximum
 from parcost_plugins.parallelism.data.compressed import Exchange, exchange
 from parcost_plugins.vocabulary import (
@@ -46,7 +44,7 @@ class Wire:
     on: Mapping[str, Any]
     on_across: Mapping[str, Any]
 
-    def call(self, operation: str, n: Real) -> Call:
+    def call(self, operation: str, n: Real | Formula) -> Call:
         """Price one collective over *n* bytes."""
         return self.study.collective(operation, n, self.inside, self.algorithm)
 
@@ -56,9 +54,14 @@ class Wire:
 
     def reduce_across(self, elements: Real) -> Exchange:
         """Price the reduction of what a rank keeps of *elements*, over the other shards."""
-        n = elements * self.study[Training].precision.reduction / self.kind.shard
+        n = formula(
+            "psi g / N",
+            psi=elements,
+            g=(self.study[Training].precision.reduction, "B"),
+            N=self.kind.shard,
+        )
         call = self.study.collective("all_reduce", n, self.across, self.algorithm)
-        return Exchange(seconds=call.seconds, formula=call.formula, bytes_=n)
+        return Exchange(formula=call.formula, bytes_=n.value)
 
     def buckets(self, n: Real, cut: bool = True) -> Real:
         """Return into how many equal buckets *n* bytes are *cut*."""
@@ -81,9 +84,8 @@ class Wire:
         return Work(
             name=name,
             cause=DATA,
-            seconds=repeat * call.seconds,
+            seconds=times(call.formula, repeat),
             pass_=pass_,
-            formula=times(call.formula, repeat),
             count=count,
             window=None if share is None else "",
             share=1.0 if share is None else share,
@@ -133,12 +135,8 @@ def _equal(a: Real, b: Real) -> bool:
     return not is_array(a, b) and a == b
 
 
-def times(formula: Formula, count: Real) -> Formula:
-    """Return *formula* for *count* calls one after another."""
+def times(each: Formula, count: Real) -> Formula:
+    """Return the formula of *count* calls one after another."""
     if isinstance(count, float) and count == 1.0:
-        return formula
-    return evolve(
-        formula,
-        text=f"N x ({formula.text})",
-        inputs={"N": (count, ""), **formula.inputs},
-    )
+        return each
+    return formula("N t", N=count, t=(each, "s"))

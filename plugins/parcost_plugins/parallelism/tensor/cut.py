@@ -11,8 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import Formula, Real, Study, Work
-from parcost.numeric import maximum, where
+from parcost import Formula, Real, Study, Work, formula
 from parcost_plugins.parallelism.tensor.rows import HOSTS
 from parcost_plugins.vocabulary import Gemm, KernelChoice, Layout, Overlap
 from parcost_plugins.vocabulary.causes import TENSOR
@@ -66,31 +65,28 @@ def _loss(
 ) -> Work:
     _, model = study.plugins.named("kernels")[study[KernelChoice].model]
     whole, part = _seconds(model, gemm, study), _seconds(model, cut(gemm, parts), study)
-    lost = maximum(parts * part - whole, 0.0) + parts * overhead
+    seconds = formula(
+        "t > 1 ? max(q T' - T, 0) + q o : 0, T' of the smaller product",
+        {"T'": (part, "s")},
+        t=study[Layout].tp,
+        q=parts,
+        T=(whole, "s"),
+        o=(overhead, "s"),
+        context={"M": gemm.k if gemm.pass_ == "W" else gemm.m},
+        source="the kernel model of the study, for the smaller product",
+    )
     return Work(
         name=name,
         cause=TENSOR,
-        seconds=where(study[Layout].tp > 1, lost, 0.0),  # one rank has nobody to wait for
+        seconds=seconds,  # one rank has nobody to wait for
         pass_=gemm.pass_,
         count=gemm.count,
         host=gemm.host,
-        formula=Formula(
-            text="max(q T(M / q) - T(M), 0) + q o",
-            inputs={
-                "q": (parts, ""),
-                "M": (gemm.k if gemm.pass_ == "W" else gemm.m, ""),
-                "T(M / q)": (part, "s"),
-                "T(M)": (whole, "s"),
-                "o": (overhead, "s"),
-            },
-            source="the kernel model of the study, for the smaller product",
-        ),
     )
 
 
-def _seconds(model: Any, gemm: Gemm, study: Study) -> Real:
-    priced = model.price(gemm, study)
+def _seconds(model: Any, gemm: Gemm, study: Study) -> Formula:
+    priced: Formula | None = model.price(gemm, study)
     if priced is None:
         raise TypeError(f"kernel model `{model.name}` cannot price the product `{gemm.name}`")
-    seconds: Real = priced[0]
-    return seconds
+    return priced

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Real, Section, Study
-from parcost.numeric import maximum, ratio
+from parcost import Figure, Outcome, Real, Section, Sheet, Study
 from parcost_plugins.parallelism.tensor.rows import (
     messages,
     pairs,
@@ -45,142 +44,124 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     buffer = on_wire.priced("all_reduce").bytes_
     each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
     letters = {
-        "f": (forward, ""),
-        "w": (backward, ""),
-        "q": (each, ""),
-        "k": (held * layout.pp, ""),
-        "l": (held, ""),
-        "m": (m, ""),
+        "f": forward,
+        "w": backward,
+        "q": each,
+        "k": held * layout.pp,
+        "l": held,
+        "m": m,
     }
 
-    def figure(
-        name: str, title: str, value: Real, text: str, unit: str = "", note: str = ""
-    ) -> Figure:
-        formula = Formula(
-            text=text,
-            inputs={
-                **{letter: letters[letter] for letter in letters if letter in text.split()},
-                "t": (layout.tp, ""),
-            },
-            source=SOURCE,
-        )
-        return Figure(name=name, title=title, value=value, unit=unit, formula=formula, note=note)
-
-    yield figure(
+    ring = _RING[rows[0].operation]
+    sheet = Sheet(
+        source=SOURCE,
+        **letters,
+        t=layout.tp,
+        n=(buffer, "B"),
+        V=(sent, "B"),
+        ring=ring,
+    )
+    yield sheet(
         "tp_collectives_per_layer_forward",
         "tensor-parallel collectives of a layer, forward",
-        each * forward,
+        "",
         "q f",
         note="with q pairs of products, a mean over layers",
     )
-    yield figure(
+    yield sheet(
         "tp_collectives_per_layer",
         "tensor-parallel collectives of a layer",
-        each * (forward + backward),
-        "q ( f + w )",
+        "",
+        "q (f + w)",
         note="forward and backward of one micro-batch; the gather of saved inputs is one",
     )
-    yield figure(
+    yield sheet(
         "tp_collectives_forward",
         "tensor-parallel collectives of a forward pass",
-        forward * held * layout.pp,
+        "",
         "f k",
         note="of all layers, for one micro-batch",
     )
-    yield figure(
+    yield sheet(
         "tp_collectives",
         "tensor-parallel collectives of a step",
-        (forward + backward) * held * layout.pp * m,
-        "( f + w ) k m",
+        "",
+        "(f + w) k m",
         note="of all layers and micro-batches of a replica",
     )
-    yield figure(
-        "tp_message", "tensor-parallel message", buffer, "s b h e", "MB", "the whole buffer"
-    )
-    yield figure(
+    yield sheet("tp_message", "tensor-parallel message", "MB", "n", note="the whole buffer")
+    yield sheet(
         "tp_sent_per_collective",
         "sent by a rank in a tensor-parallel collective",
-        _RING[rows[0].operation] * (layout.tp - 1) / layout.tp * buffer,
-        "2 (t - 1) / t n of an all-reduce, half of it of a gather",
         "MB",
-        "by a ring",
+        "ring (t - 1) / t n, twice around the ring in an all-reduce",
+        note="by a ring",
     )
-    yield figure(
+    yield sheet(
         "tp_volume_per_layer",
         "tensor-parallel volume of a layer",
-        each * sent,
-        "the rings of q pairs, forward and backward",
         "MB",
-        "sent by one rank for one micro-batch",
+        "q V, the rings of q pairs, forward and backward",
+        note="sent by one rank for one micro-batch",
     )
-    yield figure(
+    yield sheet(
         "tp_volume",
         "tensor-parallel volume of a step",
-        sent * held * m,
-        "V l m",
         "GB",
-        "sent by one rank, a mean over stages",
+        "V l m",
+        note="sent by one rank, a mean over stages",
     )
     yield from _times(outcome)
 
 
 def _times(outcome: Outcome) -> Iterator[Figure]:
     """Yield the seconds of a step that the ledger has for tensor parallelism."""
-    exposed: Real = 0.0
-    all_: Real = 0.0
-    compute: Real = 0.0
+    exposed: dict[str, Real] = {}
+    hidden: dict[str, Real] = {}
+    compute: dict[str, Real] = {}
     for line in outcome.ledger:
+        name = f"{line.name}, {line.pass_}"
         if line.plugin is not None and line.plugin.name == "tensor_parallel":
             if line.resource != "compute":
-                exposed, all_ = exposed + line.exposed, all_ + line.exposed + line.hidden
+                exposed[name] = exposed.get(name, 0.0) + line.exposed
+                hidden[name] = hidden.get(name, 0.0) + line.hidden
         elif line.kind == "work" and line.resource in ("compute", "hbm"):
-            compute = compute + line.exposed
-    inputs = {"exposed": (exposed, "s"), "all": (all_, "s"), "compute": (compute, "s")}
-    formula = Formula(text="lines of the ledger, added up", inputs=inputs)
-    for name, title, value, unit in (
-        ("tp_seconds", "tensor-parallel communication of a step", all_, "s"),
-        ("tp_exposed", "of which nothing hides", exposed, "s"),
-        (
-            "tp_over_compute",
-            "tensor-parallel communication over compute",
-            ratio(all_, compute),
-            "",
-        ),
-    ):
-        yield Figure(name=name, title=title, value=value, unit=unit, formula=formula)
+            compute[name] = compute.get(name, 0.0) + line.exposed
+    sheet = Sheet(
+        source="lines of the ledger",
+        exposed=(exposed, "s"),
+        hidden=(hidden, "s"),
+        compute=(compute, "s"),
+    )
+    yield sheet(
+        "tp_seconds",
+        "tensor-parallel communication of a step",
+        "s",
+        "sum(exposed) + sum(hidden)",
+    )
+    yield sheet("tp_exposed", "of which nothing hides", "s", "sum(exposed)")
+    yield sheet(
+        "tp_over_compute",
+        "tensor-parallel communication over compute",
+        "",
+        "ratio(tp_seconds, sum(compute))",
+    )
 
 
 def shapes(study: Study) -> Iterator[Figure]:
     """Yield the widths of what one rank holds of a layer."""
     layout, model = study[Layout], study[Training].model
-    t, q = layout.tp, model.qk_dim
     # Latent attention makes a key of every head; its rotated part is not projected.
     k, d = (model.heads, model.nope_dim) if model.latent else (model.kv_heads, model.head_dim)
     keys = "key projection" + ("" if model.latent else ", and of the value projection")
-    for name, title, value, text in (
-        ("tp_query_columns", "columns of the query projection", model.heads * q / t, "a q / t"),
-        ("tp_kv_columns", f"columns of the {keys}", maximum(k, t) * d / t, "max(k, t) d / t"),
-        ("tp_mlp_columns", "columns of a matrix into the MLP", model.ffn / t, "f / t"),
-        ("kv_columns", f"columns of the {keys}, all ranks", k * d, "k d"),
+    sheet = Sheet(source=SOURCE, a=model.heads, q=model.qk_dim, k=k, d=d, f=model.ffn, t=layout.tp)
+    for name, title, text in (
+        ("tp_query_columns", "columns of the query projection", "a q / t"),
+        ("tp_kv_columns", f"columns of the {keys}", "max(k, t) d / t"),
+        ("tp_mlp_columns", "columns of a matrix into the MLP", "f / t"),
+        ("kv_columns", f"columns of the {keys}, all ranks", "k d"),
     ):
-        yield Figure(
-            name=name,
-            title=title,
-            value=value,
-            unit="",
-            formula=Formula(
-                text=text,
-                inputs={
-                    "a": (model.heads, ""),
-                    "q": (q, ""),
-                    "k": (k, ""),
-                    "d": (d, ""),
-                    "f": (model.ffn, ""),
-                    "t": (t, ""),
-                },
-                source=SOURCE,
-            ),
-        )
+        yield sheet(name, title, "", text)
 
 
 def table(study: Study) -> Section:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Formula, Once, Real, Study
+from parcost import Once, Real, Study, formula
 from parcost_plugins.parallelism.tensor.wire import Wire
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
 from parcost_plugins.vocabulary.causes import TENSOR
@@ -32,18 +32,14 @@ def gradients(study: Study, on_wire: Wire) -> Iterator[Once]:
         if not any(counts):
             continue
         algorithm = adding(study, on_wire.algorithm)
-        call = study.collective("all_reduce", elements * e, "tp", algorithm)
+        n = formula("psi e", psi=elements, e=(e, "B"))
+        call = study.collective("all_reduce", n, "tp", algorithm)
         yield Once(
             name="norm gradient all-reduce" + (f" ({i + 1})" if i else ""),
             cause=TENSOR,
-            seconds=call.seconds,
+            seconds=call.formula,
             when="end",
             count=[float(s in stages) for s in range(virtual_stages(study))],
             **on_wire.on,
-            bytes_=elements * e,
-            formula=Formula(
-                text=f"{call.formula.text}, n = psi e",
-                inputs={**call.formula.inputs, "psi": (elements, ""), "e": (e, "B")},
-                source=call.formula.source,
-            ),
+            bytes_=n.value,
         )

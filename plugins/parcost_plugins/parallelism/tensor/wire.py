@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from attrs import evolve, field
+from attrs import field
 
-from parcost import Formula, Pass, Real, Study, Work, busy, record
+from parcost import Formula, Pass, Real, Study, Work, busy, formula, record
 from parcost_plugins.parallelism.tensor.rows import Message, Row
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
@@ -17,11 +17,10 @@ FP32 = 4.0  # bytes: the loss is reduced in full precision
 
 
 class Priced(NamedTuple):
-    """A collective: its seconds, its bytes, and how the seconds come about."""
+    """A collective: its seconds, and its bytes."""
 
-    seconds: Real
+    seconds: Formula
     bytes_: Real
-    formula: Formula
 
 
 @record(kw_only=True, eq=False)
@@ -67,19 +66,13 @@ class Wire:
         parts: float,
         algorithm: str = "",
     ) -> Priced:
-        n: Real = 1.0
-        for factor, _ in letters.values():
-            n = n * factor
-        call = self.study.collective(operation, n / parts, "tp", algorithm or self.algorithm)
-        size = " ".join(letters)
-        text = f"{call.formula.text}, n = {size}"
-        if parts != 1.0:
-            text = f"k x ({text} / k), k parts"
-            letters = {**letters, "k": (parts, "")}
-        formula = Formula(
-            text=text, inputs={**call.formula.inputs, **letters}, source=call.formula.source
-        )
-        return Priced(parts * call.seconds, n, formula)
+        n = formula(" ".join(letters), letters)
+        if parts == 1.0:
+            call = self.study.collective(operation, n, "tp", algorithm or self.algorithm)
+            return Priced(call.formula, n.value)
+        part = formula("n / k", n=(n, "B"), k=parts)
+        call = self.study.collective(operation, part, "tp", algorithm or self.algorithm)
+        return Priced(formula("k t, k parts", k=parts, t=(call.formula, "s")), n.value)
 
     def work(
         self,
@@ -97,7 +90,6 @@ class Wire:
             cause=TENSOR,
             seconds=priced.seconds,
             pass_=pass_,
-            formula=priced.formula,
             count=count,
             window=window,
             share=share,
@@ -117,16 +109,12 @@ class Wire:
         """
         chunks = self.study[Overlap].chunks
         whole, named = self.priced(row.operation, message), message.named(row)
-        for name, part in (("edge chunk", 1.0 / chunks), ("other chunks", 1.0 - 1.0 / chunks)):
-            chunk = Priced(
-                whole.seconds * part,
-                whole.bytes_ * part,
-                evolve(
-                    whole.formula,
-                    text=f"({whole.formula.text}) x share",
-                    inputs={**whole.formula.inputs, "share": (part, ""), "q": (chunks, "")},
-                ),
-            )
+        for name, text, part in (
+            ("edge chunk", "t / q, of q chunks", 1.0 / chunks),
+            ("other chunks", "t (1 - 1 / q), of q chunks", 1.0 - 1.0 / chunks),
+        ):
+            seconds = formula(text, t=(whole.seconds, "s"), q=chunks)
+            chunk = Priced(seconds, whole.bytes_ * part)
             window = None if name == "edge chunk" else row.under(pair, row.pipelined)
             yield self.work(
                 f"{named}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks

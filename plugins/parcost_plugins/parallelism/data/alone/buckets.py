@@ -17,9 +17,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from parcost import Figure, Real, Section, called
-from parcost.numeric import INFINITY, is_array, maximum, minimum, sqrt, where
-from parcost_plugins.parallelism.data.alone.say import figures_of
+from parcost import Figure, Real, Section, Sheet, called
+from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import BucketSketch
 
 _ROWS = 64  # of a timeline that somebody may want to read
@@ -27,80 +26,67 @@ _ROWS = 64  # of a timeline that somebody may want to read
 
 def figures(b: BucketSketch) -> Iterator[Figure]:
     """Yield the figures of a ``buckets`` block."""
-    say = figures_of(b)
-    N, T, tau = b.count, b.backward, b.bucket_time
-    V = b.factor * b.gradients / b.bandwidth
-    wire = N * tau
-    shows = exposed(N, tau, T)
-    letters = {"N": (N, ""), "tau": (tau, "s"), "T": (T, "s")}
-    sent = {"f": (b.factor, ""), "G": (b.gradients, "B"), "B": (b.bandwidth, "B/s")}
-    yield say("bucket", "gradients of a bucket", b.gradients / N, "MB", "G / N")
-    yield say("volume_time", "time of all bytes", V, "ms", "f G / B", **sent)
-    yield say("transfer_time", "time of the bytes of a bucket", V / N, "ms", "f G / (N B)", **sent)
-    yield say("bucket_time", "time of a bucket", tau, "ms", "f G / (N B) + alpha", **sent)
-    yield say("communication", "time of all buckets", wire, "ms", "N tau", **letters)
-    whole = b.factor * b.gradients / b.whole_bandwidth
-    yield say(
+    sheet = _sheet(b)
+    yield sheet("bucket", "gradients of a bucket", "MB", "G / N")
+    yield sheet("volume_time", "time of all bytes", "ms", "f G / B")
+    yield sheet("transfer_time", "time of the bytes of a bucket", "ms", "f G / (N B)")
+    yield sheet(
+        "bucket_time", "time of a bucket", "ms", "tau, f G / (N B) + alpha where it is not given"
+    )
+    yield sheet("communication", "time of all buckets", "ms", "N tau")
+    yield sheet(
         "slower",
         "longer than one message without overhead",
-        wire / whole - 1.0,
         "%",
-        "N tau / W - 1",
-        W=(whole, "s"),
-        **letters,
+        "N tau / (f G / W) - 1",
+        W=(b.whole_bandwidth, "B/s"),
     )
-    yield say("share", "communication over backward", wire / T, "%", "N tau / T", **letters)
+    yield sheet("share", "communication over backward", "%", "N tau / T")
     event = "max(tau, N tau - (1 - 1/N) T)"
-    yield say("exposed", "what shows behind backward", shows, "ms", event, **letters)
-    yield say(
-        "hidden",
-        "what hides under backward",
-        wire - shows,
-        "ms",
-        "N tau - e",
-        e=(shows, "s"),
-        **letters,
-    )
-    yield say(
+    yield sheet("exposed", "what shows behind backward", "ms", event)
+    yield sheet("hidden", "what hides under backward", "ms", "N tau - exposed")
+    yield sheet(
         "efficiency",
         "share of the communication that could hide",
-        minimum(1.0, T / wire),
         "%",
-        "min(1, T / (N tau))",
-        note="how well it hides at the most; what hides but for the last bucket is `hidden`",
-        **letters,
+        "min(1, T / (N tau)), what hides but for the last bucket is `hidden`",
     )
-    yield say(
+    yield sheet(
         "hidden_by_share",
         "communication times its share of backward",
-        minimum(1.0, wire / T) * wire,
         "ms",
-        "min(1, N tau / T) N tau",
-        note="an overlap efficiency that is turned round: it falls as more could hide",
-        **letters,
+        "min(1, N tau / T) N tau, an efficiency turned round: it falls as more could hide",
     )
-    slowed = b.contention * wire
-    cost = shows + slowed
-    yield say(
+    yield sheet(
         "cost",
         "what shows, and what compute loses to traffic",
-        cost,
         "ms",
         "exposed + kappa N tau",
-        kappa=(b.contention, ""),
-        **letters,
     )
-    yield say("achieved", "step with its communication", b.step + cost, "ms", "step + cost")
-    yield say(
+    yield sheet("achieved", "step with its communication", "ms", "step + cost", step=(b.step, "s"))
+    yield sheet(
         "needs_backward",
         "least backward pass that hides all but a bucket",
-        where(N > 1, N * tau, 0.0),
         "ms",
-        "N tau where N > 1, else 0",
-        note="a micro-batch that computes as long has free overlap",
-        **letters,
+        "N > 1 ? N tau : 0, a micro-batch that computes as long has free overlap",
     )
-    yield from _optima(b, V)
+    yield from _optima(sheet)
+
+
+def _sheet(b: BucketSketch) -> Sheet:
+    sheet = Sheet(
+        called(b),
+        N=b.count,
+        T=(b.backward, "s"),
+        f=b.factor,
+        G=(b.gradients, "B"),
+        B=(b.bandwidth, "B/s"),
+        alpha=(b.overhead, "s"),
+        kappa=b.contention,
+        tau=(b.bucket_time, "s"),
+    )
+    sheet.letters["V"] = sheet.formula("f G / B"), "s"
+    return sheet
 
 
 def section(b: BucketSketch) -> Iterator[Section]:
@@ -131,76 +117,47 @@ def exposed(count: Real, each: Real, backward: Real) -> Real:
     return maximum(each, count * each - (1.0 - 1.0 / count) * backward)
 
 
-def _quotient(part: Real, whole: Real) -> Real:
-    """Return ``part / whole``; it is endless where *whole* is nothing."""
-    return where(whole > 0, part / maximum(whole, sys.float_info.min), INFINITY)
-
-
-def _optima(b: BucketSketch, V: Real) -> Iterator[Figure]:
-    say = figures_of(b)
-    alpha, T, kappa = b.overhead, b.backward, b.contention
-    inputs = {"alpha": (alpha, "s"), "V": (V, "s"), "T": (T, "s")}
+def _optima(sheet: Sheet) -> Iterator[Figure]:
     # What costs nothing asks for buckets without end.
-    saturating = maximum(_quotient(T - V, alpha), 1.0)
-    bound = sqrt(_quotient(T, alpha))
-    contended = sqrt(_quotient(V, kappa * alpha))
-    yield say(
+    yield sheet(
         "most_count",
         "buckets at which the wire is busy all the time",
-        saturating,
         "",
-        "max((T - V) / alpha, 1)",
-        note="fewest seconds show here, while all else hides and nothing is lost to traffic",
-        **inputs,
+        "alpha > 0 ? max((T - V) / alpha, 1) : infinity, fewest seconds show here, while all else "
+        "hides and nothing is lost to traffic",
     )
-    yield say(
+    yield sheet(
         "bound_count",
         "best number of buckets where the wire is the limit",
-        bound,
         "",
-        "sqrt(T / alpha)",
-        note="least N alpha + V - T (1 - 1/N)",
-        **inputs,
+        "alpha > 0 ? sqrt(T / alpha) : infinity, least N alpha + V - T (1 - 1/N)",
     )
-    yield say(
+    yield sheet(
         "contended_count",
         "best number of buckets where traffic slows compute",
-        contended,
         "",
-        "sqrt(V / (kappa alpha))",
-        note="least alpha + V/N + kappa (N alpha + V)",
-        kappa=(kappa, ""),
-        **inputs,
+        "kappa alpha > 0 ? sqrt(V / (kappa alpha)) : infinity, least alpha + V/N + "
+        "kappa (N alpha + V)",
     )
-    best = where(alpha + V > T, bound, where(kappa > 0, contended, saturating))
-    yield say(
+    yield sheet(
         "best_count",
         "best number of buckets",
-        best,
         "",
-        "one of the three",
-        note="by what is the case: the wire is the limit, traffic slows compute, or neither",
-        **inputs,
+        "alpha + V > T ? bound_count : kappa > 0 ? contended_count : most_count, the wire is the "
+        "limit, traffic slows compute, or neither",
     )
-    N = maximum(best, 1.0)
-    starts = minimum(N, sys.float_info.max) * alpha  # endless times nothing is nothing
-    shows = maximum(alpha + V / N, starts + V - (1.0 - 1.0 / N) * T)
-    least = shows + kappa * (starts + V)
-    yield say(
+    letters = sheet.letters
+    letters["N"] = sheet.formula("max(best_count, 1)")
+    letters["S"] = sheet.formula(f"min(N, {sys.float_info.max}) alpha"), "s"
+    yield sheet(
         "best_cost",
         "cost at the best number of buckets",
-        least,
         "ms",
-        "exposed + kappa (N alpha + V)",
-        N=(N, ""),
-        kappa=(kappa, ""),
-        **inputs,
+        "max(alpha + V / N, S + V - (1 - 1 / N) T) + kappa (S + V), S all start-up times",
     )
-    yield say(
+    yield sheet(
         "crossover",
         "size at which the bytes of a bucket take as long as its overhead",
-        b.overhead * b.bandwidth / b.factor,
         "MB",
-        "alpha B / f",
-        note="smaller buckets are mostly overhead",
+        "alpha B / f, smaller buckets are mostly overhead",
     )

@@ -8,124 +8,99 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real
-from parcost.numeric import ratio
-from parcost_plugins.parallelism.data.alone.say import figures_of
+from parcost import Figure, Formula, Sheet, called
 from parcost_plugins.parallelism.data.compressed import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary import ExchangeSketch
 
 
 def figures(e: ExchangeSketch) -> Iterator[Figure]:
     """Yield the figures of an ``exchange`` block."""
-    say = figures_of(e)
-    P, n = e.ranks, e.elements
-    each, often, text = _message(e)
-    plain = 2.0 * (P - 1.0) / P * e.size
-    sent = often * each
-    letters = {"P": (P, ""), "n": (n, ""), "e": (e.size, "B"), "c": (each, "B")}
-    yield say("gradients", "gradients of a rank", n * e.size, "GB", "n e", **letters)
-    yield say("chunk", "what a ring sends at a time", n * e.size / P, "GB", "n e / P", **letters)
-    yield say(
-        "message",
-        "compressed gradients of a rank",
-        n * each,
-        "GB",
-        f"n c, {text}",
-        **letters,
+    P = e.ranks
+    sheet = Sheet(
+        called(e),
+        P=P,
+        n=e.elements,
+        e=(e.size, "B"),
+        H=e.period,
+        q=e.fragments,
+        r=e.rank,
+        n_r=e.rows,
+        n_c=e.columns,
+        density=e.density,
+        value=(e.value, "B"),
+        index=(e.index, "B"),
+        B=(e.bandwidth, "B/s"),
     )
-    yield say(
+    sheet.letters["c"] = (_compressed(e, sheet), "B")
+    yield sheet("gradients", "gradients of a rank", "GB", "n e")
+    yield sheet("chunk", "what a ring sends at a time", "GB", "n e / P")
+    often, remark = _OFTEN.get(e.method, _IN_A_RING)
+    yield sheet("message", "compressed gradients of a rank", "GB", f"n c, {remark}")
+    yield sheet(
         "ratio",
         "how many times smaller the message is",
-        ratio(e.size, each),
         "",
-        "e / c, indices and scales included",
-        **letters,
+        "ratio(e, c), indices and scales included",
     )
-    yield say(
-        "per_element", "sent by a rank for one gradient", sent, "B", f"{text}, times c", **letters
+    yield sheet("per_element", "sent by a rank for one gradient", "B", f"{often} c, {remark}")
+    yield sheet(
+        "plain_per_element", "sent by a rank for one gradient as it is", "B", "2 (P - 1) / P e"
     )
-    yield say(
-        "plain_per_element",
-        "sent by a rank for one gradient as it is",
-        plain,
-        "B",
-        "2 (P - 1) / P e",
-        **letters,
-    )
-    if isinstance(P, float) and P > 1:
-        yield say("gain", "how many times less is sent", ratio(plain, sent), "", "plain / sent")
-    yield say("volume", "sent by a rank", n * sent, "GB", "n times that of an element", **letters)
-    yield say("total", "sent by all ranks", P * n * sent, "TB", "P n times that", **letters)
-    limit = n * each * (2.0 if e.method != "top_k" else P)
-    yield say(
+    several = isinstance(P, float) and P > 1
+    if several:
+        yield sheet(
+            "gain", "how many times less is sent", "", "ratio(plain_per_element, per_element)"
+        )
+    yield sheet("volume", "sent by a rank", "GB", "n per_element")
+    yield sheet("total", "sent by all ranks", "TB", "P volume")
+    yield sheet(
         "limit",
         "sent by a rank, for many ranks",
-        limit,
         "GB",
         "2 n c, without the factor (P - 1) / P" if e.method != "top_k" else "P n c",
-        **letters,
     )
-    yield say(
-        "per_step",
-        "sent by a rank for one gradient, by step",
-        sent / e.period,
-        "B",
-        "sent / H",
-        H=(e.period, ""),
-    )
-    yield say(
-        "peak",
-        "sent by a rank at once",
-        n * sent / e.fragments,
-        "GB",
-        "n sent / q",
-        q=(e.fragments, ""),
-    )
+    yield sheet("per_step", "sent by a rank for one gradient, by step", "B", "per_element / H")
+    yield sheet("peak", "sent by a rank at once", "GB", "volume / q")
     if e.method == "top_k":
-        yield say(
+        yield sheet(
             "break_even",
             "density at which nothing is gained",
-            ratio(plain, (P - 1.0) * (e.value + e.index))
-            if isinstance(P, float) and P > 1
-            else 1.0,
             "%",
-            "2 e / (P (value + index)); a ring of whole gradients sends less beyond it",
-            **letters,
+            "ratio(2 (P - 1) / P e, (P - 1) (value + index)), beyond it a ring sends less"
+            if several
+            else "1",
         )
     if e.method == "power_sgd":
-        matrices = n / (e.rows * e.columns)
-        flops = 6.0 * e.rank * e.rows * e.columns + 2.0 * e.rows * e.rank * e.rank
-        yield say(
+        yield sheet(
             "flops",
             "products of projecting, restoring and orthogonalising",
-            matrices * flops,
             "TFLOP",
-            "6 r n_r n_c + 2 n_r r^2",
+            "n / (n_r n_c) (6 r n_r n_c + 2 n_r r^2), of matrices of n_r rows and n_c columns",
         )
     if e.bandwidth is not None:
-        B = {"B": (e.bandwidth, "B/s")}
-        yield say("time", "time to send it", n * sent / e.bandwidth, "ms", "volume / B", **B)
-        yield say(
-            "limit_time",
-            "time to send it, for many ranks",
-            limit / e.bandwidth,
-            "ms",
-            "limit / B",
-            **B,
-        )
+        yield sheet("time", "time to send it", "ms", "volume / B")
+        yield sheet("limit_time", "time to send it, for many ranks", "ms", "limit / B")
 
 
-def _message(e: ExchangeSketch) -> tuple[Real, Real, str]:
-    """Return bytes of a compressed element, how often a rank sends them, and how in words."""
-    P = e.ranks
-    around = 2.0 * (P - 1.0) / P
+_IN_A_RING = "2 (P - 1) / P", "all-reduce in a ring"
+_OFTEN = {
+    **dict.fromkeys(EXCHANGED, ("2 (P - 1) / P", "all-to-all and all-gather")),
+    "top_k": ("(P - 1)", "all-gather of all others' parts"),
+    "power_sgd": ("2 (P - 1) / P", "all-reduce of two factors"),
+}
+
+
+def _compressed(e: ExchangeSketch, sheet: Sheet) -> Formula:
+    """Return the bytes of a compressed element."""
     if e.method in EXCHANGED:
-        each = EXCHANGED[e.method] / 8.0 + e.scale / e.block
-        return each, around, "all-to-all and all-gather, (P - 1) / P each"
+        return sheet.formula(
+            "b / 8 + scale / block",
+            b=EXCHANGED[e.method],
+            scale=(e.scale, "B"),
+            block=e.block,
+        )
     if e.method == "top_k":
-        return e.density * (e.value + e.index), P - 1.0, "all-gather of all others' parts, P - 1"
+        return sheet.formula("density (value + index)")
     if e.method == "power_sgd":
-        factors = e.rank * (e.rows + e.columns) / (e.rows * e.columns)
-        return e.size * factors, around, "all-reduce of two factors, 2 (P - 1) / P"
-    each = SUMMED[e.method] / 8.0 if e.method in SUMMED else e.size
-    return each, around, "all-reduce in a ring, 2 (P - 1) / P"
+        return sheet.formula("e r (n_r + n_c) / (n_r n_c)")
+    return sheet.formula("b / 8", b=SUMMED[e.method]) if e.method in SUMMED else sheet.formula("e")

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from parcost import Figure, Real, Section, called
+from parcost import Figure, Real, Section, Sheet, called
 from parcost.numeric import is_array, maximum
-from parcost_plugins.parallelism.data.alone.say import figures_of
 from parcost_plugins.vocabulary import FsdpSketch
 
 _ROWS = 64  # of a timeline that somebody may want to read
@@ -32,40 +31,27 @@ class Event(NamedTuple):
 
 def figures(f: FsdpSketch) -> Iterator[Figure]:
     """Yield the figures of an ``fsdp`` block."""
-    say = figures_of(f)
-    ahead, back = passes(f)
-    letters = {
-        "L": (f.layers, ""),
-        "F": (f.forward, "s"),
-        "BW": (f.backward, "s"),
-        "AG": (f.gather, "s"),
-        "RS": (f.reduce, "s"),
-    }
-    compute = f.layers * (f.forward + f.backward)
-    yield say("forward_time", "forward pass", ahead, "s", "AG + (L - 1) max(F, AG) + F", **letters)
+    sheet = Sheet(
+        called(f),
+        L=f.layers,
+        F=(f.forward, "s"),
+        BW=(f.backward, "s"),
+        AG=(f.gather, "s"),
+        RS=(f.reduce, "s"),
+        again=_gathered_again(f),
+    )
+    yield sheet("forward_time", "forward pass", "s", "AG + (L - 1) max(F, AG) + F")
     first = "" if f.keep_last or not f.reshard else "AG + "
     text = f"{first}(L - 1) max(BW, {'AG + RS' if f.reshard else 'RS'}) + BW + RS"
-    yield say("backward_time", "backward pass", back, "s", text, **letters)
-    yield say("time", "both passes", ahead + back, "s", "forward + backward")
-    yield say(
-        "exposed",
-        "what shows of the traffic",
-        ahead + back - compute,
-        "s",
-        "T - L (F + BW)",
-        T=(ahead + back, "s"),
-        **letters,
-    )
-    again = _gathered_again(f)
-    sent = (f.layers + again) * f.gather + f.layers * f.reduce
-    yield say("traffic", "time of all traffic", sent, "s", "gathers and reductions", **letters)
-    yield say(
+    yield sheet("backward_time", "backward pass", "s", text)
+    yield sheet("time", "both passes", "s", "forward_time + backward_time")
+    yield sheet("exposed", "what shows of the traffic", "s", "time - L (F + BW)")
+    yield sheet("traffic", "time of all traffic", "s", "(L + again) AG + L RS")
+    yield sheet(
         "collectives",
         "collectives of both passes",
-        2.0 * f.layers + again,
         "",
-        "L forward, those that are gathered again, and L reductions",
-        **letters,
+        "2 L + again, gathers forward, reductions, and what is gathered again",
     )
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real, Section, called
-from parcost_plugins.parallelism.data.alone.say import figures_of
+from parcost import Figure, Section, Sheet, called
 from parcost_plugins.vocabulary import ZeroSketch
 
 STAGES = (0, 1, 2, 3)
@@ -18,42 +17,31 @@ STAGES = (0, 1, 2, 3)
 
 def figures(z: ZeroSketch) -> Iterator[Figure]:
     """Yield what a rank holds and sends at each stage."""
-    say = figures_of(z)
-    plain = sent(z, 0)
-    letters = {"psi": (z.parameters, ""), "N": (z.ranks, ""), "m": (z.micro_batches, "")}
+    sheet = _sheet(z)
     for stage in STAGES:
-        bytes_, text = held(z, stage)
-        yield say(
-            f"memory_{stage}", f"state of a rank, ZeRO {stage}", bytes_, "GB", text, **letters
-        )
-        volume = sent(z, stage)
-        yield say(
-            f"traffic_{stage}",
-            f"sent by a rank in a step, ZeRO {stage}",
-            volume,
-            "GB",
-            "(N - 1) / N x what is reduced and gathered",
-            **letters,
+        yield sheet(f"memory_{stage}", f"state of a rank, ZeRO {stage}", "GB", _held(z, stage))
+        yield sheet(
+            f"traffic_{stage}", f"sent by a rank in a step, ZeRO {stage}", "GB", _sent(z, stage)
         )
         if not isinstance(z.ranks, float) or z.ranks > 1:
-            yield say(
+            yield sheet(
                 f"against_replicas_{stage}",
                 f"traffic over that of replicas, ZeRO {stage}",
-                volume / plain,
                 "",
-                "sent / (2 (N - 1) / N psi r)",
-                **letters,
+                f"traffic_{stage} / traffic_0",
             )
 
 
 def section(z: ZeroSketch) -> Section:
     """Return all stages in a table."""
-    plain = sent(z, 0)
+    sheet = _sheet(z)
+    plain = sheet.formula(_sent(z, 0)).value
     rows = []
     for stage in STAGES:
-        volume = sent(z, stage)
+        volume = sheet.formula(_sent(z, stage)).value
         against = volume / plain if not isinstance(plain, float) or plain else 1.0
-        rows.append((f"ZeRO {stage}", (held(z, stage)[0], "B"), (volume, "B"), against))
+        held = sheet.formula(_held(z, stage)).value
+        rows.append((f"ZeRO {stage}", (held, "B"), (volume, "B"), against))
     return Section(
         title=f"ZeRO stages, {called(z)}",
         columns=("stage", "state of a rank", "sent in a step", "over replicas"),
@@ -62,24 +50,37 @@ def section(z: ZeroSketch) -> Section:
     )
 
 
-def held(z: ZeroSketch, stage: int) -> tuple[Real, str]:
-    """Return the bytes of state that a rank holds at *stage*, and how they come about."""
-    w, g, o = z.precision.weights, z.precision.gradients, z.precision.optimizer
-    each, text = {
-        0: (w + g + o, "psi (w + g + o)"),
-        1: (w + g + o / z.ranks, "psi (w + g + o / N)"),
-        2: (w + (g + o) / z.ranks, "psi (w + (g + o) / N)"),
-        3: ((w + g + o) / z.ranks, "psi (w + g + o) / N"),
-    }[stage]
+def _sheet(z: ZeroSketch) -> Sheet:
+    """Return the letters: psi parameters, bytes of each, N ranks, m micro-batches."""
+    recipe = z.precision
+    return Sheet(
+        called(z),
+        psi=z.parameters,
+        N=z.ranks,
+        m=z.micro_batches,
+        w=(recipe.weights, "B"),
+        g=(recipe.gradients, "B"),
+        o=(recipe.optimizer, "B"),
+        r=(recipe.reduction, "B"),
+        a=(recipe.gather, "B"),
+    )
+
+
+def _held(z: ZeroSketch, stage: int) -> str:
+    """Return how the bytes of state that a rank holds at *stage* come about."""
     if z.accumulate == "whole" and stage >= 2:
-        each, text = each + g * (1.0 - 1.0 / z.ranks), f"{text}, g whole"
-    return z.parameters * each, text
+        return ("psi (w + g + o / N)", "psi (w / N + g + o / N)")[stage - 2]
+    return (
+        "psi (w + g + o)",
+        "psi (w + g + o / N)",
+        "psi (w + (g + o) / N)",
+        "psi (w + g + o) / N",
+    )[stage]
 
 
-def sent(z: ZeroSketch, stage: int) -> Real:
-    """Return the bytes that a rank sends in a step at *stage*."""
-    m, r, w = z.micro_batches, z.precision.reduction, z.precision.gather
-    reduced = m if z.accumulate == "shard" else 1.0
-    passes = 2.0 if z.reshard else 1.0
-    each = {0: 2.0 * r, 1: r + w, 2: reduced * r + w, 3: reduced * r + passes * m * w}[stage]
-    return (z.ranks - 1.0) / z.ranks * z.parameters * each
+def _sent(z: ZeroSketch, stage: int) -> str:
+    """Return how the bytes that a rank sends in a step at *stage* come about."""
+    reduced = "m r" if z.accumulate == "shard" else "r"
+    passes = "2 m a" if z.reshard else "m a"
+    each = ("2 r", "r + a", f"{reduced} + a", f"{reduced} + {passes}")[stage]
+    return f"(N - 1) / N psi ({each}), reduced with r and gathered with a bytes for each"

@@ -1,0 +1,516 @@
+"""Formulas: the text that is shown is the text that is computed.
+
+    seconds = formula("2 (P - 1) (alpha + n / (P B))", P=8.0, n=(1e9, "B"), ...)
+
+A text is read once and compiled; what stands behind a comma is a remark. Letters beside each
+other are multiplied, as in a book, and ``/`` divides by the next factor alone.
+``c > 1 ? a : b`` chooses. A letter may hold one number for each level of a fabric, or each
+stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of a single argument take E for each.
+
+An input is a number, a number with its unit, or another :class:`Formula`, which then is
+part of the explanation: a reader can follow any number down to what a spec says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import field
+
+from parcost.numeric import (
+    ceil,
+    exp,
+    expm1,
+    floor,
+    log,
+    log2,
+    maximum,
+    minimum,
+    quiet,
+    ratio,
+    sqrt,
+    where,
+)
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.numeric import Real
+
+__all__ = ["Formula", "FormulaError", "formula", "in_numbers", "letters_of", "plain_of"]
+
+_TOKEN = re.compile(
+    r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z_])|[A-Za-z_]\w*'*(?:\[[^\[\]]*\])?"
+    r"|[<>=!]=|[-+*/^(),?:<>])"
+)
+_COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
+_ENDS: Final = ("", ")", ",", "+", "-", "*", "/", "^", "?", ":", *_COMPARISONS)
+_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
+    "max": (maximum, 2),
+    "min": (minimum, 2),
+    "ratio": (ratio, 2),  # nothing of nothing is nothing
+    "ceil": (ceil, 1),
+    "floor": (floor, 1),
+    "sqrt": (sqrt, 1),
+    "exp": (exp, 1),
+    "expm1": (expm1, 1),
+    "ln": (log, 1),
+    "log2": (log2, 1),
+}
+_MOST: Final = {name: 1 for name, (_, least) in _FUNCTIONS.items() if least == 1} | {"ratio": 2}
+_DEEPEST = 40  # brackets within one another
+_LONGEST = 4000  # characters
+_KEPT = 4096  # compiled texts
+
+
+class FormulaError(ValueError):
+    """A text that is no formula, or letters that are not those of its text."""
+
+
+@record(eq=False)
+class Formula:
+    """A number, and the text, the inputs and the source that it comes from.
+
+    :func:`formula` makes it of an expression. What no expression can say, such as a replay,
+    is made by hand: *text* then names the algorithm, and *inputs* are its parts.
+
+    *title* stands before the text where it is printed.
+    """
+
+    text: str
+    raw: Mapping[str, Any] = field(factory=dict, repr=False, alias="inputs")
+    source: str = ""
+    value: Any = None
+    title: str = ""
+    is_expression: bool = False
+
+    @property
+    def inputs(self) -> Mapping[str, tuple[Any, str]]:
+        """Each letter's number and unit; a letter of several numbers has one entry for each.
+
+        >>> formula("sum(g)", g={"node": 8.0, "rail": 4.0}).inputs
+        {'g[node]': (8.0, ''), 'g[rail]': (4.0, '')}
+        """
+        return {letter: (_number(value), unit) for letter, value, unit in self.letters()}
+
+    @property
+    def parts(self) -> Mapping[str, Formula]:
+        """The formulas of the letters that have one."""
+        return {letter: value for letter, value, _ in self.letters() if isinstance(value, Formula)}
+
+    @property
+    def shown(self) -> str:
+        """The text as it is printed, with its title."""
+        return f"{self.title}: {self.text}" if self.title else self.text
+
+    def letters(self) -> Iterator[tuple[str, Any, str]]:
+        """Yield each letter with its input and the unit of that."""
+        for letter, given in self.raw.items():
+            value, unit = given if given.__class__ is tuple else (given, "")
+            if value.__class__ is dict:
+                for name, one in value.items():
+                    yield f"{letter}[{name}]", one, unit
+            elif value.__class__ is list and self.is_expression:
+                for i, one in enumerate(value):
+                    yield f"{letter}[{i}]", one, unit
+            else:
+                yield letter, value, unit
+
+
+def formula(
+    text: str,
+    inputs: Mapping[str, Any] | None = None,
+    /,
+    *,
+    source: str = "",
+    title: str = "",
+    context: Mapping[str, Any] | None = None,
+    **letters: Any,
+) -> Formula:
+    """Return what *text* comes to for its letters, with its explanation.
+
+    Letters that are no names of Python stand in *inputs*. *context* are further numbers that
+    an explanation shows, and that the text does not use.
+
+    Raises:
+        FormulaError: The text is no formula, or has other letters than those given.
+
+    >>> formula("2 (P - 1) n / (P B)", P=8.0, n=(4.0, "B"), B=(7.0, "B/s")).value
+    1.0
+    >>> formula("n / B[node]", {"B[node]": (2.0, "B/s")}, n=formula("2 k", k=3.0)).value
+    3.0
+    """
+    if inputs is not None:
+        letters = {**inputs, **letters}
+    names, function = _compiled(text)
+    try:
+        numbers = []
+        for name in names:
+            value = letters[name]
+            if value.__class__ is tuple:
+                value = value[0]
+            numbers.append(value.value if value.__class__ is Formula else value)
+    except KeyError:
+        raise _mismatch(text, names, letters) from None
+    if len(names) != len(letters):
+        raise _mismatch(text, names, letters)
+    try:
+        found = function(*numbers)
+    except (ArithmeticError, ValueError, TypeError):
+        found = _endless(text, function, numbers)
+    if context is not None:
+        letters = {**letters, **context}
+    return Formula(text, letters, source, found, title, True)
+
+
+def letters_of(text: str) -> tuple[str, ...]:
+    """Return the letters of a text, in the order in which it has them.
+
+    >>> letters_of("(P - 1) n / P, of all")
+    ('P', 'n')
+    """
+    return _compiled(text)[0]
+
+
+def plain_of(value: Real | Formula) -> Real:
+    """Return a number without its formula."""
+    found: Real = value.value if isinstance(value, Formula) else value
+    return found
+
+
+def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
+    """Return the expression with each letter written as a number by *write*.
+
+    >>> f = formula("2 (P - 1) n / sum(g)", P=8.0, n=4.0, g={"a": 1.0, "b": 2.0})
+    >>> in_numbers(f, lambda number, unit: f"{number:g}{unit}")
+    '2 (8 - 1) x 4 / (1 + 2)'
+    """
+    return _Numbers(of, write).text()
+
+
+def _number(value: Any) -> Any:
+    return value.value if value.__class__ is Formula else value
+
+
+def _mismatch(text: str, names: tuple[str, ...], letters: Mapping[str, Any]) -> FormulaError:
+    wrong = ", ".join(f"`{name}`" for name in sorted(set(names) ^ letters.keys()))
+    return FormulaError(f"the formula `{text}` and its inputs differ in {wrong}")
+
+
+def _endless(text: str, function: Callable[..., Any], numbers: list[Any]) -> Any:
+    """Return a number that plain floats refuse: infinite, or not a number."""
+    import numpy as np
+
+    def array(value: Any) -> Any:
+        if value.__class__ in (dict, list):
+            several = value.values() if value.__class__ is dict else value
+            return [array(_number(one)) for one in several]
+        return np.asarray([value], dtype=float) if isinstance(value, (float, int)) else value
+
+    try:
+        with quiet():
+            found = function(*map(array, numbers))
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise FormulaError(f"the formula `{text}` has no value: {error}") from error
+    plain = all(isinstance(_number(n), (float, int, dict, list)) for n in numbers)
+    return float(found[0]) if plain and getattr(found, "shape", ()) == (1,) else found
+
+
+@lru_cache(_KEPT)
+def _compiled(text: str) -> tuple[tuple[str, ...], Callable[..., Any]]:
+    """Return the letters of *text*, and a function of their numbers."""
+    writer = _Python(text)
+    body = writer.text()
+    names = {f"_{name}": function for name, (function, _) in _FUNCTIONS.items()}
+    environment = {"__builtins__": {}, "infinity": inf, "_where": where, "_over": _over, **names}
+    made: Callable[..., Any] = eval(  # noqa: S307  the parser wrote it: operators and numbered names
+        f"lambda {', '.join(writer.names.values())}: {body}", environment
+    )
+    return tuple(writer.names), made
+
+
+def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
+    """Return the sum or the maximum of *function* for each number of its series."""
+    columns = [list(v.values()) if v.__class__ is dict else v for v in values]
+    lengths = {len(column) for column in columns if column.__class__ is list}
+    if len(lengths) != 1:
+        raise FormulaError(f"`{word}` needs letters of several numbers, as many each")
+    found: Any = None
+    for i in range(lengths.pop()):
+        row = [_number(c[i]) if c.__class__ is list else c for c in columns]
+        one = function(*row)
+        if found is None:
+            found = one
+        elif word == "sum":
+            found = found + one
+        else:
+            found = maximum(found, one) if word == "max" else minimum(found, one)
+    return 0.0 if found is None else found
+
+
+class _Writer:
+    """A recursive descent over one text, which writes it anew."""
+
+    times, power = " * ", " ** "
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.tokens: list[str] = []
+        self.at = self.depth = 0
+        place, end = 0, _end(source)
+        if end > _LONGEST:
+            raise FormulaError(f"the formula `{source[:40]}...` is too long")
+        while place < end:
+            match = _TOKEN.match(source, place)
+            if match is None:
+                raise FormulaError(f"the formula `{source}` cannot be read at `{source[place:]}`")
+            self.tokens.append(match[1])
+            place = match.end()
+        self.tokens.append("")
+
+    def text(self) -> str:
+        """Return the whole, written anew."""
+        found = self.choice()
+        if self.tokens[self.at]:
+            raise FormulaError(f"the formula `{self.source}` goes on with `{self.tokens[self.at]}`")
+        return found
+
+    def choice(self) -> str:
+        """Write `a`, `a < b`, or `c ? a : b`."""
+        first, compared = self.comparison()
+        if self.tokens[self.at] != "?":
+            return self.truth(first) if compared else first
+        self.at += 1
+        then = self.choice()
+        self.take(":")
+        return self.chosen(first if compared else self.condition(first), then, self.choice())
+
+    def comparison(self) -> tuple[str, bool]:
+        first = self.sum()
+        operator = self.tokens[self.at]
+        if operator not in _COMPARISONS:
+            return first, False
+        self.at += 1
+        return f"{first} {operator} {self.sum()}", True
+
+    def sum(self) -> str:
+        found = self.product()
+        while (token := self.tokens[self.at]) in ("+", "-"):
+            self.at += 1
+            found = f"{found} {token} {self.product()}"
+        return found
+
+    def product(self) -> str:
+        found = self.factor()
+        while True:
+            token = self.tokens[self.at]
+            if token == "/":
+                self.at += 1
+                found = f"{found} / {self.factor()}"
+            elif token == "*" or token not in _ENDS:
+                self.at += token == "*"
+                found = self.multiplied(found, self.factor())
+            else:
+                return found
+
+    def factor(self) -> str:
+        if self.tokens[self.at] == "-":
+            self.at += 1
+            return f"-{self.deeper(self.factor)}"
+        base = self.atom()
+        if self.tokens[self.at] == "^":
+            self.at += 1
+            return f"{base}{self.power}{self.deeper(self.factor)}"
+        return base
+
+    def atom(self) -> str:
+        token = self.tokens[self.at]
+        self.at += 1
+        if token == "(":
+            found = f"({self.deeper(self.choice)})"
+            self.take(")")
+            return found
+        if token[:1].isdigit():
+            return self.number(token)
+        if not (token[:1].isalpha() or token[:1] == "_"):
+            raise FormulaError(
+                f"the formula `{self.source}` has `{token or 'its end'}` where a value is due"
+            )
+        if self.tokens[self.at] == "(" and (token in _FUNCTIONS or token == "sum"):
+            return self.call(token)
+        return token if token == "infinity" else self.letter(token)
+
+    def call(self, name: str) -> str:
+        if name in ("sum", "max", "min") and self.arguments() == 1:
+            self.at += 1
+            found = self.over(name)
+            self.take(")")
+            return found
+        self.at += 1
+        arguments = [self.deeper(self.choice)]
+        while self.tokens[self.at] == ",":
+            self.at += 1
+            arguments.append(self.deeper(self.choice))
+        self.take(")")
+        if (
+            name == "sum"
+            or len(arguments) < _FUNCTIONS[name][1]
+            or arguments[_MOST.get(name, 1000) :]
+        ):
+            raise FormulaError(
+                f"the formula `{self.source}` gives `{name}` {len(arguments)} values"
+            )
+        return self.called(name, arguments)
+
+    def arguments(self) -> int:
+        """Return how many arguments the call has whose bracket is next."""
+        depth, count = 0, 1
+        for token in self.tokens[self.at :]:
+            depth += (token == "(") - (token == ")")
+            if not depth:
+                break
+            count += depth == 1 and token == ","
+        return count
+
+    def deeper(self, part: Callable[[], str]) -> str:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise FormulaError(f"the formula `{self.source[:80]}` is too deep")
+        found = part()
+        self.depth -= 1
+        return found
+
+    def take(self, token: str) -> None:
+        if self.tokens[self.at] != token:
+            raise FormulaError(f"the formula `{self.source}` lacks a `{token}`")
+        self.at += 1
+
+    # --- what is written ----------------------------------------------------------------
+
+    def multiplied(self, one: str, other: str) -> str:
+        return f"{one}{self.times}{other}"
+
+    def number(self, token: str) -> str:
+        return token
+
+    def letter(self, token: str) -> str:
+        raise NotImplementedError
+
+    def over(self, name: str) -> str:
+        raise NotImplementedError
+
+    def called(self, name: str, arguments: list[str]) -> str:
+        return f"{name}({', '.join(arguments)})"
+
+    def truth(self, comparison: str) -> str:
+        return comparison
+
+    def condition(self, number: str) -> str:
+        return number
+
+    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+        return f"{condition} ? {then} : {otherwise}"
+
+
+class _Python(_Writer):
+    """The text as an expression of Python, whose letters are numbered names."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.names: dict[str, str] = {}
+        self.inner: dict[str, None] = {}
+
+    def number(self, token: str) -> str:
+        return repr(float(token))
+
+    def letter(self, token: str) -> str:
+        name = self.names.setdefault(token, f"a{len(self.names)}")
+        self.inner[name] = None
+        return name
+
+    def over(self, name: str) -> str:
+        outer, self.inner = self.inner, {}
+        body = self.deeper(self.choice)
+        letters = ", ".join(self.inner)
+        self.inner = {**outer, **self.inner}
+        return f"_over({name!r}, lambda {letters}: {body}, {letters})"
+
+    def called(self, name: str, arguments: list[str]) -> str:
+        found = arguments[0]
+        if _FUNCTIONS[name][1] == 1:
+            return f"_{name}({found})"
+        for argument in arguments[1:]:
+            found = f"_{name}({found}, {argument})"
+        return found
+
+    def truth(self, comparison: str) -> str:
+        return f"_where({comparison}, 1.0, 0.0)"
+
+    def condition(self, number: str) -> str:
+        return f"({number}) != 0.0"
+
+    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+        return f"_where({condition}, {then}, {otherwise})"
+
+
+class _Numbers(_Writer):
+    """The text with numbers in the place of letters."""
+
+    times, power = " x ", "^"
+
+    def __init__(self, of: Formula, write: Callable[[Any, str], str]) -> None:
+        super().__init__(of.text)
+        self.inputs = of.inputs
+        self.write = write
+        self.item = ""
+
+    def letter(self, token: str) -> str:
+        several = f"{token}[{self.item}]"
+        value, unit = self.inputs[several if several in self.inputs else token]
+        written = self.write(value, unit)
+        return f"({written})" if written.startswith("-") else written
+
+    def multiplied(self, one: str, other: str) -> str:
+        both_brackets = other.startswith("(") and not one[-1:].isalnum()
+        plain = other.startswith("(") and one.isdigit()
+        return f"{one} {other}" if plain or both_brackets else f"{one}{self.times}{other}"
+
+    def over(self, name: str) -> str:
+        start = self.at
+        self.deeper_letters()
+        end, found, outer = self.at, [], self.item
+        for item in self.items(start, end):
+            self.at, self.item = start, item
+            found.append(self.deeper(self.choice))
+        self.at, self.item = end, outer
+        if len(found) == 1:
+            return f"({found[0]})"
+        return f"({' + '.join(found)})" if name == "sum" else f"{name}({', '.join(found)})"
+
+    def deeper_letters(self) -> None:
+        """Go to the bracket that closes the one that is open."""
+        depth = 1
+        while depth:
+            depth += (self.tokens[self.at] == "(") - (self.tokens[self.at] == ")")
+            self.at += depth > 0
+
+    def items(self, start: int, end: int) -> list[str]:
+        """Return what the letters of some tokens have numbers for."""
+        for token in self.tokens[start:end]:
+            found = [k[len(token) + 1 : -1] for k in self.inputs if k.startswith(f"{token}[")]
+            if token.isidentifier() and token not in self.inputs and found:
+                return found
+        return []
+
+
+def _end(text: str) -> int:
+    """Return where the expression ends and a remark begins, if any."""
+    depth = 0
+    for i, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            return i
+    return len(text.rstrip())

@@ -1,0 +1,81 @@
+"""Closed expressions of collectives give the time of their phases, and phases do elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Group
+from parcost.prices import explained
+from parcost_plugins.vocabulary.exchange import AlphaBeta
+
+#: Algorithms without a closed expression, or with one that has letters of its own.
+_WITHOUT = {
+    "collnet_chain",
+    "collnet_direct",
+    "hierarchical_pipelined",
+    "leader_all_reduce",
+    "leader_reduce",
+    "lower_bound",
+    "nccl",
+    "bucket",
+    "torus",
+}
+_IN_PIECES = {"broadcast", "reduce"}  # whose rounds depend on how a chain is cut
+
+
+def group(*shape: float) -> Group:
+    links = tuple(
+        AlphaBeta(name=name, latency=alpha, bandwidth=B)
+        for name, alpha, B in (("node", 2e-6, 450e9), ("rail", 5e-6, 50e9))
+    )[: len(shape)]
+    ranks = 1.0
+    for g in shape:
+        ranks *= g
+    return Group(name="dp", ranks=ranks, shape=shape, links=links)
+
+
+ALGORITHMS = [
+    (algorithm, operation)
+    for _, (_, algorithm) in sorted(parcost.plugins.load().named("collectives").items())
+    for operation in sorted(algorithm.operations)
+]
+
+
+@pytest.mark.parametrize("shape", [(8.0,), (8.0, 4.0)])
+@pytest.mark.parametrize(
+    ("algorithm", "operation"), ALGORITHMS, ids=[f"{a.name}-{o}" for a, o in ALGORITHMS]
+)
+def test_a_closed_expression_gives_the_time(
+    algorithm: Any, operation: str, shape: tuple[float, ...]
+) -> None:
+    placed = group(*shape)
+    seconds = algorithm.seconds(operation, 1e9, placed)
+    found = explained(operation, 1e9, placed, algorithm, seconds)
+    assert found.value == pytest.approx(seconds, rel=1e-12)
+    if seconds == parcost.numeric.INFINITY or algorithm.name in _WITHOUT:
+        return
+    if operation in _IN_PIECES and algorithm.name in ("ring", "hierarchical"):
+        return
+    if algorithm.name == "van_de_geijn" and len(shape) > 1:
+        return  # which is closed on one level alone
+    text = algorithm.formula(operation)
+    if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, placed)):
+        text = special[0]
+    assert found.text == text
+
+
+def test_phases_explain_what_no_expression_does() -> None:
+    """3 ranks on one node and 2 on another: no closed expression knows of both."""
+    placed = group(3.0, 2.0)
+    uneven = Group(name="dp", ranks=5.0, shape=(3.0, 2.0), links=placed.links, fewest=(2.0, 2.0))
+    offered = parcost.plugins.load().named("collectives")
+    algorithm: Any = offered["hierarchical"][1]
+    seconds = algorithm.seconds("all_reduce", 1e9, uneven)
+    found = explained("all_reduce", 1e9, uneven, algorithm, seconds)
+    assert found.is_expression
+    assert found.text.startswith("sum(r alpha + w / B)")
+    assert found.value == pytest.approx(seconds, rel=1e-12)
+    assert set(found.inputs) >= {"r[node]", "w[rail]", "alpha[rail]", "B[node]"}

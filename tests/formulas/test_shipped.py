@@ -1,0 +1,335 @@
+"""Every formula that a shipped spec prints computes the number beside it.
+
+The reader here shares nothing with the product. It reads a text by the strength of its
+operators and computes at once, from the inputs that are printed; what stands behind a comma is
+a remark. A letter of several numbers
+is printed as ``g[node]`` and ``g[rail]``, and ``sum(E)``, ``max(E)``, ``min(E)`` take E for each name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parcost
+from parcost import Formula
+from parcost.language import units
+from parcost.render.numbers import quantity
+
+SPECS = Path(__file__).parents[2] / "specs"
+SHIPPED = sorted(
+    path.relative_to(SPECS).as_posix()
+    for folder in ("documents", "examples", "runs")
+    for path in (SPECS / folder).glob("*.par")
+)
+#: Texts that name an algorithm, and have no expression. It may fall, and never rise.
+MOST_ALGORITHMS = 12
+#: Different expressions. It may rise, and never fall.
+FEWEST_EXPRESSIONS = 656
+
+_WORD = re.compile(r"[A-Za-z_]\w*'*(\[[^\]]*\])?")
+_NUMBER = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
+_STRENGTHS: Mapping[str, int] = {
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 2),
+    **dict.fromkeys("+-", 3),
+    **dict.fromkeys("*/", 4),
+    "^": 6,
+}
+_DOES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "^": np.power,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+_CALLS: Mapping[str, Callable[..., Any]] = {
+    "max": lambda *values: np.maximum.reduce(np.broadcast_arrays(*values)),
+    "min": lambda *values: np.minimum.reduce(np.broadcast_arrays(*values)),
+    "ratio": lambda a, b: np.where(b != 0, a / b, np.where(a == 0, 0.0, np.inf)),
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "ln": np.log,
+    "log2": np.log2,
+}
+
+
+def compute(text: str, inputs: Mapping[str, Any]) -> Any:
+    """Return what *text* comes to for the numbers of its letters.
+
+    >>> float(compute("2 (P - 1) n / (P B)", {"P": 8.0, "n": 16.0, "B": 2.0}))
+    14.0
+    >>> float(compute("sum(g n) + max(g)", {"g[a]": 1.0, "g[b]": 2.0, "n": 5.0}))
+    17.0
+    >>> float(compute("n > 4 ? -n^2 : 0", {"n": 5.0}))
+    -25.0
+    """
+    with np.errstate(all="ignore"):
+        reader = _Reader(text, inputs)
+        found = reader.expression(0)
+        assert not reader.rest() or reader.rest()[0] == ",", (
+            f"`{text}` goes on with `{reader.rest()}`"
+        )
+        return np.asarray(found, dtype=float)
+
+
+class _Reader:
+    def __init__(self, text: str, inputs: Mapping[str, Any]) -> None:
+        self.text, self.inputs, self.at, self.item = text, inputs, 0, ""
+
+    def rest(self) -> str:
+        return self.text[self.at :].lstrip()
+
+    def skip(self, count: int) -> None:
+        self.at = len(self.text) - len(self.rest()) + count
+
+    def operator(self) -> str:
+        rest = self.rest()
+        for operator in ("<=", ">=", "==", "!="):
+            if rest.startswith(operator):
+                return operator
+        if rest[:1] in _STRENGTHS:
+            return rest[0]
+        return "" if rest[:1] in ("", ")", ",", ":", "?") else " "
+
+    def expression(self, least: int) -> Any:
+        rest = self.rest()
+        if rest.startswith("-"):
+            self.skip(1)
+            value = -self.expression(5)
+        else:
+            value = self.primary()
+        while True:
+            operator = self.operator()
+            strength = _STRENGTHS.get(operator, 4)
+            if operator and strength >= max(least, 1):
+                self.skip(len(operator.strip()))
+                # powers are taken from the right, all else from the left
+                other = self.expression(5 if operator == "^" else strength + 1)
+                value = _DOES["*" if operator == " " else operator](value, other)
+            elif least == 0 and self.rest().startswith("?"):
+                self.skip(1)
+                then = self.expression(0)
+                assert self.rest().startswith(":"), self.text
+                self.skip(1)
+                value = np.where(np.asarray(value) != 0, then, self.expression(0))
+            else:
+                return value
+
+    def primary(self) -> Any:
+        rest = self.rest()
+        if match := _NUMBER.match(rest):
+            self.skip(match.end())
+            return np.float64(match[0])
+        if rest.startswith("("):
+            self.skip(1)
+            value = self.expression(0)
+            self.close()
+            return value
+        match = _WORD.match(rest)
+        assert match, f"`{self.text}` has `{rest}` where a value is due"
+        name = match[0]
+        self.skip(match.end())
+        if self.rest().startswith("(") and name in (*_CALLS, "sum"):
+            return self.call(name)
+        if name == "infinity":
+            return np.inf
+        given = self.inputs.get(f"{name}[{self.item}]", self.inputs.get(name))
+        assert given is not None, f"`{self.text}` has `{name}`, and no number of it is printed"
+        return np.asarray(given, dtype=float)
+
+    def call(self, name: str) -> Any:
+        self.skip(1)
+        start, outer = self.at, self.item
+        names: dict[str, None] = {}
+        end, depth, commas = start, 1, 0
+        while depth:
+            depth += (self.text[end] == "(") - (self.text[end] == ")")
+            commas += depth == 1 and self.text[end] == ","
+            end += 1
+        if name != "sum" and (name not in ("max", "min") or commas):
+            values = [self.expression(0)]
+            while self.rest().startswith(","):
+                self.skip(1)
+                values.append(self.expression(0))
+            self.close()
+            return _CALLS[name](*values)
+        for word in _WORD.finditer(self.text[start:end]):
+            for letter in self.inputs:
+                if letter.startswith(f"{word[0]}[") and word[0] not in self.inputs:
+                    names[letter[len(word[0]) + 1 : -1]] = None
+        found = []
+        for self.item in names:
+            self.at = start
+            found.append(self.expression(0))
+        self.item = outer
+        self.at = end
+        if not found:
+            return np.float64(0.0)
+        together = np.broadcast_arrays(*found)
+        return {"sum": np.add, "max": np.maximum, "min": np.minimum}[name].reduce(together)
+
+    def close(self) -> None:
+        assert self.rest().startswith(")"), f"`{self.text}` lacks a bracket"
+        self.skip(1)
+
+
+def formulas(result: parcost.Result) -> Iterator[tuple[str, Formula, Any]]:
+    """Yield all that has a formula: a name, the formula and the number that it is of."""
+    for _, figure in (*result.figures, *result.details):
+        yield f"figure {figure.name}", figure.formula, figure.value
+    for _, interval in result.intervals:
+        yield f"interval of {interval.name}", interval.formula, interval.low
+        yield f"interval of {interval.name}", interval.upper, interval.high
+    if result.outcome is None:
+        return
+    for line in result.outcome.ledger:
+        own = isinstance(line.term, (parcost.Work, parcost.Once))
+        value = line.term.seconds if own else line.exposed
+        yield f"ledger line {line.name}", line.formula, value
+    for held in result.outcome.memory_lines:
+        yield f"memory line {held.name}", held.formula, held.term.bytes_
+
+
+def parts(formula: Formula) -> Iterator[Formula]:
+    """Yield a formula, and the formulas of its inputs, and of theirs."""
+    seen, waiting = {}, [formula]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            yield one
+            waiting += one.parts.values()
+
+
+def same(found: Any, value: Any, *, cut: bool) -> bool:
+    """Return whether numbers agree; where *cut*, only where the second is not 0."""
+    found, value = np.broadcast_arrays(found, np.asarray(value, dtype=float))
+    if cut and found.ndim:  # a term that is cut by what limits it is nothing elsewhere
+        found, value = found[value != 0], value[value != 0]
+    return bool(np.allclose(found, value, rtol=1e-9, atol=0.0, equal_nan=True))
+
+
+def wrong(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
+    """Return what does not compute its number, and add to *texts* by kind."""
+    found = []
+    for path in paths:
+        for report in parcost.evaluate(SPECS / path):
+            for result in report.results:
+                for name, outer, value in formulas(result):
+                    for one in parts(outer):
+                        kind = "expressions" if one.is_expression else "algorithms"
+                        texts[kind].add(one.text)
+                        if not one.is_expression:
+                            continue
+                        of = value if one is outer else one.value
+                        numbers = {letter: number for letter, (number, _) in one.inputs.items()}
+                        computed = compute(one.text, numbers)
+                        if not same(computed, of, cut=one is outer):
+                            found.append(f"{path}: {name}: {one.text} = {computed}, not {of}")
+    return found
+
+
+@pytest.mark.slow
+def test_formulas_of_shipped_specs_compute_their_numbers(
+    record_property: Callable[[str, object], None],
+) -> None:
+    texts: dict[str, set[str]] = {"expressions": set(), "algorithms": set()}
+    assert not wrong(SHIPPED, texts)
+    for kind, found in texts.items():
+        record_property(kind, len(found))
+        print(f"{len(found)} {kind}")
+    assert len(texts["expressions"]) >= FEWEST_EXPRESSIONS
+    assert len(texts["algorithms"]) <= MOST_ALGORITHMS, "\n".join(sorted(texts["algorithms"]))
+
+
+def test_formulas_of_a_step_compute_their_numbers() -> None:
+    """A few specs of every test run: a step, buckets, a run's cost, transfers, and a torus."""
+    paths = ("minimal", "buckets", "run_cost", "tensor_parallel", "networks", "torus")
+    texts: dict[str, set[str]] = {"expressions": set(), "algorithms": set()}
+    assert not wrong((f"examples/{path}.par" for path in paths), texts)
+
+
+def test_a_price_by_the_hour_is_shown_by_the_hour() -> None:
+    """2.5 USD for an hour of a device is no 9,000 USD/h."""
+    (report,) = parcost.evaluate(SPECS / "examples/run_cost.par")
+    (figure,) = (f for _, f in report.result.figures if f.name == "cost")
+    price, unit = figure.formula.inputs["c"]
+    assert quantity(price, unit) == "2.5 USD/h"
+    hours = figure.formula.inputs["T"][0] / 3600
+    assert figure.value == pytest.approx(figure.formula.inputs["N"][0] * 2.5 * hours)
+
+
+def test_every_input_is_in_the_base_of_its_unit() -> None:
+    """A unit that an input is printed in is one of the language, and not a guess."""
+    for path in ("examples/run_cost.par", "examples/inference.par", "examples/goodput.par"):
+        for report in parcost.evaluate(SPECS / path):
+            for name, outer, _ in formulas(report.results[0]):
+                for one in parts(outer):
+                    for letter, (_, unit) in one.inputs.items():
+                        if unit:
+                            assert units.unit(unit), f"{path}: {name}: {letter} in {unit}"
+
+
+def test_tensor_collectives_of_a_step_count_all_stages() -> None:
+    """DeepSeek-V2: 60 attentions and 60 MLPs reduce their output, forward and again.
+
+    Attention reduces the gradients of three compressed inputs, an MLP that of one.
+    """
+    (report, *_) = parcost.evaluate(SPECS / "documents/002_deepseek_v2.par")
+    (figure,) = (f for _, f in report.results[0].details if f.name == "tp_collectives")
+    assert figure.value == (60 * (1 + 3 + 1) + 60 * (1 + 1 + 1)) * 144
+
+
+def test_the_step_and_mfu_are_explained_by_their_parts() -> None:
+    (report,) = parcost.evaluate(SPECS / "examples/minimal.par")
+    found = {f.name: f for _, f in report.result.figures}
+    step = found["step_time"]
+    assert sum(value for value, _ in step.formula.inputs.values()) == pytest.approx(step.value)
+    assert {"work", "once"} <= step.formula.parts.keys()
+    assert {"tokens", "C", "N", "T", "peak"} == found["mfu"].formula.inputs.keys()
+
+
+def test_a_term_is_explained_down_to_the_spec() -> None:
+    """The price of a collective has the formula of its bytes, whose letters the spec says."""
+    (report,) = parcost.evaluate(SPECS / "examples/tensor_parallel.par")[:1]
+    lines = report.results[0].outcome.ledger
+    line = next(line for line in lines if line.name == "tensor all-reduce")
+    assert line.formula.parts["n"].text == "s b h e"
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "expected"),
+    [
+        ("2 (P - 1) n / (P B)", {"P": 8.0, "n": 16.0, "B": 2.0}, 14.0),
+        ("a / b c", {"a": 6.0, "b": 3.0, "c": 2.0}, 4.0),
+        ("2^3^2 - 1 - 1", {}, 510.0),
+        ("-a^2", {"a": 3.0}, -9.0),
+        ("sum((g - 1) n / G)", {"g[a]": 2.0, "g[b]": 4.0, "G[a]": 1.0, "G[b]": 2.0, "n": 1.0}, 2.5),
+        ("max(a, 2)^2 2", {"a": 3.0}, 18.0),
+        ("a < 2 ? 1 : a == 3 ? 5 : 6", {"a": 3.0}, 5.0),
+        ("P' alpha[node]", {"P'": 3.0, "alpha[node]": 2.0}, 6.0),
+    ],
+)
+def test_the_reader(text: str, inputs: Mapping[str, float], expected: float) -> None:
+    assert math.isclose(float(compute(text, inputs)), expected)
+
+
+@pytest.mark.parametrize("text", ["lines of the ledger", "n / Q", "n of all", "(n", "n ? 1"])
+def test_the_reader_refuses_prose(text: str) -> None:
+    with pytest.raises(AssertionError):
+        compute(text, {"n": 1.0})
