@@ -147,12 +147,12 @@ QUIET = ("all_gather", "broadcast", "scatter", "gather", "all_to_all", "point_to
 
 
 @pytest.mark.parametrize("algorithm", ALL, ids=lambda a: a.name)
-@pytest.mark.parametrize("shape", [(8,), (4, 2)])
+@pytest.mark.parametrize("shape", [(8,), (4, 2), (6, 2)])
 def test_operations_that_sum_nothing_pay_for_no_additions(
     algorithm: Any, shape: tuple[float, ...]
 ) -> None:
     for operation in algorithm.operations & set(QUIET):
-        free = group(*shape)
+        free = group(*shape, ranks=8.0)
         assert algorithm.seconds(operation, 24.0, evolve(free, reduction=1e9)) == algorithm.seconds(
             operation, 24.0, free
         )

@@ -198,6 +198,10 @@ def test_two_nodes_have_the_channels_of_one_and_caps_of_their_own() -> None:
     capped = evolve(MACHINE, generation=generation(nvls_tree_two_nodes=23.0))
     found = rates("all_reduce", 64.0, nodes(4.0, 2.0), capped)
     assert found["nvls_tree"] == pytest.approx(230 * 8 / 14)
+    slow = rates("all_reduce", 64.0, nodes(4.0, 2.0), evolve(MACHINE, intra=5.0))
+    assert slow["nvls_tree"] == pytest.approx(10 * 5 * 0.8 * 0.9 * 2 * 8 / 14)
+    two = rates("all_reduce", 64.0, nodes(1.0, 2.0))  # of whose 64 B each sends as many
+    assert (two["nvls"], two["nvls_tree"]) == pytest.approx((120, 240))
     crowded = rates("all_reduce", 64.0, nodes(20.0, 2.0))
     assert crowded["collnet_direct"] == pytest.approx(200 / 1.5 * 0.5 / 2)  # 2 - 1 / 2
 
@@ -314,6 +318,10 @@ def test_a_ring_of_long_messages_waits_longer_from_64_bytes_per_channel_and_rank
         pairs(MACHINE, "all_reduce", m, group)["ring_simple"] - m * 14 / 8 / 200 for m in (n - 1, n)
     ]
     assert seconds == pytest.approx([start, 1.5 * start])
+    short = pairs(MACHINE, "all_reduce", n, group)["ring_ll"]
+    assert short == pytest.approx(2 + 12 * 4 + 2 * 8 + n * 14 / 8 / 100)
+    gathered = pairs(MACHINE, "all_gather", n, group)["ring_simple"]
+    assert gathered == pytest.approx(23 + 6 * 29 + 39 + n * 7 / 8 / 200)
     on_one = pairs(MACHINE, "all_reduce", n, nodes(8.0))["ring_simple"]
     assert on_one == pytest.approx(23 + 14 * 29 + n * 14 / 8 / 200)
 
@@ -374,7 +382,9 @@ def test_a_pair_that_the_table_gives_no_bandwidth_is_not_offered() -> None:
 
 @pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "broadcast"])
 def test_one_rank_takes_no_time_and_two_take_theirs(operation: str) -> None:
-    assert set(start_ups(operation, nodes(1.0)).values()) == {0.0}
+    alone = start_ups(operation, nodes(1.0))
+    assert set(alone.values()) == {0.0}
+    assert "pat" not in alone
     swept = start_ups(operation, nodes(np.array([1.0, 2.0]), 1.0))  # type: ignore[arg-type]
     two = start_ups(operation, nodes(2.0))
     for name, seconds in swept.items():

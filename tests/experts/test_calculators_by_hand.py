@@ -6,11 +6,13 @@ from itertools import combinations, permutations
 from math import comb, log, pi, sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 
 import parcost
 from parcost import Figure, Section
 from parcost_plugins.experts import dispatch, placement
+from parcost_plugins.experts.assignment import best_assignment
 
 
 def answers(calculator: Any, text: str) -> list[Any]:
@@ -169,6 +171,8 @@ def test_measured_times_count_in_place_of_worked_out_ones() -> None:
     text = f"placement p {{ token = 5 B, bandwidth = 20 B/s per_direction, before = 9 s, after = 4 s\n{SOURCES} }}"
     found = figures(placement, text)
     assert (found["seconds_before"], found["seconds"]) == (9, 4)
+    half = text.replace(", after = 4 s", "")
+    assert figures(placement, half)["seconds"] == crossing(BEST) / 4
     for without in ("token = 5 B", "bandwidth = 20 B/s per_direction"):
         other = "token = 5 B" if "band" in without else "bandwidth = 20 B/s per_direction"
         assert "seconds" not in figures(placement, f"placement p {{ {other}\n{SOURCES} }}")
@@ -200,3 +204,15 @@ def test_brute_force_meets_as_many_units() -> None:
     met = [len({expert // 4 for expert in chosen}) for chosen in combinations(range(12), 3)]
     found = figures(dispatch, DISPATCH)["units_per_token"]
     assert found == pytest.approx(sum(met) / len(met), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13, 40])
+def test_no_assignment_of_many_is_worth_more(size: int) -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    draw = np.random.default_rng(size)
+    for _ in range(5):
+        worth = draw.integers(0, 50, (size, size)).astype(float)
+        found = best_assignment(worth)
+        assert sorted(found) == list(range(size))
+        rows, columns = optimize.linear_sum_assignment(worth, maximize=True)
+        assert worth[range(size), found].sum() == worth[rows, columns].sum()

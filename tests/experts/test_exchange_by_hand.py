@@ -31,6 +31,7 @@ def bind(
     model: str = MODEL,
     speeds: tuple[float, float, float] = SPEEDS,
     devices: int = 12,
+    device: str = "",
     extra: str = "",
 ) -> Study:
     node, pod, net = speeds
@@ -38,7 +39,7 @@ def bind(
         f"""
         use catalog.devices.h100_sxm
         use catalog.precisions.bf16
-        device card extends h100_sxm {{ multiprocessors = 10 }}
+        device card extends h100_sxm {{ multiprocessors = 10, {device} }}
         model small {{ layers = 5, {model} }}
         fabric f {{
           level node {{ size = 2 devices, bandwidth = {node} B/s per_direction, latency = 1 s }}
@@ -139,6 +140,35 @@ def test_kernels_in_one_node_wait_for_no_further_level() -> None:
     assert found.seconds == pytest.approx(1 + inside / 36000, rel=1e-9)
     assert found.seconds < 2
     assert found.slowdown == pytest.approx(4 / 6)
+    every = said.replace("multiprocessors = 4", "multiprocessors = 10")
+    for term in works(bind("ep = 2", f"{EVEN}, {every}")).values():
+        assert term.slowdown == float("inf")  # nothing is left to compute with
+
+
+@pytest.mark.parametrize("kind", ["deduplicate = on", "dispatcher = deepep"])
+def test_two_nodes_have_one_further_each(kind: str) -> None:
+    said = f"{kind}, deepep_multiprocessors = 4, deepep_rate = 9 GB/s, outer_efficiency = 50 %"
+    study = bind("ep = 4", f"{EVEN}, {said}", devices=4, speeds=(1e9, 2.0, 1e9))
+    assert study.group("ep").shape[:2] == (2, 2)
+    reached = 2.0 if "dedup" in kind else 2.0 * 0.5
+    away = TOKENS * visited(2) / 2 * BACK
+    assert works(study)["expert combine", "F"].seconds == pytest.approx(2 + away / reached)
+
+
+def test_the_formula_of_kernels_names_each_level() -> None:
+    study = bind(routing=f"{EVEN}, dispatcher = deepep, deepep_multiprocessors = 4")
+    formula = works(study)["expert combine", "F"].formula
+    assert {f"B[{i}]" for i in range(3)} <= set(formula.inputs)
+    assert [formula.inputs[f"a[{i}]"][0] for i in range(3)] == [1, 2, 3]
+    assert [formula.inputs[f"p[{i}]"][0] for i in (1, 2)] == [2 / 5, 3 / 5]
+    # units of one rank send nothing inside, not even a message
+    apart = bind(
+        "tp = 2, ep = 3, etp = 2, sequence_parallel = on",
+        f"{EVEN}, dispatcher = deepep, deepep_multiprocessors = 4",
+        devices=6,
+    )
+    inputs = works(apart)["expert combine", "F"].formula.inputs
+    assert [inputs[f"a[{i}]"][0] for i in range(3)] == [0, 2, 0]
 
 
 def the(study: Study) -> Exchange:
@@ -181,7 +211,15 @@ ROUTED = "distribution = balanced, dispatch = 1 B, combine = 3 B, scales = 7 B"
 
 
 def test_an_all_gather_goes_back_as_a_sum() -> None:
-    study = bind(routing=f"{ROUTED}, metadata = 5 B, counts = 4 B, dispatcher = allgather")
+    study = bind(
+        routing=f"{ROUTED}, metadata = 5 B, counts = 4 B, dispatcher = allgather",
+        device="reduction_bandwidth = 50 B/s",
+    )
+    once = [
+        study.collective(name, 999.0, study.group("ep"))
+        for name in ("all_gather", "reduce_scatter")
+    ]
+    assert once[0].seconds < once[1].seconds  # which adds up
     found = works(study)
     # 12 ranks gather all tokens of 17 B, or of 22 B with what is said of them; 30 B go back
     assert {key: term.bytes_ for key, term in found.items()} == {
@@ -238,7 +276,8 @@ def test_parts_of_experts_exchange_what_they_received(training: str, kinds: set[
     swept = bind("tp = [1, 2], etp = 2, sequence_parallel = off", BUSY, extra=training)
     for (name, _), term in works(swept).items():
         if "tensor" in name:
-            shared = [term.seconds[0] > 0, term.seconds[1] > 0]
+            shared = [seconds > 0 for seconds in term.seconds]
+            assert shared == [bytes_ > 0 for bytes_ in term.bytes_]
             assert shared == (
                 [False, True] if "reduce" in name and "all" in name else [True, False]
             )
@@ -289,6 +328,11 @@ def test_bytes_that_leave_a_rank_and_a_node(kind: str, copies: float, outer: flo
     assert found["dispatch_outer_bytes"] == pytest.approx(40 * outer * 17)
 
 
+def test_a_device_has_whole_experts_or_parts_of_them() -> None:
+    study = bind("tp = 2, ep = 3, etp = 2, sequence_parallel = on")
+    assert figures(study)["experts_per_device"] == 2  # four halves
+
+
 def test_what_loads_drop() -> None:
     loads = "distribution = measured, loads = [5, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]"
     factor = "capacity_factor = 1.5"
@@ -312,6 +356,8 @@ def test_a_nominal_model_has_no_experts_to_send_to() -> None:
     assert not works(study)
     assert not list(rules.checks(study))
     assert not list(buffers.memory(study))
+    cut = bind("tp = 2, etp = 2", model=f"{MODEL}, parameters = 5000")
+    assert not works(cut)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +380,8 @@ def test_room_for_what_arrives(kind: str, routing: str, places: float) -> None:
     each = 10 * (1 + 3)
     assert found.bytes_ == pytest.approx((240 if kind == "allgather" else places) * each)
     assert tuple(found.count) == (0, 1)  # type: ignore[arg-type]
+    (pair,) = buffers.memory(bind("ep = 2", said))
+    assert pair.bytes_ == pytest.approx((80 if kind == "allgather" else places) * each)
     swept = bind("ep = [1, 12]", said)
     (found,) = buffers.memory(swept)
     assert np.asarray(found.bytes_).tolist() == [0, pytest.approx(places * each)]
@@ -367,6 +415,7 @@ LOADS = "distribution = measured, loads = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
         ("tp = 4, ep = 1, sequence_parallel = on", "", "shared_experts = 1, shared_ffn = 8", set()),
         ("", LOADS, "", set()),
         ("", LOADS.replace("[1, ", "["), "", {"loads-count"}),
+        ("", LOADS.replace("1, ", "0, "), "", set()),
         ("", LOADS.replace("1", "0"), "", {"loads-count"}),
         ("", f"{LOADS.replace('1', '0')}, capacity_factor = 1", "", {"loads-count"}),
         ("", LOADS.replace("measured", "uniform"), "", {"routing-unread"}),

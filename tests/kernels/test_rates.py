@@ -309,7 +309,7 @@ def test_a_stream_of_one_byte_is_at_a_point_of_one_byte(study_with: StudyWith) -
     study = study_with(f"start = 0 s\n{points}")
     for bytes_ in (1.0, 0.0):
         copy = Stream(name="copy", bytes_=bytes_, pass_="F", count=(1.0,))
-        assert seconds(copy, study) == pytest.approx(bytes_ / (3.35e12 * 0.25), rel=1e-12)
+        assert seconds(copy, study) == pytest.approx(bytes_ / (3.35e12 * 0.25), rel=1e-12, abs=0)
 
 
 def test_a_block_of_keys_costs_as_much_beside_a_single_key() -> None:

@@ -66,6 +66,12 @@ def test_the_fastest_single_change_that_fits_is_named(bind: Bind) -> None:
     assert found.help == "`layout.zero = 1` fits: 38.4 GiB, 29.31 s a step"
 
 
+def test_a_change_that_fits_to_the_last_byte_fits(bind: Bind) -> None:
+    # 2 + 2 + 12 / 8 bytes of each of 2^30 parameters
+    found = verdict(bound(bind, 2.0**30, plain__memory=5.5 * 2**30))
+    assert found.help.startswith("`layout.zero = 1` fits: 5.5 GiB, ")
+
+
 def test_changes_are_combined_where_one_is_not_enough(bind: Bind) -> None:
     # 2 GiB of parameters at 16 B, and two sequences that keep 12 GiB each: 56 GiB. ZeRO 3
     # leaves 4 GiB of state, two layers gathered and one layer's gradients twice (2 GiB of 8

@@ -150,6 +150,21 @@ def test_state_is_shared_out_from_its_stage_on(
     }
 
 
+@pytest.mark.parametrize(("head", "largest"), [(90, 90), (50, 70)])
+def test_gradients_by_matrix_are_whole_of_the_largest(
+    bind: Bind, head: float, largest: float
+) -> None:
+    text = "framework plainly { reduces_by_matrix = on }\n"
+    layer = [part(70, (3.0,)), part(40, (3.0,))]
+    study = bind(
+        {"layout.zero": 3, "small.layers": 3, "training.framework": "plainly"},
+        text,
+        parameters=[*layer, part(head, place="after")],
+    )
+    # nothing is copied for the wire: 4 B of the reduction
+    assert terms(study)["unsharded gradients"].bytes_ == 4 * largest
+
+
 def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     found = terms(bind({"layout.zero": 2, "plain.memory": 1e12}, parameters=PARTS))
     assert found["gradient bucket"].once_per_device
@@ -158,6 +173,12 @@ def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     assert gathered["gathered layers"].once_per_device
     assert gathered["gathered layers"].moments == ("forward", "backward", "gather")
     assert gathered["unsharded gradients"].moments == ("backward",)
+    text = "framework plainly { gradient_staging = 1 }\n"
+    staging = terms(bind({"training.framework": "plainly"}, text, parameters=PARTS))[
+        "gradient staging"
+    ]
+    assert (staging.bytes_, staging.once_per_device) == (4, True)
+    assert staging.moments == ("backward", "optimizer")
     kept = terms(bind({"layout.zero": 3, "sharding.reshard": "off"}, parameters=PARTS))
     assert not kept["gathered layers"].once_per_device
 

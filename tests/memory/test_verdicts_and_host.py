@@ -370,6 +370,21 @@ def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: lis
     assert not work(bind({"offload.activations": 0.5}, memory=[kept(100)]))
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"offload.optimizer": 0.25, "plain.host_bandwidth": 1.0}, "the host updates 25 % of the optimizer state, and how fast is not said"),
+        ({"offload.activations": 0.25}, "25 % of the activations go to the host, and the device has no link to it"),
+    ],
+)  # fmt: skip
+def test_what_offloading_lacks_is_said_with_its_share(
+    bind: Bind, values: dict[str, Any], message: str
+) -> None:
+    study = bind(values)
+    (check,) = [check for check in offload.checks(study) if not np.all(check.holds)]
+    assert diagnose(check, study).message == message
+
+
 def test_a_host_is_full_at_its_last_byte(bind: Bind) -> None:
     for room, holds in ((8000, True), (7999, False)):
         values = {"offload.optimizer": 0.5, "offload.host_memory": room}
@@ -386,4 +401,5 @@ def test_a_host_is_full_at_its_last_byte(bind: Bind) -> None:
 def test_the_share_on_the_host_is_off_the_device(bind: Bind) -> None:
     (found,) = offload.memory(bind({"offload.activations": 0.25, **LINK}))
     assert (found.of_activations, found.bytes_) == (-0.25, 0)
+    assert found.formula.inputs["share"][0] == found.of_activations
     assert not list(offload.memory(bind({})))

@@ -8,6 +8,7 @@ import pytest
 
 import parcost
 from parcost import Check, Figure
+from parcost_plugins.networks import shared
 
 
 def answers(text: str) -> list[Any]:
@@ -81,6 +82,14 @@ def test_a_dragonfly_whose_links_do_not_reach_every_group() -> None:
     )
 
 
+def test_two_groups_are_joined_by_one_link() -> None:
+    """Thirty devices of a group inject 390 GB/s, all of which one link of 11 GB/s carries."""
+    text = network("dragonfly", 60, groups=2, global_links=1)
+    half = 11 / 390
+    compared(text, {"uniform": 2 * half, "adversarial": half, "valiant": half / 2})
+    compared(text, {"links": 1, "crossing": 1, "bisection": 11e9, "groups_reached": 1})
+
+
 def test_no_port_has_more_than_its_own_throughput() -> None:
     given = {"groups": 2, "global_links": 100}
     wide = {"crossing": 1.0, "uniform": 1.0, "adversarial": 1.0, "valiant": 1.0}
@@ -93,7 +102,9 @@ def test_the_routers_of_a_group_say_its_links_together_or_not_at_all() -> None:
     whole = network("dragonfly", 60, groups=5, routers=4, links_per_router=3)
     compared(whole, {"links": 5 * 12 / 2, "most_groups": 13, "balanced_per_router": 2})
     said = network("dragonfly", 60, groups=5, routers=4, global_links=7)
-    assert "most_groups" not in figures(said)
+    found = figures(said)
+    assert "most_groups" not in found
+    assert (found["links"], found["valiant_hops"]) == (17.5, 5)
     for half in ({"routers": 4}, {"links_per_router": 3}):
         assert broken(network("dragonfly", 60, groups=5, **half)) == ["network-lacks"]
     assert broken(network("dragonfly", 60, groups="[5, 6]")) == ["network-lacks"]
@@ -199,6 +210,15 @@ def test_a_torus_in_links_of_eleven(
     )
 
 
+def test_one_device_is_its_own_longest_dimension() -> None:
+    (across,) = (
+        answer
+        for answer in answers(network("torus", 1, dimensions=[1]))
+        if isinstance(answer, Figure) and answer.name == "n.bisection"
+    )
+    assert (across.formula.text, across.value) == ("0, of one device", 0)
+
+
 # --- bounds -------------------------------------------------------------------------------------------
 
 
@@ -280,3 +300,60 @@ def test_an_exchange_of_three_rails_over_five_nodes() -> None:
             "on_rail": 1 / 3,
         },
     )
+
+
+# --- flows --------------------------------------------------------------------------------------------
+
+SHARING = """
+sharing s {
+  resource port { bandwidth = 2 B/s per_direction }
+  resource leaf { bandwidth = 3 B/s per_direction }
+  resource idle { bandwidth = 7 B/s per_direction }
+  flow near { bytes = 10 B, over = "port" }
+  flow far  { bytes = 30 B, over = "port leaf", start = 1 s }
+}
+"""
+
+
+def test_flows_share_a_port_while_both_are_there() -> None:
+    """2 B alone, then 8 B beside as many of the other, whose last 22 B have the port again."""
+    compared(
+        SHARING,
+        {
+            "near": 1 + 8,
+            "far": 9 + 11,
+            "port_seconds": 20,
+            "leaf_seconds": 10,
+            "idle_seconds": 0,
+            "bound": 20,
+            "seconds": 20,
+        },
+    )
+
+
+def test_little_flows_take_a_share_of_a_second() -> None:
+    text = SHARING.replace("10 B", "0.1 B").replace("30 B", "0.3 B").replace("1 s", "0 s")
+    compared(text, {"near": 0.1, "far": 0.2, "bound": 0.2, "seconds": 0.2, "leaf_seconds": 0.1})
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('over = "port leaf"', 'over = "port spine"'),
+        ('over = "port leaf"', 'over = ""'),
+        (SHARING[SHARING.index("  flow near") :], "}"),
+    ],
+)
+def test_flows_over_nothing_have_no_figures(before: str, after: str) -> None:
+    text = SHARING.replace(before, after)
+    assert broken(text) == ["flow-over-nothing"]
+    assert figures(text) == {}
+
+
+@pytest.mark.parametrize("most, wrong", [(6, []), (5, ["sharing-size"])])
+def test_flows_times_resources_are_followed_up_to_a_limit(
+    most: int, wrong: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "_MOST", most)
+    assert broken(SHARING) == wrong
+    assert bool(figures(SHARING)) is not bool(wrong)

@@ -51,6 +51,13 @@ def test_flows_on_one_link_end_together_with_all_their_bytes(
     assert max(ends.values()) == pytest.approx(sum(sizes) / bandwidth)
 
 
+def test_narrow_resources_are_shared_as_wide_ones_are() -> None:
+    """Of half a byte a second, what is stopped by a tenth elsewhere leaves the rest."""
+    flows = {"a": ["x"], "b": ["x", "y"], "c": ["z"]}
+    rates = fair_rates(flows, {"x": 0.5, "y": 0.1, "z": 0.2})
+    assert rates == pytest.approx({"a": 0.4, "b": 0.1, "c": 0.2})
+
+
 def test_of_two_flows_the_shorter_ends_at_twice_its_bytes() -> None:
     flows = {"a": Moving(bytes_=3.0, over=["x"]), "b": Moving(bytes_=1.0, over=["x"])}
     assert finish(flows, {"x": 0.5}) == {"b": 4.0, "a": 8.0}

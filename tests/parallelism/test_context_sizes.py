@@ -15,6 +15,8 @@ import pytest
 import parcost
 from parcost import Study, Work
 from parcost.evaluation.judge import diagnose
+from parcost_plugins.parallelism.context.exchange import exchange
+from parcost_plugins.parallelism.context.figures import _said
 
 SPEC = """
 device plain {{
@@ -128,6 +130,20 @@ def test_a_gather_of_three_brings_two_blocks_and_adds_gradients_up() -> None:
     )
 
 
+def test_layers_of_either_reach_gather_alike() -> None:
+    """Every third of six layers attends to all tokens, the others within a window."""
+    more = {"layout": "cp = 3", "devices": 3, "batch": 15}
+    model = f"{KV_HEADS}, window = 512, full_every = 3"
+    of = study(**more, model=model, context="algorithm = all_gather")
+    assert {tuple(t.count) for t in own(of, "terms")} == {(6.0,)}
+    ring = study(**more, model=model)
+    counts = {t.name: tuple(t.count) for t in own(ring, "terms") if t.pass_ == "F"}
+    assert counts == {
+        "KV ring": (2.0,),
+        "KV ring, attention core in a window": (4.0,),
+    }
+
+
 def test_three_ranks_trade_two_thirds_of_four_tensors() -> None:
     of = study(**CP_3, context="algorithm = ulysses", training="recompute = full")
     forward = (TRADED * 3 * 2 / 3 / 1e10, TRADED * 3, None)
@@ -202,6 +218,29 @@ def test_compressed_keys_travel_without_their_heads() -> None:
     assert work(traded)["heads all-to-all", "F"][1] == TOKENS * widths * 3
 
 
+def test_parts_stand_on_the_innermost_levels() -> None:
+    """Eight ranks, two to a node: of parts of four, two nodes each; of two, one each."""
+    sizes: dict[str, Any] = {"layout": "cp = 8", "devices": 8, "node": 2, "sequence": 8192}
+    for ulysses, inner, outer, names in (
+        (4, (2, 2), (1, 2), {"net"}),
+        (2, (2, 1), (1, 4), {"node"}),
+    ):
+        found = exchange(study(**sizes, context=f"algorithm = hybrid, ulysses = {ulysses}"))
+        assert (found.trading, found.rounds) == (ulysses, 8 / ulysses)
+        assert (found.inner.ranks, found.inner.shape, found.inner.fewest) == (
+            ulysses,
+            inner,
+            inner,
+        )
+        assert (found.outer.ranks, found.outer.shape) == (8 / ulysses, outer)
+        assert {link.name for link in (found.inner.flat, found.inner.pair, found.inner.hop)} == (
+            names
+        )
+    ring = exchange(study(**sizes))
+    assert ring.outer is ring.all_ranks
+    assert ring.rounds == 8
+
+
 # --- what is held -------------------------------------------------------------------------
 
 FORWARD, BACKWARD = ("forward",), ("backward",)
@@ -216,6 +255,10 @@ def test_buffers_are_of_one_layer_and_of_their_pass() -> None:
         "KV double buffer": (BLOCK, both),
         "KV gradient double buffer": (GRADIENTS, BACKWARD),
         "attention output in fp32": (4 * TOKENS * 6 * 65, FORWARD),
+    }
+    hybrid = held(study(**CP_6, context="algorithm = hybrid, ulysses = 3"))
+    assert {name: term.bytes_ for name, term in hybrid.items()} == {
+        name: term.bytes_ for name, term in found.items()
     }
     assert {tuple(term.count) for term in found.values()} == {(1.0, 1.0)}
     assert all(term.once_per_device for term in found.values())
@@ -311,6 +354,11 @@ def test_volumes_of_a_layer(more: dict[str, Any], forward: float, backward: floa
     assert found["cp_volume"] == pytest.approx(3 * 2 * (forward + backward))
 
 
+def test_attention_without_blocks_works_on_none() -> None:
+    found = shown(**CP_3, training="flash_attention = off")
+    assert (found["cp_work"], found["cp_overlap"]) == (0.0, float("inf"))
+
+
 def test_uneven_attention_is_work_and_no_traffic() -> None:
     even, uneven = shown(**CP_3), shown(**CP_3, context="balance = contiguous")
     extra = [x for x in uneven["ledger"] if x.name.startswith("imbalance")]
@@ -362,6 +410,11 @@ def test_the_regime_names_a_degree_that_has_enough_tokens(rate: str, said: str) 
     """A token's block of 5760 B at 10 GB/s is 576 ns, and X tokens work 76.8 X^2 ps."""
     _, notes = regime(**CP_3, rate=rate)
     assert notes == [GROWS, said]
+
+
+def test_as_many_tokens_as_are_needed_are_enough() -> None:
+    said = _said(exchange(study(**CP_3)), 2048.0, 2048.0)
+    assert said == "free overlap: 2048 tokens on a rank, and 2048 are enough"
 
 
 # --- what is refused ----------------------------------------------------------------------
@@ -451,7 +504,21 @@ def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
         "12.8 ms, and 2.18 ms inside of it"
     )
     assert found.notes == ("a block is 11.8 MB, and 5.87 times slower there",)
+    (check,) = (c for c in own(study(**sizes, node=2), "checks") if not c.holds)
+    shown = {name: check.inputs[name] for name in ("n", "there", "inside", "slower")}
+    there, inside = 1e-3 + BLOCK / 1e9, 1e-3 + BLOCK / 1e10
+    assert shown == pytest.approx(
+        {
+            "n": BLOCK / 1e6,
+            "there": there * 1e3,
+            "inside": inside * 1e3,
+            "slower": there / inside,
+        },
+        rel=1e-12,
+    )
     assert failing(**sizes, node=6) == {}
+    two = {"layout": "tp = 2, cp = 2", "devices": 4}
+    assert set(failing(**two, node=2)) == {"tp-cp-wider-than-fast-domain"}
     assert failing(layout="cp = 3", devices=3, node=1, batch=15) == {}
     swept = study(layout="tp = [1, 2], cp = 3", devices=6, node=2, batch=30)
     (check,) = (c for c in own(swept, "checks") if c.id == "tp-cp-wider-than-fast-domain")

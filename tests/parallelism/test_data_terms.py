@@ -82,6 +82,15 @@ def test_gradients_leave_in_buckets_and_parameters_come_in_buckets(bind: Bind) -
     )
 
 
+@pytest.mark.parametrize(("bucket", "count"), [(1e9, 4.0), (4e9, None)])
+def test_the_formula_counts_buckets(bind: Bind, bucket: float, count: float | None) -> None:
+    values = {**FOUR, **OVERLAP, "overlap.bucket": bucket}
+    (term,) = ours(bind(values, parameters=[held(1e9)]))
+    formula = term.formula
+    assert (formula.text == "N t") == (count is not None)
+    assert formula.inputs.get("N") == (None if count is None else (count, ""))
+
+
 def test_what_may_not_hide_leaves_in_one_message(bind: Bind) -> None:
     values = {**FOUR, "layout.zero": 1, "overlap.first_bucket": 5e8}
     assert_terms(
@@ -170,6 +179,12 @@ def test_shares_of_hybrid_sharding_leave_in_buckets_too(
             **({} if whole else crossing),
         },
     )
+
+
+def test_without_zero_there_are_no_shares_to_add_up(bind: Bind) -> None:
+    """It is refused, and worked out as if nothing were said of shares."""
+    study = bind({"sharding.shard": 2}, parameters=[held(1e9)])
+    assert_terms(once(study), {"gradient all-reduce": (7.0, 4.0, 0.0, 7.0)})
 
 
 # --- in every micro-batch -----------------------------------------------------------------
@@ -384,6 +399,21 @@ def details(study: Study) -> dict[str, Any]:
     return {**found, "step": outcome.step_seconds}
 
 
+def test_one_replica_of_nothing_sends_nothing(bind: Bind) -> None:
+    values = {"cluster.devices": 1, "training.global_batch": 1}
+    found = details(bind(values, parameters=[held(0.0)]))
+    volumes = ("dp_volume", "dp_volume_replicas", "dp_volume_total", "gradient_bytes")
+    assert [found[name] for name in volumes] == [0.0] * 4
+
+
+@pytest.mark.parametrize(("tied", "gathered"), [("on", 44 + 40), ("off", 44 + 40 + 4)])
+def test_a_few_parameters_are_gathered_to_the_byte(bind: Bind, tied: str, gathered: int) -> None:
+    """Four before five layers of eight each; forward all, backward all but a tied embedding."""
+    values = {**FOUR, "layout.zero": 3, "small.layers": 5, "small.tied": tied}
+    study = bind(values, parameters=[held(4.0, place="before"), held(8.0, (5.0,))])
+    assert details(study)["dp_volume"] == 3 / 4 * (4 * 44 + 2 * gathered)
+
+
 def test_experts_send_over_their_own_replicas(bind: Bind) -> None:
     """Eight replicas of 4 GB, and two of the 8 GB of experts."""
     found = details(bind({"layout.ep": 4}, parameters=[held(1e9), held(2e9, expert=True)]))
@@ -472,6 +502,8 @@ def test_low_rank_factors_are_of_each_matrix_that_shrinks(bind: Bind) -> None:
     sent = rows + columns + whole
     assert found["gradient all-reduce"][:2] == pytest.approx((1.5 * sent / 1e9, sent / 1e9))
     flops = 5 * (6 * 4 * matrices + 2 * 1024 * 4**2)
+    (term,) = (t for t in ours(study) if t.name == "gradient compression")
+    assert term.formula.inputs["F"] == (flops, "FLOP")
     elements = 5 * matrices + 5 * small + 10 * vectors
     streamed = 20 * elements
     assert found["gradient compression"][:2] == pytest.approx(
@@ -535,6 +567,7 @@ def test_what_is_reduced_in_every_micro_batch_is_compressed_there(
     study = bind({**FOUR, **values, "compression.method": "int8"}, parameters=[held(1e9)])
     (found,) = [term for term in ours(study) if term.name == "gradient compression"]
     assert isinstance(found, Work) == every
+    assert found.formula.inputs["F"] == (0.0, "FLOP")
     assert found.bytes_ == 12e9
 
 
@@ -606,6 +639,13 @@ def test_two_stages_that_run_both_ways_add_their_copies_up(
     assert (seconds, bytes_) == pytest.approx((4 / shards, 4 / shards))
     usual = bind({"layout.pp": 2, "layout.zero": zero}, parameters=[held(1e9, (1.0, 1.0))])
     assert "all-reduce between copies of a stage" not in once(usual)
+
+
+def test_what_the_last_stage_holds_twice_is_added_up_twice(bind: Bind) -> None:
+    twice = Parameters(name="tied", elements=1e9, total=0.0, count=(0.0, 2.0), place="after")
+    values = {**FOUR, "layout.pp": 2, "small.layers": 8}
+    study = bind(values, parameters=[held(1e6, (4.0, 4.0)), twice])
+    assert once(study)["shared embedding all-reduce"][:2] == pytest.approx((8.0, 8.0))
 
 
 # --- rules --------------------------------------------------------------------------------

@@ -105,6 +105,11 @@ def test_one_stage_has_no_boundary() -> None:
     assert crossing("one_f_one_b", 1, 1) == {}
 
 
+def test_a_step_is_cut_beside_calculations_too(bind: Bind) -> None:
+    study = bind({"layout.pp": 2}, "exchange e { elements = 1e9, ranks = 8 }\n")
+    assert (study.pipeline.stages, study.pipeline.micro_batches) == (2, 2.0)
+
+
 # --- layers -------------------------------------------------------------------------------
 
 
@@ -151,6 +156,8 @@ def test_stages_that_have_nothing_to_do_are_refused(
         ({"layout.pp": 4, "small.layers": 10}, False),
         ({"layout.pp": 4, "small.layers": 10, **BOTH}, True),
         ({"layout.pp": 4, "small.layers": 9, **BOTH}, False),
+        ({"layout.pp": 4, "small.layers": 7, "schedule.count_head": "on"}, True),
+        ({"layout.pp": 4, "small.layers": 9, "schedule.count_head": "on"}, False),
     ],
 )
 def test_layers_and_counted_ends_divide(bind: Bind, values: dict[str, Any], divides: bool) -> None:

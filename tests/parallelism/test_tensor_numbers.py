@@ -37,7 +37,7 @@ device plain {{
 fabric wire {{ level net {{ bandwidth = 1 GB/s per_direction, latency = {latency} }} }}
 precision mixed {{
   compute = bf16, weights = 2 B, gradients = 4 B, optimizer = 12 B, activation = 2 B
-  update_traffic = 0 B, norm_traffic = 0 B, reduction = 5 B, tensor_gather = 3 B
+  update_traffic = 30 B, norm_traffic = 0 B, reduction = 5 B, tensor_gather = 3 B
 }}
 model small {{
   layers = 6, hidden = 768, heads = 12, kv_heads = {kv}, ffn = 1024, vocabulary = 1024
@@ -92,9 +92,11 @@ def shown(**more: Any) -> dict[str, Any]:
     of = study(**more)
     outcome = of.evaluate()
     found = of.plugins.ask("details", study=of, outcome=outcome)
-    figures = {f.name: f.value for plugin, f in found if plugin.name == "tensor_parallel"}
+    figures = {f.name: f for plugin, f in found if plugin.name == "tensor_parallel"}
     assert not of.faults
-    return {**figures, "ledger": outcome.ledger}
+    values = {name: figure.value for name, figure in figures.items()}
+    letters = figures["tp_collectives"].formula.inputs
+    return {**values, "ledger": outcome.ledger, "letters": letters}
 
 
 # --- what is sent -------------------------------------------------------------------------
@@ -314,6 +316,9 @@ def test_figures_count_pairs_layers_and_micro_batches(
         "kv_columns": 4 * 64,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert found["tp_volume_per_layer"] == 2 * sent  # no byte more
+    letters = {name: value for name, (value, _) in found["letters"].items()}
+    assert letters == pytest.approx({"f": forward, "w": backward, "k": 12, "m": 5})
 
 
 def test_ranks_beyond_the_kv_heads_have_one_each() -> None:
@@ -334,7 +339,7 @@ def test_seconds_are_those_of_the_ledger_over_compute(more: dict[str, Any], lost
     for line in found["ledger"]:
         if line.plugin is not None and line.plugin.name == "tensor_parallel":
             of_tensor.append(line)
-        elif line.pass_ and line.resource in ("compute", "hbm"):
+        elif isinstance(line.term, Work) and line.resource in ("compute", "hbm"):
             compute.append(line)
     sent = [line for line in of_tensor if line.resource == "net"]
     assert (len(sent) < len(of_tensor)) == lost

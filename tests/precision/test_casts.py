@@ -182,3 +182,52 @@ def test_every_product_is_counted(wide: str, layers: int) -> None:
     assert share.formula.inputs["narrow"][0] == layers * linear
     assert share.formula.inputs["all"][0] == 5 * (linear + core) + head
     assert share.value == pytest.approx(layers * linear / (5 * (linear + core) + head))
+
+
+def shown(of: Study) -> dict[str, Any]:
+    found = {f.name: f for _, f in of.plugins.ask("details", study=of, outcome=of.evaluate())}
+    assert not of.faults
+    return found
+
+
+def test_the_narrow_peak_is_used_by_what_is_trained_in_a_second() -> None:
+    of = study(devices=2)
+    figure = shown(of)["mfu_fp8"]
+    inputs = {name: value for name, (value, _) in figure.formula.inputs.items()}
+    assert (inputs["tokens"], inputs["N"], inputs["peak"]) == (16 * 1024, 2, 2e14)
+    flops = 16 * 1024 * inputs["C"]
+    assert figure.value == pytest.approx(flops / (2 * inputs["T"] * 2e14), rel=1e-12)
+
+
+def test_a_class_is_listed_with_what_is_held_and_sent_of_an_element() -> None:
+    recipe = f"{ALL}, kept = 1 B, gather = 3 B, reduction = 5 B, tensor_gather = 1 B, scale = 4 B"
+    found = shown(study(f"{recipe}, scale_block = 8, dispatch = 7 B, combine = 9 B"))
+    assert found["narrow_bits"].value == 8 * (1 + 4 / 8)
+    ratios = {
+        name.removeprefix("bytes_of_"): figure.value
+        for name, figure in found.items()
+        if name.startswith("bytes_of_")
+    }
+    # of what has 2 B in bf16, and gradients of themselves; weights have 2 B and copies of 3 B
+    assert ratios == {
+        "operands_of_linear_layers": 1.5 / 2,
+        "weights": 5 / 2,
+        "gradients": 1.0,
+        "saved_inputs_of_linear_layers": 1 / 2,
+        "parameter_all_gather": 3 / 2,
+        "gradient_reduction": 1.0,
+        "tensor_parallel_all_gather": 1 / 2,
+        "tensor_parallel_sums": 1.0,
+        "pipeline_hop": 1.0,
+        "expert_dispatch": 7 / 2,
+        "expert_combine": 9 / 2,
+        "keys_and_values_of_a_ring": 1.0,
+    }
+
+
+@pytest.mark.parametrize(("scale", "wider"), [(1, False), (2, True)])
+def test_an_element_may_be_as_wide_as_it_was(scale: int, wider: bool) -> None:
+    """A byte of an element and one of its own factor are the two of bf16."""
+    found = study(f"scale = {scale} B").contributions("checks")
+    checks = {check.id: check.holds for _, check in found}
+    assert checks["scale-wider-than-elements"] != wider

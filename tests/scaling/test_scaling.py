@@ -162,3 +162,33 @@ def test_a_step_waits_for_its_slowest_rank() -> None:
     wait = uneven.figure("jitter.seconds")
     assert wait > 0
     assert uneven.figure("step_time") == pytest.approx(plain.figure("step_time") + wait)
+
+
+# --- edges ----------------------------------------------------------------------------------
+
+
+def test_a_law_of_one_size_gives_its_loss_and_compares_nothing() -> None:
+    found = result("scaling_law l { exponent = 0.5, scale = 400, floor = 1, small = 100 }")
+    names = {figure.name for _, figure in found.figures}
+    assert found.faults == ()
+    assert found.figure("l.small_loss") == 3.0  # 1 + sqrt(4)
+    assert not names & {"l.size_ratio", "l.loss_ratio", "l.large_loss"}
+
+
+@pytest.mark.parametrize(
+    ("percent", "word"),
+    [(80, "excellent"), (79, "very good"), (70, "very good"), (69, "fair"), (50, "fair")],
+)
+def test_an_efficiency_on_a_line_is_above_it(percent: int, word: str) -> None:
+    lines = "targets { excellent = 80 %, very_good = 70 %, fair = 50 % }"
+    found = result(f"equivalent job {{ devices = 8, efficiency = {percent} % }}\n{lines}")
+    (note,) = [f.note for _, f in found.figures if f.name == "job.devices"]
+    assert note == word
+
+
+def test_a_target_of_all_is_met_by_no_batch_of_a_sweep_either() -> None:
+    # At the ridge of 1 FLOP/B 10 samples are critical: 9 times that for 90 %, as much for half.
+    text = "batch_scaling b { flops = 1 FLOP, traffic = 10 B, target = [0.5, 0.9, 1]"
+    found = result(text + ", peak = 1 TFLOPS dense, bandwidth = 1 TB/s per_direction }")
+    values = found.figure("b.batch_for_target_exposed")
+    assert list(values) == pytest.approx([10, 90, float("inf")])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from parcost_plugins.topology import occupancy as occupancy_
 from parcost_plugins.topology.occupancy import _bounds, occupancy
 
 
@@ -68,5 +70,30 @@ def test_bounds_are_those_of_a_range_of_ranks(
 def test_small_groups_on_a_huge_unit_that_they_do_not_fill_straddle_it() -> None:
     """Three in a row on units of 2^20, which three does not divide."""
     shape, fewest = occupancy([2.0**20], [(1.0, 3.0)], 3 * 2.0**20)
-    assert shape == (3, 2)
-    assert fewest == (1, 1)
+    assert (shape, fewest) == ((3, 2), (1, 1))
+
+
+def test_groups_are_counted_for_as_long_as_they_repeat() -> None:
+    """2048 in a row on units of 3072: of three, one is cut in halves, however many there are."""
+    shape, fewest = occupancy([3072.0], [(1.0, 2048.0)], 2.0**40)
+    assert (shape, fewest) == ((2048, 2), (1024, 1))
+
+
+@pytest.mark.parametrize("most_counted, fewest", [(24, (4, 1)), (23, (1, 1))])
+def test_more_ranks_than_are_counted_are_bounded(
+    most_counted: int, fewest: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight in a row on units of twelve, which repeat after 24 ranks: the second is 4 + 4."""
+    monkeypatch.setattr(occupancy_, "_COUNTED", most_counted)
+    found = occupancy_._count.__wrapped__((12, 1, 8, 240), 2)
+    assert found == (8, 2, *fewest)
+
+
+def test_a_sweep_of_two_dimensions_has_at_each_point_what_the_point_has() -> None:
+    sizes = np.array([[2.0, 3.0, 6.0], [4.0, 5.0, 8.0]])
+    strides = np.array([[1.0], [3.0]])
+    shape, fewest = occupancy([8.0], [(strides, sizes)], 240.0)
+    for at in np.ndindex(sizes.shape):
+        alone = occupancy([8.0], [(float(strides[at[0], 0]), float(sizes[at]))], 240.0)
+        assert tuple(float(np.broadcast_to(s, (2, 3))[at]) for s in shape) == alone[0]
+        assert tuple(float(np.broadcast_to(s, (2, 3))[at]) for s in fewest) == alone[1]

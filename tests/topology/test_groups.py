@@ -254,6 +254,14 @@ def test_the_stages_of_experts_are_those_of_the_dense_part(order: str, fine: boo
         assert said.help == "place `pp` last: it is then the same in both"
 
 
+def test_stages_are_compared_where_there_are_several_and_experts() -> None:
+    order = "tp-pp-cp-dp"
+    alone = study({"tp": 2, "cp": 1, "dp": 8, "pp": 1}, order, [8], ep=4)
+    dense = study({"tp": 2, "cp": 1, "dp": 4, "pp": 2}, order, [8])
+    assert not list(checks._same_stages(alone))
+    assert not list(checks._same_stages(dense))
+
+
 FIGURES = """
 use catalog.devices.h100_sxm
 use catalog.models.llama3_8b

@@ -62,6 +62,23 @@ def test_sizes_that_are_one_in_logarithms_rise_as_their_bytes_do() -> None:
     assert link.seconds(1.0, 4.0 * size) == pytest.approx(8.0)
 
 
+def test_times_of_sizes_that_are_one_in_logarithms_go_on_level_where_they_do_not_rise() -> None:
+    size = 2.0**52
+    for last in (1.0, 0.5):
+        link = measured((1.0, 0.5), (size, 1.0), (size + 1.0, last))
+        assert link.seconds(1.0, 4.0 * size) == pytest.approx(last)
+
+
+def test_points_that_are_near_one_another_have_a_slope_of_their_own() -> None:
+    link = measured((1e3, 1e-3), (2e3, 2**0.5 * 1e-3))
+    assert link.seconds(1.0, 8e3) == pytest.approx(2 * 2**0.5 * 1e-3)
+
+
+def test_a_hundredth_of_a_byte_takes_less_than_one() -> None:
+    link = measured((1e3, 1e-3), (1e6, 1.0))
+    assert link.seconds(1.0, 0.01) == pytest.approx(1e-8)
+
+
 def test_no_message_takes_less_than_the_latency() -> None:
     link = measured((1e3, 1e-5), (1e5, 1e-3), latency=3e-6)
     assert link.seconds(1.0, 10.0) == 3e-6

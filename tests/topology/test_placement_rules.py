@@ -13,6 +13,7 @@ from parcost.plugins import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import ring
 from parcost_plugins.topology import checks
+from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -132,6 +133,37 @@ def test_a_sweep_over_devices_is_told_where_the_fabric_ends() -> None:
     assert check.holds.tolist() == [True, True, False]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    "inner, outer, ids",
+    [
+        # levels whose sizes and dimensions say how many devices they join, and the last of all
+        (8.0, {"size": 8.0}, ["level-without-size", "fabric-small"]),
+        (8.0, {"kind": "torus", "dimensions": (2, 4)}, ["level-without-size", "fabric-small"]),
+        (8.0, {}, ["level-without-size"]),
+        (None, {"size": 8.0}, ["level-without-size"]),
+        (None, {}, ["level-without-size"]),
+    ],
+)
+def test_a_fabric_reaches_as_far_as_its_sizes_say(
+    inner: float | None, outer: dict[str, Any], ids: list[str]
+) -> None:
+    given = study({**NODE, "size": inner}, {**NETWORK, **outer})
+    found = list(checks._reach(given[Cluster], tiers(given[Cluster])))
+    assert [check.id for check in found] == ids
+    assert found[0].holds is (inner is not None)
+    assert all(check.holds for check in found[1:])
+
+
+def test_one_level_is_held_to_what_devices_are_joined_by() -> None:
+    """450 GB/s are no network's, and a domain of all devices has no other."""
+    assert failed(study({**NODE, "size": 64.0})) == {}
+    assert set(failed(study(NODE, {**NETWORK, "bandwidth": 450e9}))) == {"implausible-bandwidth"}
+
+
+def test_a_misspelled_degree_stands_for_one_and_the_rest_come_last() -> None:
+    assert checks._nearest(["xp", "pp"], ["tp", "dp", "pp"]) == "tp-pp-dp"
+
+
 def test_only_the_last_level_may_leave_its_size_out() -> None:
     given = study({**NODE, "size": None}, {**NETWORK, "size": 4.0})
     assert said(given, "level-without-size").message == (
@@ -152,6 +184,8 @@ def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
     inside = 30 * 3e-3 + 2 * 15 / 16 * 134.217728e6 / 450e9 * 1e3
     assert (f"{there:.3g}", f"{inside:.3g}") == ("1.05", "0.649")
     assert check.severity == "warning"
+    said = {"there": there, "inside": inside, "n": 134.217728, "tp": 16, "cap": 8}
+    assert {name: check.inputs[name] for name in said} == pytest.approx(said, rel=1e-12)
     assert found.message == (
         "tensor-parallel groups of 16 reach beyond the 8 devices of level `node`: an "
         "all-reduce of one activation takes 1.05 ms, and 0.649 ms inside of such a level"
@@ -165,11 +199,13 @@ def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
 def test_tensor_parallelism_that_straddles_nodes_is_warned_of_too() -> None:
     given = study(tp=6.0, dp=8.0, devices=48.0)
     assert "groups of 6 do not divide" in said(given, "tp-wider-than-fast-domain").message
+    given = study(tp=7.0, dp=8.0, devices=56.0)  # of which one place is left
+    assert "groups of 7 do not divide" in said(given, "tp-wider-than-fast-domain").message
 
 
 def test_tensor_parallelism_that_is_placed_last_leaves_the_node_however_small_it_is() -> None:
     given = study(tp=2.0, dp=32.0, order="dp-tp-pp")
-    assert "tp-wider-than-fast-domain" in failed(given)
+    assert "groups of 2 reach beyond" in said(given, "tp-wider-than-fast-domain").message
 
 
 def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> None:

@@ -6,15 +6,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 import parcost
-from parcost import Curve, Group, formula
+from parcost import Curve, Group, Study, formula
+from parcost.plugins import load
+from parcost_plugins.collectives import in_network, naive, ring
+from parcost_plugins.collectives.bounds import LowerBound
+from parcost_plugins.collectives.halving_doubling import HalvingDoubling
+from parcost_plugins.collectives.hierarchical import Hierarchical
+from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
 from parcost_plugins.transfers.figures import SENT
 from parcost_plugins.transfers.links import Measured, Slowest
 from parcost_plugins.transfers.place import place
-from parcost_plugins.transfers.priced import bisection, bus_factor
+from parcost_plugins.transfers.priced import bisection, bus_factor, fastest, limit, price
 from parcost_plugins.transfers.tables import _spelled
-from parcost_plugins.vocabulary import OPERATIONS, Transfer
+from parcost_plugins.vocabulary import OPERATIONS, CollectiveChoice, Transfer
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 OWN = "latency = 2 s, bandwidth = 5 B/s per_direction"
@@ -84,6 +91,11 @@ def test_a_ring_of_four_passes_forty_bytes_in_six_rounds() -> None:
             "crossover": 40,
         },
     )
+    quick = RING.replace("2 s", "2 ms").replace("5 B/s", "5 kB/s")
+    compared(
+        f"{quick}, size = 40 B",
+        {"seconds": 24e-3, "algorithm_bandwidth": 40 / 24e-3, "efficiency": 0.5, "crossover": 40},
+    )
     compared(f"{RING}, size = 0.5 B", {"crossover": 40, "bandwidth_seconds": 0.15})
 
 
@@ -122,6 +134,7 @@ def test_calls_that_are_packed_launched_and_waited_for() -> None:
 
 def test_what_was_left_at_its_default_has_no_figures() -> None:
     plain = set(figures(f"{RING}, size = 40 B"))
+    assert not {"node_rounds", "node_bytes"} & plain
     several = {"total_seconds", "total_bytes", "total_volume"}
     split = {
         "chunks", "chunk_size", "chunk_seconds", "overhead_seconds", "chunking_cost",
@@ -234,12 +247,13 @@ def test_nodes_of_four_ranks_have_ports_into_the_network(
 
 @pytest.mark.parametrize(
     "nodes, local, bandwidth, latency",
-    [(1, 1, 10, 3), (1, 4, 10, 3), (3, 1, 6, 7), (3, 4, 6, 7)],
+    [(1, 1, 10, 3), (1, 2, 10, 3), (2, 1, 6, 1), (2, 2, 6, 3), (3, 1, 6, 1), (3, 4, 6, 3)],
 )
 def test_a_ring_waits_for_the_levels_that_it_crosses(
     nodes: int, local: int, bandwidth: float, latency: float
 ) -> None:
-    group = placed(f"{NODES}, nodes = {nodes}, ranks_per_node = {local}, ports = 1")
+    body = NODES.replace("network_latency = 7 s", "network_latency = 1 s")
+    group = placed(f"{body}, nodes = {nodes}, ranks_per_node = {local}, ports = 1")
     assert (group.flat.bandwidth, group.flat.latency) == (bandwidth, latency)
 
 
@@ -250,6 +264,13 @@ def test_a_message_is_between_two_ranks_or_nodes_unless_more_are_said() -> None:
     assert placed(f"{message}, ranks = 5").ranks == 5
     assert placed(f"{message}, nodes = 3, {far}").ranks == 3
     assert placed(f"{message}, nodes = 3, ranks_per_node = 4, {far}").ranks == 12
+
+
+def test_the_bandwidth_of_a_transfer_is_inside_of_a_node_and_of_a_message_between_them() -> None:
+    nodes = "nodes = 3, ranks_per_node = 4, ports = 1"
+    compared(f"{NODES}, {nodes}, algorithm = ring", {"bandwidth": 10, "alpha": 3})
+    message = NODES.replace("all_reduce", "point_to_point")
+    compared(f"{message}, {nodes}", {"bandwidth": 6, "alpha": 7})
 
 
 FABRIC = """
@@ -285,6 +306,70 @@ def test_a_level_of_the_fabric_stands_for_a_link(
     assert placed(f"{body}, gamma = 2 s/B", FABRIC.format(more=more)).reduction == 2
 
 
+# --- prices -------------------------------------------------------------------------------------------
+
+PLUGINS = load(("ring", ring), ("naive", naive), installed=False)
+
+
+def levels(g: float, k: float) -> Group:
+    links = (
+        AlphaBeta(name="node", latency=2.0, bandwidth=5.0),
+        AlphaBeta(name="network", latency=11.0, bandwidth=3.0),
+    )
+    return Group(name="g", ranks=g * k, shape=(g, k), links=links)
+
+
+def test_a_launch_is_added_where_the_study_says_one_and_the_transfer_asks_for_it() -> None:
+    group = Group(name="g", ranks=4.0, shape=(4.0,), links=levels(4.0, 1.0).links[:1])
+    for choice, launched, extra in (
+        ((), True, 0),
+        ((CollectiveChoice(),), True, 0),
+        ((CollectiveChoice(launch=2.0),), True, 2),
+        ((CollectiveChoice(launch=2.0),), False, 0),
+    ):
+        study = Study("test", {CollectiveChoice: choice}, PLUGINS)
+        transfer = Transfer(operation="all_reduce", size=40.0, algorithm="ring", launched=launched)
+        priced = price(study, transfer, group, 40.0)
+        assert (priced.extra, priced.whole, priced.n) == (extra, 24, 40)
+        assert limit(study, priced) == 0  # where nothing offers a bound
+
+
+def test_of_two_algorithms_the_faster_moves_and_of_equals_the_first() -> None:
+    group = Group(name="g", ranks=4.0, shape=(4.0,), links=levels(4.0, 1.0).links[:1])
+    halves, doubles = HalvingDoubling(), RecursiveDoubling()
+
+    def found(*algorithms: Any) -> tuple[Any, Any]:
+        seconds, moved = fastest(algorithms, "all_reduce", 40.0, group)
+        return seconds, None if moved is None else (moved.rounds, moved.bytes_)
+
+    assert found(naive.Naive(), halves) == found(halves, naive.Naive()) == (20, (4, 60))
+    assert found(halves, doubles) == (20, (4, 60))
+    assert found(doubles, halves) == (20, (2, 80))
+    assert found(halves, LowerBound()) == found(LowerBound(), halves) == (12, None)
+    assert found(halves, in_network.Nvls()) == (20, (4, 60))
+
+
+def test_a_sweep_moves_at_each_point_what_its_fastest_algorithm_does() -> None:
+    """A ring has the network's name, and a hierarchy passes the node as well."""
+    algorithms = (ring.Ring(), Hierarchical())
+    group, sizes = levels(4.0, 3.0), np.array([1.0, 40.0, 1e3, 1e6])
+    group = evolve(group, flat=AlphaBeta(name="network", latency=4.0, bandwidth=40.0))
+    seconds, moved = fastest(algorithms, "all_reduce", sizes, group)
+    assert moved is not None
+    ways = set()
+    for i, n in enumerate(sizes.tolist()):
+        least, alone = fastest(algorithms, "all_reduce", n, group)
+        assert alone is not None
+        ways.add(len(alone.by_link))
+        assert np.broadcast_to(seconds, 4)[i] == least
+        for name, pair in moved.by_link.items():
+            at = tuple(np.broadcast_to(amount, 4)[i] for amount in pair)
+            assert at == alone.by_link.get(name, (0, 0)), (name, n)
+        for name in ("rounds", "bytes_", "reduced", "waiting", "moving"):
+            assert np.broadcast_to(getattr(moved, name), 4)[i] == getattr(alone, name), name
+    assert ways == {1, 2}
+
+
 # --- links --------------------------------------------------------------------------------------------
 
 CURVE = Curve(sizes=np.array([10.0, 1000.0]), seconds=np.array([2.0, 20.0]))
@@ -313,6 +398,23 @@ def test_measured_points_are_met_and_continued(
     assert link.measured
     swept = link.seconds(np.array([rounds, rounds]), bytes_)
     assert list(swept) == pytest.approx([seconds, seconds])  # type: ignore[arg-type]
+
+
+def test_points_below_a_byte_are_met_too() -> None:
+    curve = Curve(sizes=np.array([0.01, 1.0]), seconds=np.array([0.1, 10.0]))
+    link = Measured(name="own", latency=0.0, curve=curve, ports=1.0)
+    assert link.seconds(1.0, 0.1) == pytest.approx(1.0)
+    assert link.seconds(1.0, 0.0) == pytest.approx(0.1)
+
+
+def test_short_waits_are_as_long_as_the_longer_of_them() -> None:
+    points = Curve(sizes=np.array([1.0, 10.0]), seconds=np.array([0.2, 0.5]))
+    near = AlphaBeta(name="near", latency=0.3, bandwidth=100.0)
+    far = Measured(name="far", latency=0.1, curve=points, ports=1.0)
+    for crossed, seconds in (((True, True), 0.5), ((True, False), 0.4), ((False, True), 0.5)):
+        both = Slowest(name="far", links=(near, far), crossed=crossed)
+        assert both.seconds(1.0, 10.0) == pytest.approx(seconds)
+        assert both.latency == (0.3 if crossed[0] else 0.1)
 
 
 @pytest.mark.parametrize(

@@ -171,3 +171,12 @@ def test_the_word_after_a_size_counts_wherever_it_was_said() -> None:
     (part,) = parcost.load_text(text, overrides={"x.size": "1 MB shard"})
     assert part.evaluate().result.figure("x.size") == 8e6
     assert whole.evaluate().result.figure("x.size") == 1e6
+    (told,) = parcost.load_text(text, overrides={"x.size": 2e6})
+    found = told.evaluate().result
+    assert (found.figure("x.size"), list(found.diagnostics)) == (2e6, [])
+
+
+def test_the_nearest_powers_of_two_are_on_either_side() -> None:
+    body = "operation = all_gather, size = 1 MB total, algorithm = halving_doubling"
+    (found,) = problems(f"{body}, ranks = 12, {OWN}")
+    assert found.help == "the nearest are 8 and 16"

@@ -285,3 +285,32 @@ def test_a_wrong_interval_is_left_out_and_named(interval: Any, said: str) -> Non
     assert any(said in str(fault) for fault in result.faults), result.faults
     assert result.interval("mfu") is None
     assert result.interval("step_time") is not None
+
+
+# --- edges --------------------------------------------------------------------------------
+
+
+def test_a_range_may_be_one_number() -> None:
+    result = evaluated(STUDY + ERRORS.replace("low = 0.8, high = 1.25", "low = 1, high = 1")).result
+    assert result.legal
+    assert factors(STUDY + ERRORS.replace("low = 0.8, high = 1.25", "low = 1, high = 1")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("models", "runs", "said"),
+    [(1, 3, "3 runs of 1 model: "), (2, 1234, "1,234 runs of 2 models: ")],
+)
+def test_a_source_counts_models(models: int, runs: int, said: str) -> None:
+    counted = ERRORS.replace("runs = 20, models = 5", f"runs = {runs}, models = {models}")
+    interval = evaluated(STUDY + counted).result.interval("step_time")
+    assert interval is not None
+    assert interval.formula.source == f"measured / predicted of {said}dense, hopper"
+
+
+@pytest.mark.parametrize(("experts", "high"), [(0, 1.25), (1, 1.25), (2, 3.0)])
+def test_one_expert_is_no_mixture(experts: int, high: float) -> None:
+    model = f"model own extends llama3_8b {{ experts = {experts}, top_k = 1, expert_ffn = 4096 }}"
+    if not experts:
+        model = "model own extends llama3_8b { }"
+    text = (STUDY + ERRORS).replace("training {", f"{model}\ntraining {{ model = own,")
+    assert factors(text)[1] == pytest.approx(high)

@@ -34,8 +34,7 @@ class Phased:
         able = self.able(operation, group)
         if able is False:
             return INFINITY
-        total = spent(self.phases(operation, n, group), group)
-        return total if able is True else where(able, total, INFINITY)
+        return where(able, spent(self.phases(operation, n, group), group), INFINITY)
 
 
 class PowersOfTwo(Phased):

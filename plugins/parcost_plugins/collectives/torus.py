@@ -102,11 +102,11 @@ class Torus(_OnTorus):
 
 def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:
     """Return the ranks along each dimension, and whether they close a ring of it."""
-    level = getattr(link, "level", None)
+    level: Any = getattr(link, "level", None)
     found: list[tuple[Real, Mask]] = []
     for size in getattr(level, "dimensions", ()):
         here = minimum(g, float(size))
-        found.append((here, (here == size) & bool(getattr(level, "wrap", True))))
+        found.append((here, (here == size) & bool(level.wrap)))
         g = g / here
     return found
 

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_FREE = -1  # the row of a column that none is assigned to
+
 
 def best_assignment(worth: NDArray[np.float64]) -> list[int]:
     """Return for each row of a square matrix the column that it is assigned to.
@@ -24,12 +26,14 @@ def best_assignment(worth: NDArray[np.float64]) -> list[int]:
     size = len(worth)
     cost = worth.max() - worth
     rows, columns = np.zeros(size), np.zeros(size + 1)
-    row_of = np.full(size + 1, -1)  # the row that a column is taken by; the last one starts a path
+    row_of = np.full(
+        size + 1, _FREE
+    )  # the row that a column is taken by; the last one starts a path
     for row in range(size):
         row_of[size] = row
         current, reached = size, np.zeros(size + 1, dtype=bool)
-        distance, before = np.full(size, np.inf), np.full(size, -1)
-        while row_of[current] >= 0:
+        distance, before = np.full(size, np.inf), np.zeros(size, dtype=int)
+        while row_of[current] != _FREE:
             reached[current] = True
             at = row_of[current]
             through = cost[at] - rows[at] - columns[:size]

@@ -124,7 +124,7 @@ class Exchange:
         """Return what the busiest unit receives over the mean: its ranks even out."""
         inside = self.group.shape[0]
         shrunk = largest_of(self.units) / maximum(largest_of(self.group.ranks), 1e-300)
-        return 1.0 + (self.lam - 1.0) / sqrt(inside) * where(self.group.ranks > 1, shrunk, 0.0)
+        return 1.0 + (self.lam - 1.0) / sqrt(inside) * shrunk
 
     @property
     def kind(self) -> str:

@@ -161,7 +161,7 @@ def _rules(one: Placement) -> Iterator[Check]:
     )
     yield Check(
         id="placement-divides",
-        holds=experts % groups == 0 and experts > 0,
+        holds=experts % groups == 0,
         subject=name,
         message="{experts} experts do not divide by {groups} groups",
         inputs={"experts": experts, "groups": groups},

@@ -67,8 +67,7 @@ def _changes(sketch: PipelineSketch, schedule: Schedule) -> int:
     held: dict[tuple[int, int], int] = {}
     for device, entries in enumerate(schedule.order(p, m, v)):
         for op in _ops(entries):
-            if op.kind == "F":
-                held[op.micro_batch, op.stage] = device
+            held[op.micro_batch, op.stage] = device
     return sum(held[i, stage] != held[i, stage + 1] for i in range(m) for stage in range(p * v - 1))
 
 

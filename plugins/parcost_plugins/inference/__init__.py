@@ -50,7 +50,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         memory = Memory.of(replica)
         yield fits(replica, memory)
         first, next_ = prefill(replica), decode(replica)
-        yield ends(replica, (first, next_))
+        yield ends(replica, first, next_)
         yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)
         if is_array(first.seconds, next_.seconds):
             yield section_note(called(serving))

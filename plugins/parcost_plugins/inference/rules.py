@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from parcost import Check, Real, called
 from parcost.numeric import INFINITY, ceil_log2, divides, maximum
@@ -39,7 +39,7 @@ def before(serving: Serving) -> Iterator[Check]:
     heads, kv, tp = model.heads, model.kv_heads, serving.tp
     yield Check(
         id="serving-heads",
-        holds=(heads == 0) | divides(tp, heads),
+        holds=divides(tp, heads),
         subject=f"{name}.tp",
         message="{heads} heads do not divide by tp = {tp}",
         inputs={"heads": heads, "tp": tp},
@@ -162,15 +162,12 @@ def fits(replica: Replica, memory: Memory) -> Check:
     )
 
 
-def ends(replica: Replica, phases: Sequence[Phase]) -> Check:
+def ends(replica: Replica, first: Phase, next_: Phase) -> Check:
     """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
     serving = replica.serving
-    longest: Real = 0.0
-    for phase in phases:
-        longest = maximum(longest, phase.seconds)
     return Check(
         id="serving-cannot-run",
-        holds=longest < INFINITY,
+        holds=maximum(first.seconds, next_.seconds) < INFINITY,
         subject=f"{called(serving)}.collective",
         message="with `{algorithm}` the all-reduces of {tp} ranks take for ever",
         inputs={"algorithm": serving.collective, "tp": serving.tp},

@@ -53,8 +53,6 @@ class Phase:
             return ""
         if self.launches > max(self.compute, self.memory) + parts["communication"]:
             return "the host"
-        if parts["communication"] <= max(parts["compute"], parts["memory bandwidth"]):
-            parts.pop("communication")
         return max(parts, key=lambda name: parts[name])
 
 

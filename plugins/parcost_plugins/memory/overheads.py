@@ -65,8 +65,8 @@ def _communicators(study: Study) -> Real:
     _, replicas, shard = spread(study)
     found: Real = 0.0
     for name in used:
-        found = found + _one(ranks.get(name, 1.0))
-    hybrid = _one(shard) + _one(ranks.get("replicate", 1.0)) + _one(ranks.get("workers", 1.0))
+        found = found + _one(ranks[name])
+    hybrid = _one(shard) + _one(ranks["replicate"]) + _one(ranks["workers"])
     return found + where(shard == replicas, _one(replicas), hybrid) + _joint(study, ranks)
 
 
@@ -79,7 +79,7 @@ def _joint(study: Study, ranks: Mapping[str, Real]) -> Real:
     """
     layout = study[Layout]
     widest = maximum(maximum(layout.tp, layout.cp), maximum(layout.pp, layout.dp * layout.cp))
-    found = where(ranks.get("job", 1.0) > widest, 1.0, 0.0)
+    found = where(ranks["job"] > widest, 1.0, 0.0)
     if layout.pp > 1:
         found = found + _one(layout.tp)
         if study[Training].model.tied and not study.query(ends_together):

@@ -68,7 +68,7 @@ def finish(flows: Mapping[str, Moving], bandwidths: Mapping[str, float]) -> dict
         now += step
         ended = needed <= step
         done[active[ended]] = now
-        left[active] -= np.where(ended, 0.0, rates * step)
+        left[active[~ended]] -= rates[~ended] * step
     order = np.argsort(done, kind="stable")
     names = list(flows)
     return {names[i]: float(done[i]) for i in order}

@@ -22,8 +22,9 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
     run, price, energy = study.get(Run), study.get(Price), study.get(Energy)
     headline: list[Figure] = []
     further = [_rate(speed)]
-    seconds = None if run is None else ratio(run.tokens, speed.tokens)
-    if run is not None and seconds is not None:
+    seconds: Real | None = None
+    if run is not None:
+        seconds = ratio(run.tokens, speed.tokens)
         headline += _length(run, speed)
     if price is not None:
         headline += _cost(price, speed, seconds)

@@ -53,7 +53,7 @@ class Chimera:
         f, b = times.F[0], both[0]
         slots = (2 * micro_batches + stages - 2) * f
         seconds = where(f == b, slots, stages * f + (2 * stages - 2) * b)
-        mask = (hop == 0) & ((f == b) | ((micro_batches == stages) & (b >= f)))
+        mask = (hop == 0) & (b >= f) & ((f == b) | (micro_batches == stages))
         return seconds, mask & alike(times.F, both)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from operator import add
 
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import maximum
@@ -31,11 +32,11 @@ class GPipe:
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return all F, then all BW, on each device."""
-        forward, backward = (
-            [[Op(kind, j, s) for j in range(micro_batches)] for s in range(stages)]
-            for kind in ("F", "BW")
-        )
-        return [f + b for f, b in zip(forward, backward, strict=True)]
+        batches = range(micro_batches)
+        return [
+            [Op("F", j, s) for j in batches] + [Op("BW", j, s) for j in batches]
+            for s in range(stages)
+        ]
 
     def closed_form(
         self,
@@ -61,7 +62,7 @@ class GPipe:
         """Return when each stage starts its first forward and ends its last backward pass."""
         hops, backward = _hops(hop, times), fused(times)
         turn = _passed(times.F, hops, micro_batches)
-        starts = [0.0, *accumulate(f + c for f, c in zip(times.F[:-1], hops, strict=True))]
+        starts = [0.0, *accumulate(map(add, times.F, hops))]
         ends = [turn + _passed(backward[s:], hops[s:], micro_batches) for s in range(stages)]
         return starts, ends
 

@@ -65,16 +65,17 @@ class Interleaved:
 
         With groups as large as there are devices, a message over every boundary of
         virtual stages is paid for once. Larger groups keep work to do meanwhile, so that
-        only a way down and back is.
+        only a way down and back is, as long as a pass each way takes no less than two messages.
         """
         group = self._group or stages
         f, both = times.F[0], times.B[0] + times.W[0]
         shorter = lowest((f, both))
         seconds = (micro_batches * chunks + stages - 1) * (f + both)
-        trips, room = stages * chunks - 1, shorter
         spare = (group > stages) & (micro_batches > group)
-        seconds = seconds + 2 * hop * where(spare, stages - 1, trips) * (stages > 1)
-        room = where(spare, (group - stages) * shorter / stages, shorter)
+        ways = where(spare, stages - 1, stages * chunks - 1)
+        seconds = seconds + 2 * hop * ways * (stages > 1)
+        ahead = lowest(((group - stages) * shorter / stages, (f + both) / 2))
+        room = where(spare, ahead, shorter)
         short = (hop == 0) | ((hop <= room) & ((group == stages) | spare))
         return seconds, alike(times.F, fused(times)) & short
 

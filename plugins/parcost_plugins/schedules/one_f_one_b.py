@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from parcost import Mask, Op, Real, Times, hookimpl
-from parcost.numeric import floor, maximum, minimum, where
-from parcost_plugins.schedules.nearest import alike, fused, one_chunk
+from parcost.numeric import floor, maximum, where
+from parcost_plugins.schedules.nearest import alike, fused, highest, lowest, one_chunk
 
 
 class OneFOneB:
@@ -57,13 +57,11 @@ class OneFOneB:
         both = [f + b for f, b in zip(times.F, backward, strict=True)]
         *others, last = both
         round_trips = (stages - 1) + (m - 2) - floor((m - 2) / stages)
-        equal = (m + stages - 1) * last + 2 * hop * round_trips * (stages > 1)
+        equal = (m + stages - 1) * last + 2 * hop * round_trips
         paced = sum(others, start=0.0 * last) + m * last + 2 * (stages - 1) * hop
         even = alike(times.F, backward)
         pace: Mask = True
-        longest, shortest = times.F[0], last
-        for f, t in zip(times.F, both, strict=True):
-            longest, shortest = maximum(longest, f), minimum(shortest, t)
+        longest, shortest = highest(times.F), lowest(both)
         for t in others:
             pace = pace & (t + 2 * hop <= last)
         return where(even, equal, paced), even | (pace & (longest <= shortest))
@@ -81,13 +79,13 @@ class OneFOneB:
         What stages in front of the slowest do before and after it does not overlap. What
         those behind it do overlaps only with the p - 1 - s other passes that it then has.
         """
-        backward = fused(times)
+        passes = list(zip(times.F, fused(times), strict=True))
         before: Real = 0.0
         behind: Real = 0.0
-        for f, b in zip(times.F, backward, strict=True):
+        for f, b in passes:
             behind = behind + f + b
         longest = behind
-        for s, (f, b) in enumerate(zip(times.F, backward, strict=True)):
+        for s, (f, b) in enumerate(passes):
             behind, meanwhile = behind - (f + b), stages - 1 - s
             waits = maximum(behind - meanwhile * f, 0.0) + maximum(behind - meanwhile * b, 0.0)
             waits = where(micro_batches >= stages, waits, 0.0)
@@ -110,7 +108,7 @@ class OneFOneB:
         """
         seconds, _ = self.closed_form(times, hop, stages, micro_batches, chunks)
         forward = [f + hop for f in times.F[:-1]]
-        backward = [b + w + hop for b, w in zip(times.B[:-1], times.W[:-1], strict=True)]
+        backward = [b + hop for b in fused(times)[:-1]]
         starts = [0.0, *accumulate(forward)]
         ends = [seconds, *(seconds - behind for behind in accumulate(backward))]
         return starts, ends

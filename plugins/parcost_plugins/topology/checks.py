@@ -223,4 +223,5 @@ def _fast_domain(study: Study) -> Iterator[Check]:
 
 def _is_cut(ranks: Real, capacity: Real) -> bool:
     """Return whether a border cuts groups that are small enough to stay inside."""
-    return all_of((ranks <= capacity) & (capacity % ranks != 0))
+    left = capacity % ranks  # all of it, where the groups are larger
+    return all_of((left != 0) & (left != capacity))

@@ -145,4 +145,4 @@ def has_experts(study: Study) -> bool:
     layout = study[Layout]
     if not (all_of(layout.ep == 1) and all_of(layout.etp == 1)):
         return True
-    return any(not all_of(getattr(model, "experts", 0) == 0) for model in study.all(Model))
+    return any(model.experts for model in study.all(Model))

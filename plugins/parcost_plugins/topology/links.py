@@ -106,7 +106,7 @@ def _continued(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         below = above = 1.0
     else:
         rises, apart = np.diff(y), np.diff(x)
-        steep = np.where(rises > 0, 1.0, 0.0)  # of sizes that are one in logarithms
+        steep = np.sign(rises)  # of sizes that are one in logarithms
         slopes = np.clip(np.divide(rises, apart, out=steep, where=apart > 0), 0.0, 1.0)
         below, above = slopes[0], slopes[-1]
     sizes = np.concatenate([[x[0] - _FAR], x, [x[-1] + _FAR]])

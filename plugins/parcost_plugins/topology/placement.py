@@ -164,8 +164,8 @@ def _share(bandwidth: Real, rate: Real) -> Real:
     One of which the rate is infinite is not crossed.
     """
     if isinstance(bandwidth, float) and isinstance(rate, float):
-        return bandwidth / rate if 0 < rate < INFINITY else 0.0
-    return where((rate > 0) & (rate < INFINITY), bandwidth / maximum(rate, 1e-300), 0.0)
+        return bandwidth / rate if rate > 0 else 0.0
+    return where(rate > 0, bandwidth / maximum(rate, 1e-300), 0.0)
 
 
 def _named(levels: Sequence[Tier], at: Real) -> Any:

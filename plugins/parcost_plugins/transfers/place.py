@@ -17,7 +17,7 @@ def ranks(transfer: Transfer) -> Real | None:
     if transfer.ranks_per_node is not None:
         return transfer.ranks_per_node * transfer.nodes
     if transfer.ranks is None and transfer.operation == "point_to_point":
-        return transfer.nodes * 1.0 if transfer.network_bandwidth is not None else 2.0
+        return transfer.nodes if transfer.network_bandwidth is not None else 2.0
     return transfer.ranks
 
 

@@ -43,8 +43,10 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
     if training is None:
         return
     accuracy = training.accuracy
-    values = (outcome.step_seconds, outcome.memory_bytes)
-    for name, value, unit in zip(_FIGURES, values, ("s", "B"), strict=True):
+    for name, value, unit in (
+        ("step_time", outcome.step_seconds, "s"),
+        ("memory", outcome.memory_bytes, "B"),
+    ):
         found = accuracy.find(name, *_kind(study, training))
         if found is not None:
             spread = _spread(study, accuracy) if name == "step_time" else None

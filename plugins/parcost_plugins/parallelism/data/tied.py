@@ -39,7 +39,8 @@ def reduction(study: Study) -> Iterator[Once]:
     if (isinstance(copied, float) and copied == 0.0) or study.query(ends_together):
         return
     pipeline = study.group("pp")
-    ends = Group(name="ends of pp", ranks=2.0, shape=(2.0,), links=(pipeline.pair,))
+    both = 2.0
+    ends = Group(name="ends of pp", ranks=both, shape=(both,), links=(pipeline.pair,))
     shards = study[Sharding].shard if layout.zero >= 2 else 1.0
     size = study[Training].precision.reduction
     n = formula("psi g / N", psi=copied, g=(size, "B"), N=shards)

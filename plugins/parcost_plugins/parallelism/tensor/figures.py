@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Section, Sheet, Study
+from parcost.numeric import ratio
 from parcost_plugins.parallelism.tensor.rows import (
     messages,
     pairs,
@@ -26,15 +27,16 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         sum(sum(count) for count in pairs(study, pass_).values()) / layout.pp
         for pass_ in ("F", "R")
     )
-    again = repeated / held if held else 0.0
-    forward, backward = 0.0, 0.0
+    again = ratio(repeated, held)
+    forward = 0.0
+    backward: Real = 0.0
     sent: Real = 0.0
     for row in rows:
         times = 1.0 + again if row.part == "forward" else 1.0
         factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
         for message in messages(row, found, model):
             # Not every pair sends the same: these are means over pairs.
-            share = sum(message.times) / (held * layout.pp) if held else 0.0
+            share = sum(message.times) / (held * layout.pp)
             if row.part == "forward":
                 forward += share
             else:

@@ -1,0 +1,234 @@
+"""Where a rule of a run begins to hold, and what is said where little is known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Study
+from parcost_plugins.operations import data
+from parcost_plugins.operations.account import draw
+from parcost_plugins.operations.failures import daly, kept_first_order
+from parcost_plugins.operations.goodput import losses, rhythm
+from parcost_plugins.operations.saving import saving
+from parcost_plugins.vocabulary import Checkpoint, Energy
+
+CARD = """
+device card {
+  memory = 80 GB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
+  matmul_efficiency = 1, memory_efficiency = 1
+}
+fabric racks {
+  level node { size = 8 devices, bandwidth = 1 GB/s per_direction, latency = 0 s }
+  level net { bandwidth = 1 GB/s per_direction, latency = 0 s }
+}
+fabric wire { level net { bandwidth = 1 GB/s per_direction, latency = 0 s } }
+"""
+
+
+def study(text: str) -> Study:
+    return parcost.load_text(text)[0].studies()[0]
+
+
+def result(text: str) -> parcost.Result:
+    found = parcost.load_text(text)[0].evaluate().result
+    assert found.faults == ()
+    return found
+
+
+def rules(text: str) -> set[str]:
+    return {d.id for d in result(text).diagnostics}
+
+
+def input_of(text: str, figure: str, name: str) -> Any:
+    (found,) = [f for _, f in result(text).figures if f.name == figure]
+    return found.formula.inputs[name][0]
+
+
+# --- failures -------------------------------------------------------------------------------
+
+
+def test_daly_by_hand() -> None:
+    # r = C / 2 M = 1 / 16: sqrt(64) (1 + 1 / 12 + 1 / 144) - 2 = 8 x 157 / 144 - 2
+    assert daly(2.0, 16.0) == pytest.approx(121 / 18, rel=1e-15)
+    assert daly(200.0, 100.0) == 100.0  # and not 8 / 9 of it
+    assert kept_first_order(20.0, 2.0, 100.0, 7.0) == pytest.approx(1 - 0.1 - 0.1 - 0.07)
+
+
+def test_a_job_that_never_fails_loses_nothing_to_failures() -> None:
+    found = rhythm(study("checkpoint { blocking = 3 s, interval = 7 s }"))
+    assert found is not None
+    assert (found.mtbf, found.restart, found.lost, found.useful) == (None, 0.0, 0.0, 0.7)
+
+
+def test_a_job_of_unknown_devices_has_no_time_between_failures() -> None:
+    unknown = study("reliability { restart = 1 s }\ncheckpoint { blocking = 3 s, interval = 7 s }")
+    names = {figure.name for figure in losses(unknown)}
+    assert names == {"checkpoint.blocking", "checkpoint.interval"}
+
+
+@pytest.mark.parametrize(
+    ("more", "interval"),
+    [
+        # 500 s of writing; M = 300 s, so that Daly's interval is shorter than that
+        ("storage = 10 GB/s", daly(500.0, 300.0)),
+        ("storage = 10 GB/s, asynchronous = on, blocking = 500 s", 500.0),
+        ("asynchronous = on, blocking = 500 s", daly(500.0, 300.0)),
+    ],
+)
+def test_an_optimum_is_no_shorter_than_a_write_in_the_background(
+    more: str, interval: float
+) -> None:
+    assert interval == pytest.approx(500 if interval == 500 else 265.1, abs=0.01)
+    found = rhythm(
+        study(
+            f"reliability {{ mtbf = 300 s, restart = 1 s }}\ncheckpoint {{ size = 5 TB, {more} }}"
+        )
+    )
+    assert found is not None
+    assert found.interval == interval
+
+
+@pytest.mark.parametrize(("restart", "warned"), [(2, False), (2.5, True)])
+def test_a_cycle_may_be_as_long_as_the_time_between_failures(restart: float, warned: bool) -> None:
+    text = (
+        f"reliability {{ mtbf = 10 s, restart = {restart} s }}\n"
+        "checkpoint { blocking = 3 s, interval = 5 s }"
+    )
+    found = {d.id: d for d in result(text).diagnostics}
+    assert ("fails-too-often" in found) is warned
+    if warned:
+        assert found["fails-too-often"].message == (
+            "a checkpoint, the work before it and a restart take 10.5 s, and the job fails every 10 s"
+        )
+
+
+# --- checkpoints ----------------------------------------------------------------------------
+
+
+def saved(text: str) -> Any:
+    of = study(text)
+    return saving(of, of[Checkpoint])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "seconds"),
+    [
+        ("", None),  # of how many nodes, nothing says
+        ("cluster { device = card, devices = 16, fabric = wire }", None),  # that has no nodes
+        ("cluster { device = card, devices = 4, fabric = racks }", 7000.0),  # half a node
+        ("cluster { device = card, devices = 16, fabric = racks }", 3500.0),
+        ("cluster { device = card, devices = 48, fabric = racks }", 7000 / 6),
+    ],
+)
+def test_every_node_writes_its_part(cluster: str, seconds: float | None) -> None:
+    text = f"{CARD}{cluster}\ncheckpoint {{ size = 7 TB, node_bandwidth = 1 GB/s }}"
+    writing = saved(text).writing
+    assert (writing and writing.value) == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_a_copy_takes_a_shard_and_a_rate() -> None:
+    copy = "asynchronous = on, size = 10 TB, {} interval = 9 s"
+    for more, blocking in (
+        ("shards = 5,", None),
+        ("host_bandwidth = 1 GB/s,", None),
+        ("shards = 5, host_bandwidth = 1 GB/s,", 2000.0),
+    ):
+        assert saved(f"checkpoint {{ {copy.format(more)} }}").blocking.value == blocking
+
+
+def test_as_many_shards_as_devices_are_no_more_than_devices() -> None:
+    text = f"{CARD}cluster {{ device = card, devices = 16, fabric = racks }}\ncheckpoint {{ "
+    text += "size = 1 TB, storage = 1 GB/s, interval = 1 h, shards = %d }"
+    assert "checkpoint-shards" not in rules(text % 16)
+    assert "checkpoint-shards" in rules(text % 17)
+
+
+def test_only_a_write_in_the_background_may_last_beyond_the_next() -> None:
+    text = "checkpoint { size = 10 GB, storage = 1 GB/s, blocking = 1 s, interval = %d s %s }"
+    assert rules(text % (5, "")) == set()
+    assert rules(text % (9, ", asynchronous = on")) == {"checkpoint-background"}
+    assert rules(text % (10, ", asynchronous = on")) == set()
+    assert rules("checkpoint { blocking = 1 s, interval = 5 s, asynchronous = on }") == set()
+
+
+# --- data -----------------------------------------------------------------------------------
+
+JOB = """
+use catalog.models.llama32_1b
+use catalog.precisions.bf16
+cluster { device = card, devices = 16, fabric = racks }
+training { sequence = 2048, micro_batch = 1, global_batch = 64 sequences }
+"""
+
+
+@pytest.mark.parametrize(("step", "holds"), [(1.0, True), (0.5, False)])
+def test_loaders_may_take_the_whole_step(step: float, holds: bool) -> None:
+    of = study(CARD + JOB + f"data {{ rate = {2048 * 64} tokens, stall = 0.25 s }}")
+    (check,) = data.starved(of, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
+    assert check.holds is holds
+    assert check.inputs["wait"] == 0.25 + 1.0 - step
+    assert check.inputs["needed"] == 2048 * 64 / step
+
+
+@pytest.mark.parametrize("more", ["stall = 1 s", "rate = 1 tokens, prefetch = off"])
+def test_nobody_starves_who_waits_for_the_data_anyway(more: str) -> None:
+    of = study(CARD + JOB + f"data {{ {more} }}")
+    assert list(data.starved(of, SimpleNamespace(step_seconds=1.0))) == []  # type: ignore[arg-type]
+    (wait,) = data.stall(of)
+    assert wait.seconds == (1.0 if "stall" in more else 2048 * 64)
+
+
+# --- what a run takes -----------------------------------------------------------------------
+
+RUN = "run { tokens = 1 G tokens, devices = 10, %s }\n"
+SAVED = "checkpoint { blocking = 20 s, interval = 80 s }\n"  # four fifths are work
+
+
+def test_a_published_speed_is_that_between_checkpoints_and_device_hours_are_all() -> None:
+    stepping = RUN % "speed = 1000 tokens" + SAVED
+    assert result(stepping).figure("days") == pytest.approx(1e9 / 10 / 800)
+    assert input_of(stepping, "effective_tokens_per_second", "speed") == pytest.approx(10_000)
+    assert input_of(stepping, "effective_tokens_per_second", "goodput") == pytest.approx(0.8)
+    whole = RUN % "device_time = 5000 s" + SAVED
+    assert result(whole).figure("days") == pytest.approx(500)
+    assert input_of(whole, "effective_tokens_per_second", "goodput") == 1.0
+    assert input_of(whole, "effective_tokens_per_second", "speed") == pytest.approx(2e6)
+
+
+def test_what_a_run_is_made_of_is_made_on_demand() -> None:
+    text = RUN % "device_time = 5000 s" + SAVED + "price { device_hour = 2 USD/h }\n"
+    text += "energy { power = 700 W, intensity = 400 g/kWh }"
+    detail = {f.name: f.detail for _, f in result(text).figures}
+    assert {name for name, on_demand in detail.items() if on_demand} == {
+        "effective_tokens_per_second", "site_power", "energy_per_million_tokens",
+    }  # fmt: skip
+    assert input_of(text, "carbon", "E") == result(text).figure("energy")
+    assert input_of(text, "energy", "P") == result(text).figure("site_power")
+
+
+@pytest.mark.parametrize(("cap", "watts"), [("", 700), (", power_cap = 500 W", 500)])
+def test_a_capped_device_draws_no_more_than_its_cap(cap: str, watts: float) -> None:
+    device = CARD.replace("multiprocessors = 100", f"multiprocessors = 100, power = 700 W{cap}")
+    text = f"{device}cluster {{ device = card, devices = 16, fabric = racks }}\n"
+    of = study(text + "energy { activity = 50 %, idle_power = 20 %, host_power = 1.5, pue = 1.25 }")
+    assert draw(of, of[Energy]).value == pytest.approx(watts * 0.6 * 1.5 * 1.25)
+    assert draw(study("energy { }"), study("energy { }")[Energy]) is None
+
+
+SERVING = """
+use catalog.models.llama32_1b
+serving s {
+  device = card, model = llama32_1b, compute = bf16, weights = 2 B, activation = 2 B
+  context = 100, prompt = 100, longest = 100
+}
+"""
+
+
+def test_serving_has_a_price_and_no_energy() -> None:
+    assert rules(CARD + SERVING + "price { device_hour = 2 USD/h }") == set()
+    assert rules(CARD + SERVING + "energy { power = 700 W }") == {"energy-unused"}
+    assert rules("price { device_hour = 2 USD/h }") == {"price-unused"}
