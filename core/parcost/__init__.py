@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
     from parcost.outcome import Outcome as Outcome
+    from parcost.queries import pure_function as pure_function
     from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report import Report as Report
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from parcost.terms import Pass as Pass
     from parcost.terms import Pipeline as Pipeline
     from parcost.terms import Replay as Replay
+    from parcost.terms import Row as Row
     from parcost.terms import Schedule as Schedule
     from parcost.terms import Section as Section
     from parcost.terms import Times as Times
@@ -140,6 +142,7 @@ HOMES = {
     "formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
+    "queries": ("pure_function",),
     "records": ("answers", "record"),
     "outcome": ("Outcome",),
     "schema": (
@@ -187,6 +190,7 @@ HOMES = {
         "Pass",
         "Pipeline",
         "Replay",
+        "Row",
         "Schedule",
         "Section",
         "Times",

@@ -27,11 +27,13 @@ from parcost.diagnostics import (
 )
 from parcost.outcome import Fault
 from parcost.picked import module_of, name_of
+from parcost.queries import Memo
 from parcost.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
 from parcost.schema import BlockType
 from parcost.sound import Counts
 from parcost.validation import has_diagnostics, items_of, validate
 
+MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
 _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
 _OWN_MODULES = ("parcost_plugins.", "parcost_specs")
@@ -68,8 +70,13 @@ class Plugins:
     unloadable: tuple[Fault, ...] = ()
     left_out: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # paths, of those that are not installed
-    known: dict[Any, Any] = field(factory=dict, init=False, repr=False)  # what studies share
+    memo: Memo = field(init=False, repr=False)  # answers that studies share
+    known: dict[str, Any] = field(factory=dict, init=False, repr=False)  # what lasts as long
     noted: dict[str, Fault] = field(factory=dict, init=False, repr=False)  # faults, by their line
+
+    @memo.default
+    def _new_memo(self) -> Memo:
+        return Memo(MOST_KNOWN)
 
     @property
     def foreign(self) -> tuple[Plugin, ...]:

@@ -16,6 +16,7 @@ reference and ``parcost show`` are made from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
@@ -24,6 +25,7 @@ import attrs
 from attrs import frozen
 
 from parcost.language.units import ONE, Dimension
+from parcost.queries import READS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KEY = "parcost"
+_AXES = " axes"  # in the dictionary of a block: its attributes on axes
 REQUIRED: Any = attrs.NOTHING
 
 
@@ -243,6 +246,7 @@ def block(
         cls.__annotations__ = {**cls.__annotations__, "label": "str"}
         cls.label = attrs.field(default="", metadata={})  # type: ignore[attr-defined]
         cls.__repr__ = _spelled  # type: ignore[method-assign]
+        cls.__getattr__ = _on_axis  # type: ignore[attr-defined]
         made: type[T] = attrs.frozen(kw_only=True, eq=False, slots=False, repr=False)(cls)
         declared = [a for a in attrs.fields(cast("type[Any]", made)) if _KEY in a.metadata]
         fields = {a.name: a.metadata[_KEY] for a in declared}
@@ -271,6 +275,58 @@ def called(block: object) -> str:
     """Return how a block is named in paths: its label, or its kind without one."""
     label: str = vars(block)["label"]
     return label or block_type(type(block)).kind
+
+
+def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, Any]]) -> T:
+    """Return *block* with other *values*, some of them on *axes*, which note that they are read.
+
+    An axis is by attribute its name, and what the value on it is known by. An attribute on an
+    axis is no longer in the dictionary of the block; only so is reading all others free.
+    """
+    found = copy(block)
+    own = vars(found)
+    own.update(values)
+    if axes:
+        own[_AXES] = {name: (*axis, own.pop(name)) for name, axis in axes.items()}
+    return found
+
+
+def changed(
+    blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any, str, object], Any]
+) -> dict[type, tuple[Any, ...]]:
+    """Return *blocks* with every value, and those of blocks inside, ``change(value, name, block)``.
+
+    A block of which nothing changes is itself, and one that stands in two places stays one.
+    """
+    made: dict[int, Any] = {}
+
+    def of(value: Any) -> Any:
+        if isinstance(value, tuple):
+            items = tuple(of(item) for item in value)
+            return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+        if not hasattr(type(value), "__block__"):
+            return value
+        if id(value) not in made:
+            held = vars(value)
+            new = {name: change(of(inner), name, value) for name, inner in held.items()}
+            same = all(new[name] is inner for name, inner in held.items())
+            made[id(value)] = value if same else on_axes(value, new, {})
+        return made[id(value)]
+
+    return {schema: tuple(map(of, found)) for schema, found in blocks.items()}
+
+
+def _on_axis(block: object, name: str) -> Any:
+    """Return the attribute on an axis that is called *name*, and note that it is read."""
+    try:
+        axis, key, value = vars(block)[_AXES][name]
+    except KeyError:
+        message = f"`{type(block).__name__}` has no attribute `{name}`"
+        raise AttributeError(message, name=name, obj=block) from None
+    reads = READS.get()
+    if reads is not None:
+        reads.note(axis, key)
+    return value
 
 
 def _spelled(block: object) -> str:

@@ -17,7 +17,7 @@ from attrs import evolve, fields
 
 from parcost.diagnostics import quote
 from parcost.numeric import all_of, array_kind
-from parcost.terms import Edge, Figure, Interval, Names
+from parcost.terms import Edge, Figure, Interval, Names, Row
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
 Counts: TypeAlias = dict[int, tuple[Any, Any]]
@@ -83,7 +83,7 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
     if not counted:
         return _between(term)
     count = term.count
-    if count.__class__ is float and 0.0 <= count < inf:
+    if count.__class__ is Row or (count.__class__ is float and 0.0 <= count < inf):
         return term, ""
     known = counts.get(id(count))
     return (term, "") if known and known[1] is count else _counted(term, counts)
@@ -194,7 +194,7 @@ def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
     """Return a term with a plain count, and what is wrong with that."""
     count = term.count
     if id(count) not in counts:
-        counts[id(count)] = (count, _plain(count))
+        counts[id(count)] = (count, plain_count(count))
     plain = counts[id(count)][1]
     if plain is None:
         said = "which is no number of times, nor one for each virtual stage"
@@ -202,7 +202,7 @@ def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
     return (term if plain is count else evolve(term, count=plain)), ""
 
 
-def _plain(count: Any) -> Any:
+def plain_count(count: Any) -> Any:
     """Return a count as a number or several, or None where it is neither; itself if plain."""
     try:
         if count.__class__ is tuple and _is_plain(count):

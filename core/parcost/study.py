@@ -19,26 +19,30 @@ from parcost.diagnostics import (
     ParcostError,
     SpecError,
     did_you_mean,
+    quote,
     raised,
     reraise_interrupt,
 )
 from parcost.formulas import Formula, plain_of
-from parcost.numeric import INFINITY, Real, is_array, minimum, where
+from parcost.numeric import INFINITY, Real, minimum, where
+from parcost.outcome import Fault
 from parcost.prices import price
+from parcost.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hashed
 from parcost.records import record
 from parcost.schema import block_type
-from parcost.terms import Collective, Group, Pipeline, Schedule
+from parcost.sound import plain_count
+from parcost.terms import Collective, Group, Pipeline, Row, Schedule
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
     from parcost.language.text import Span
     from parcost.numeric import Mask
-    from parcost.outcome import Fault, Outcome
+    from parcost.outcome import Outcome
     from parcost.plugins import Plugin, Plugins
 
 T = TypeVar("T")
 
-MOST_KNOWN = 10_000  # values that studies have in common
+COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers have counts
 
 
 @record(kw_only=True, eq=False)
@@ -48,13 +52,6 @@ class Call:
     seconds: Real
     algorithm: str
     formula: Formula
-
-
-def key_of(value: Any) -> Any:
-    """Return what tells *value* from others: of an array its type, shape and bytes."""
-    if is_array(value) and hasattr(value, "tobytes"):
-        return value.dtype.str, value.shape, value.tobytes()
-    return value
 
 
 @record(eq=False, repr=False)
@@ -75,7 +72,9 @@ class Study:
     faults: list[Fault] = field(factory=list, repr=False)
     lets: Mapping[str, str] = field(factory=dict, repr=False)
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
-    _answers: dict[Any, Any] = field(factory=dict, repr=False)
+    _memo: Memo = field(factory=Memo, repr=False)
+    _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
+    _complaint: Callable[[str, Any, Study], str] | None = field(default=None, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
 
     def __repr__(self) -> str:
@@ -113,18 +112,90 @@ class Study:
 
     # --- what plugins contribute, asked once --------------------------------------
 
+    def query(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return ``function(self, *arguments)``, computed once for what it reads.
+
+        Hooks and functions of plugins that have something in common share it so: a cache of
+        their own would hide what an answer depends on. *arguments* are numbers, words, arrays
+        and blocks. A :func:`parcost.pure_function` gets no study.
+        """
+        source: Any = (function, *arguments)
+        key, pure = source, function in PURE
+        if pure:
+            key = (function, arguments, *map(type, arguments))  # 1 and 1.0 are spelled apart
+        try:
+            memo = self.plugins.memo if pure else self._memo
+            node = memo.get(key)
+        except TypeError:  # an array, which has no hash
+            key, memo, source = (function, *map(hashed, arguments)), self._memo, None
+            node = memo.get(key)
+        if node.__class__ is Answer:
+            return node.value  # type: ignore[no-any-return]
+        if not self._point:
+            value = function(*arguments) if pure else function(self, *arguments)
+            memo.keep(key, {}, value)
+            return value
+        outer, reads = READS.get(), Reads()
+        answer = self._find(node, reads)
+        if answer is None:
+            reads = Reads()
+            token = READS.set(reads)
+            try:
+                value = function(*arguments) if pure else function(self, *arguments)
+            except BaseException:
+                if outer is not None:
+                    outer.include(reads)
+                raise
+            finally:
+                READS.reset(token)
+            answer = memo.keep(key, reads.values, value)
+        if outer is not None and reads.axes:
+            if answer.value.__class__ in PLAIN and source is not None:
+                outer.depend(source, answer.value, reads.axes)
+            else:
+                outer.include(reads)
+        return answer.value  # type: ignore[no-any-return]
+
+    def _find(self, node: Any, reads: Reads) -> Answer | None:
+        """Return the answer below *node* at the values of this study, if it is known."""
+        while node.__class__ is Branch:
+            source = node.source
+            if isinstance(source, str):
+                value = self._point[source]
+                reads.note(source, value)
+            else:
+                inner = Reads()
+                token = READS.set(inner)
+                try:
+                    value = self.query(*source)
+                finally:
+                    READS.reset(token)
+                reads.depend(source, value, inner.axes)
+            node = node.children.get(value)
+        return node  # type: ignore[no-any-return]
+
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
         """Return every plugin's answer to *hook* about this study, stamped."""
-        if hook not in self._answers:
-            asked = self.plugins.ask(hook, self.faults, study=self)
-            out = self._left_out
-            self._answers[hook] = tuple(
-                (plugin, answer)
-                for plugin, answer in asked
-                if not out or (hook, plugin.name, _called(answer)) not in out
-            )
-        answers: tuple[tuple[Plugin, Any], ...] = self._answers[hook]
-        return answers
+        return self.query(_contributions, hook)
+
+    def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
+        """Return the same with counts as plugins have them, which depend on no stages."""
+        return self.query(_by_row, hook)
+
+    def row(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        *arguments: Any,
+        total: Callable[[], float],
+    ) -> tuple[Any, ...]:
+        """Return how often something stands on each virtual stage, as *function* counts it.
+
+        Where attributes are on axes it is a :class:`parcost.Row`, which depends on no stages:
+        there are *total* on all of them.
+        """
+        if self._point:
+            return Row(total(), function, *arguments)
+        return self.query(function, *arguments)
 
     def faults_beyond(self, base: Study) -> Sequence[Fault]:
         """Return the faults of plugins that answered the same hook of *base*."""
@@ -139,9 +210,10 @@ class Study:
         self.faults.append(fault)
         self.plugins.note(fault)
         self._left_out.add((fault.hook, fault.plugin.name, _called(answer)))
-        if fault.hook in self._answers:
-            kept = (pair for pair in self._answers[fault.hook] if pair[1] is not answer)
-            self._answers[fault.hook] = tuple(kept)
+        key = (_contributions, fault.hook)
+        if isinstance(known := self._memo.get(key), Answer):
+            kept = tuple(pair for pair in known.value if pair[1] is not answer)
+            self._memo.keep(key, {}, kept)
 
     @property
     def operators(self) -> Sequence[Any]:
@@ -228,7 +300,7 @@ class Study:
         That is the one with the last name. An algorithm with a method ``for_study`` is what
         that returns.
         """
-        return self.once_for(_algorithms, operation)
+        return self.query(_algorithms, operation)
 
     def collective(
         self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
@@ -242,22 +314,8 @@ class Study:
         infinite where it cannot run, as is an operation that it does not do at all.
         """
         placed = group if isinstance(group, Group) else self.group(group)
-        size = plain_of(n)
-        offered = self._offered(operation, algorithm)
-        if not offered:
-            return _never(operation, algorithm, placed)
-        times = [a.seconds(operation, size, placed) for a in offered]
-        best = times[0]
-        for time in times[1:]:
-            best = minimum(best, time)
-        chosen = _fastest(offered, times, best)
-        used = [times[offered.index(algorithm)] for algorithm in chosen]
-        found = price(operation, n, placed, chosen, used, best)
-        return Call(
-            seconds=found.value,
-            algorithm=" or ".join([a.name for a in chosen]),
-            formula=found,
-        )
+        known = plain_of(n) if self._point else n  # a search prints no formula
+        return self.query(_priced, operation, known, placed, algorithm)
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
         """Return the algorithms that *algorithm* stands for.
@@ -265,68 +323,7 @@ class Study:
         ``auto`` stands for those of the communication library in use, or for all but those
         that only a name asks for.
         """
-        return self.once_for(_named, operation, algorithm)
-
-    def _offered(self, operation: str, algorithm: str) -> Sequence[Collective]:
-        """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
-        offered = self.candidates(operation, algorithm)
-        if not offered and algorithm == "auto":
-            libraries = [name for _, name in self.contributions("library")]
-            who = f"no algorithm of the library `{libraries[0]}`" if libraries else "no plugin"
-            message = f"{who} offers `{operation}`"
-            help = "another library may, or an algorithm by its name" if libraries else None
-            place = self.path or self.name
-            raise SpecError([Diagnostic("no-collective", message, help=help, place=place)])
-        return offered
-
-    def once(self, make: Callable[[Study], T]) -> T:
-        """Return ``make(self)``, made once: for what the hooks of a plugin have in common.
-
-        A cache of a plugin's own would hide what an answer depends on.
-        """
-        if make not in self._answers:
-            self._answers[make] = make(self)
-        found: T = self._answers[make]
-        return found
-
-    def once_for(self, make: Callable[..., T], *numbers: Any) -> T:
-        """Return ``make(self, *numbers)``, made once for the same numbers, words and arrays.
-
-        It may outlive this study and must not refer to it.
-        """
-        key = (make, *map(key_of, numbers))
-        if key not in self._answers:
-            self._answers[key] = make(self, *numbers)
-        found: T = self._answers[key]
-        return found
-
-    def once_for_all(self, make: Callable[..., T], *arguments: Any) -> T:
-        """Return ``make(*arguments)``, made once for every study with the same plugins.
-
-        The specs of a batch price the same products on the same device. *arguments* are
-        numbers, words and blocks; with arrays among them it is made each time. The value
-        must be plain, and *make* look at nothing else.
-        """
-        known = self.plugins.known
-        key = (make, arguments, tuple(map(type, arguments)))  # 1 and 1.0 are spelled apart
-        try:
-            missing = key not in known
-        except TypeError:  # an array, which has no hash
-            return make(*arguments)
-        if missing:
-            if len(known) >= MOST_KNOWN:
-                known.clear()
-            known[key] = make(*arguments)
-        found: T = known[key]
-        return found
-
-    def fact(self, make: Callable[[Study], T]) -> T:
-        """Return ``make(self)``, a plain value that depends on less than it is made from.
-
-        Whether a schedule splits backward passes is one of two things, whichever of ten
-        schedules it is: a search asks again where the value differs, and nowhere else.
-        """
-        return self.once(make)
+        return self.query(_named, operation, algorithm)
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         """Return the study with other values: ``study.replace({"layout.tp": 8})``.
@@ -366,15 +363,15 @@ class Study:
         Unlike :meth:`replace`, no expression of the spec follows: what is not in
         *blocks* stays as it is.
         """
-        return evolve(self, blocks={**self.blocks, **blocks}, faults=[], answers={})
+        return evolve(self, blocks={**self.blocks, **blocks}, faults=[], memo=Memo())
 
     def fresh(self) -> Study:
         """Return the same study with nothing asked yet, for evaluating it again."""
-        return evolve(self, faults=[], answers={})
+        return evolve(self, faults=[], memo=Memo())
 
     def forget(self) -> None:
         """Let go of the answers of plugins, which may refer to the study: for batches."""
-        self._answers.clear()
+        self._memo.clear()
 
     def where(self, subject: str) -> Span | None:
         """Return where the attribute at a path such as ``layout.tp`` was written.
@@ -404,6 +401,99 @@ def _called(answer: Any) -> str:
     return str(getattr(answer, "name", getattr(answer, "id", "")))
 
 
+def _contributions(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
+    stamped = study.query(_by_row, hook)
+    return counted(study, hook, stamped) if hook in COUNTED else stamped
+
+
+def counted(
+    study: Study, hook: str, stamped: Sequence[tuple[Plugin, Any]]
+) -> Sequence[tuple[Plugin, Any]]:
+    """Return answers with their counts by virtual stage; those that have none are faults."""
+    found = []
+    for plugin, answer in stamped:
+        row = getattr(answer, "count", None)
+        if row.__class__ is not Row:
+            found.append((plugin, answer))
+            continue
+        try:
+            count = plain_count(row.of(study))
+            said = f"counts {quote(row.of(study))}, which is no number for each virtual stage"
+        except ParcostError:
+            raise
+        except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
+            reraise_interrupt(error)
+            count, said = None, f"has a count that raised {raised(error)}"
+        if count is None:
+            message = f"gave `{answer.name}`, which {said}"
+            study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
+        else:
+            found.append((plugin, evolve(answer, count=count)))
+    return tuple(found)
+
+
+def _by_row(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
+    if study._point:  # noqa: SLF001  each plugin reads axes of its own
+        every = range(len(study.plugins.implementing(hook)))
+        each = (study.query(contribution, hook, position) for position in every)
+        return tuple(pair for pairs in each for pair in pairs)
+    out = study._left_out  # noqa: SLF001
+    asked = study.plugins.ask(hook, study.faults, study=study)
+    return tuple(
+        (plugin, answer)
+        for plugin, answer in asked
+        if not out or (hook, plugin.name, _called(answer)) not in out
+    )
+
+
+def contribution(study: Study, hook: str, position: int) -> Sequence[tuple[Plugin, Any]]:
+    """Return what the plugin in a *position* answers to *hook*, stamped; for queries on axes.
+
+    What an evaluation would leave out is a fault.
+    """
+    complaint = study._complaint  # noqa: SLF001
+    found = []
+    for plugin, answer in study.plugins.ask(hook, study.faults, only=position, study=study):
+        wrong = complaint(hook, answer, study) if complaint is not None else ""
+        if wrong:
+            study.faults.append(Fault(plugin=plugin, hook=hook, message=wrong))
+        else:
+            found.append((plugin, answer))
+    return tuple(found)
+
+
+def _priced(study: Study, operation: str, n: Real | Formula, group: Group, algorithm: str) -> Call:
+    size = plain_of(n)
+    offered = _offered(study, operation, algorithm)
+    if not offered:
+        return _never(operation, algorithm, group)
+    times = [a.seconds(operation, size, group) for a in offered]
+    best = times[0]
+    for time in times[1:]:
+        best = minimum(best, time)
+    chosen = _fastest(offered, times, best)
+    used = [times[offered.index(algorithm)] for algorithm in chosen]
+    found = price(operation, n, group, chosen, used, best)
+    return Call(
+        seconds=found.value,
+        algorithm=" or ".join([a.name for a in chosen]),
+        formula=found,
+    )
+
+
+def _offered(study: Study, operation: str, algorithm: str) -> Sequence[Collective]:
+    """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
+    offered = study.candidates(operation, algorithm)
+    if not offered and algorithm == "auto":
+        libraries = [name for _, name in study.contributions("library")]
+        who = f"no algorithm of the library `{libraries[0]}`" if libraries else "no plugin"
+        message = f"{who} offers `{operation}`"
+        help = "another library may, or an algorithm by its name" if libraries else None
+        place = study.path or study.name
+        raise SpecError([Diagnostic("no-collective", message, help=help, place=place)])
+    return offered
+
+
 def _algorithms(study: Study, operation: str) -> Sequence[Collective]:
     offered = study.plugins.named("collectives")
     able = [offered[n][1] for n in sorted(offered, reverse=True)]
@@ -422,8 +512,6 @@ def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]
         offered = study.plugins.named("libraries")
         if name not in offered:
             message = f"names the library `{name}`, which no plugin offers"
-            from parcost.outcome import Fault
-
             study.leave_out(Fault(plugin=plugin, hook="library", message=message), name)
             continue
         has = offered[name][1].algorithms.get(operation, ())

@@ -6,8 +6,8 @@ be a float or an array over candidates. A formula is a template, a mapping of na
 inputs and a source; it is rendered only when somebody asks for it.
 
 Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's
-``count`` says how often it occurs on each of them, per micro-batch: a tuple with one
-number per virtual stage, or one number for all.
+``count`` says how often it occurs on each of them, per micro-batch: one number for all,
+a tuple with one number per virtual stage or, by what is counted, a :class:`Row`.
 
 Causes. A report sums time and memory by ``cause``, a word or two such as ``tensor`` or
 ``gradients``, which is printed as it is. A term without one counts as ``other``.
@@ -29,10 +29,12 @@ from parcost.records import record
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
     from parcost.batch.entry import Entry, Part
     from parcost.numeric import Mask, Real
     from parcost.render.page import Paper
+    from parcost.study import Study
 
 Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "optimizer", "gather"]
@@ -41,6 +43,47 @@ MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
 _NONE: Any = None  # a formula that a number brings along
 _FORMULA: Any = Formula  # to type checkers, a field is a number by now
+
+
+class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
+    """How often something stands on each virtual stage, by the function that counts it.
+
+    ``Row(80, layers)`` are the 80 layers of a model: a tuple of how many there are in all, so that
+    ``sum`` and ``any`` of it depend on no stages. The core asks ``layers(study)``, with further
+    *arguments* if any, for one number per virtual stage where it adds up.
+
+    >>> sum(Row(80, len)), Row(80, len) == Row(80, len)
+    (80, True)
+    """
+
+    function: Callable[..., tuple[Any, ...]]
+    arguments: tuple[Any, ...]
+
+    def __new__(
+        cls, total: float, function: Callable[..., tuple[Any, ...]], *arguments: Any
+    ) -> Self:
+        """Count *total* of something, on each stage as *function* says."""
+        found = super().__new__(cls, (total,))
+        found.function, found.arguments = function, arguments
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both count the same."""
+        return isinstance(other, Row) and (
+            (*self, self.function, self.arguments) == (*other, other.function, other.arguments)
+        )
+
+    def __ne__(self, other: object) -> bool:
+        """Return whether they count something else."""
+        return not self == other
+
+    def __hash__(self) -> int:
+        """Return what equal rows have in common."""
+        return hash((self.function, self.arguments))
+
+    def of(self, study: Study) -> tuple[Any, ...]:
+        """Return one number for each virtual stage of *study*."""
+        return study.query(self.function, *self.arguments)
 
 
 def _plain(value: Real | Formula) -> Real:

@@ -35,8 +35,9 @@ class Make:
 
     def __init__(self) -> None:
         registered = load().named("schedules")
+        self.registered = {name: schedule for name, (_, schedule) in registered.items()}
         self.schedules: dict[str, Any] = {}
-        for name, (_, schedule) in registered.items():
+        for name, schedule in self.registered.items():
             copies = getattr(schedule, "copies", 1)
             free = SimpleNamespace(name=name, order=schedule.order, copies=copies)  # of limits
             self.schedules[name] = schedule if name in ("gpipe", "one_f_one_b") else free

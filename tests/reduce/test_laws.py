@@ -14,8 +14,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost import Edge, Memory, Once, Pair, Work
+from parcost import Edge, Memory, Once, Pair, Pipeline, Work
 from parcost.evaluation.select import total
+from parcost.search.timed import Timed
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)
@@ -251,6 +252,99 @@ def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> Non
     longer = [*step.terms]
     longer[i] = evolve(longer[i], seconds=longer[i].seconds + more)
     assert add_up(step, longer).step_seconds >= add_up(step).step_seconds - 1e-9
+
+
+@given(step=steps(), data=st.data())
+def test_what_occurs_more_often_never_shortens_the_step(step: Any, data: Any) -> None:
+    found = [i for i, term in enumerate(step.terms) if not isinstance(term, Edge)]
+    if not found:
+        return
+    i = data.draw(st.sampled_from(found))
+    more = [*step.terms]
+    n = step.p * step.v
+    often = tuple(times(more[i], x) + data.draw(st.integers(0, 2)) for x in range(n))
+    more[i] = evolve(more[i], count=often)
+    assert add_up(step, more).step_seconds >= add_up(step).step_seconds - 1e-9
+
+
+@given(step=steps(), data=st.data())
+def test_what_hides_less_never_shortens_the_step_where_hosts_are_not_slowed(
+    step: Any, data: Any
+) -> None:
+    even = [t if isinstance(t, Edge) else evolve(t, slowdown=0.0) for t in step.terms]
+    found = [i for i, term in enumerate(even) if not isinstance(term, Edge)]
+    if not found:
+        return
+    i = data.draw(st.sampled_from(found))
+    less = data.draw(st.sampled_from([0.0, 0.5]))
+    more = [*even]
+    if isinstance(more[i], Once):
+        later = more[i].tail + data.draw(seconds)
+        more[i] = evolve(more[i], beside=less * more[i].beside, tail=later)
+    else:
+        more[i] = evolve(more[i], share=less * more[i].share)
+    assert add_up(step, more).step_seconds >= add_up(step, even).step_seconds - 1e-9
+
+
+@given(step=steps(), data=st.data())
+def test_a_boundary_that_takes_longer_never_shortens_the_step(step: Any, data: Any) -> None:
+    column = st.lists(seconds, min_size=step.p - 1, max_size=step.p - 1)
+    hops, more = data.draw(column), data.draw(column)
+
+    def slowed(hops: Sequence[float]) -> Any:
+        uneven = MAKE.edge(max(hops, default=0.0), "uneven", boundaries=hops)
+        return add_up(step, [*step.terms, uneven]).step_seconds
+
+    assert slowed([a + b for a, b in zip(hops, more, strict=True)]) >= slowed(hops) - 1e-9
+
+
+@given(step=steps(), data=st.data())
+def test_more_bytes_anywhere_never_make_a_device_emptier(step: Any, data: Any) -> None:
+    if not step.memory:
+        return
+    i = data.draw(st.integers(0, len(step.memory) - 1))
+    term, n = step.memory[i], step.p * step.v
+    changes: dict[str, Any] = {
+        "bytes_": term.bytes_ + data.draw(seconds),
+        "count": tuple(times(term, x) + data.draw(st.integers(0, 2)) for x in range(n)),
+        "freed_at_b": 0.0,
+        "of_activations": term.of_activations + data.draw(st.sampled_from([0.25, 1.0])),
+        "moments": ("forward", "backward", "optimizer", "gather"),
+    }
+    name = data.draw(st.sampled_from(sorted(changes)))
+    more = [*step.memory]
+    more[i] = evolve(term, **{name: changes[name]})
+    before, after = (
+        add_up(SimpleNamespace(**{**vars(step), "memory": held})) for held in (step.memory, more)
+    )
+    assert after.memory_bytes >= before.memory_bytes - 1e-9
+    pairs = zip(after.device_memory, before.device_memory, strict=True)
+    assert all(a >= b - 1e-9 for a, b in pairs)
+
+
+@given(step=steps())
+def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any) -> None:
+    schedule_ = MAKE.registered.get(step.kind, schedule(step))
+    if (
+        schedule_.limits(step.p, step.m, step.v)
+        if step.kind in MAKE.registered
+        else (
+            step.m > 2 * step.p + 2  # an order of its own for every number has no sketch
+        )
+    ):
+        return
+    cut = Pipeline(
+        schedule=step.kind, stages=step.p, micro_batches=np.array([float(step.m)]), chunks=step.v
+    )
+    timed = Timed(cut, schedule_, step.terms, np.ones(1, dtype=bool), {})
+    found = add_up(step)
+    slack = 1e-12 * found.step_seconds
+    assert np.all(timed.least() <= found.step_seconds + slack)
+    bound, exact = (np.broadcast_to(value, 1) for value in timed.step())
+    assert bound[0] <= found.step_seconds + slack
+    if exact[0]:
+        assert bound[0] == pytest.approx(found.step_seconds, rel=1e-12)
+    assert np.all(timed.fullest(step.memory, {}) <= found.memory_bytes * (1 + 1e-12))
 
 
 @given(step=steps(), data=st.data())

@@ -11,7 +11,7 @@ from parcost.evaluation.replay import Hop, Plan, hops_of
 from parcost.evaluation.said import lower_bound as better
 from parcost.evaluation.select import total
 from parcost.numeric import Real, maximum, minimum
-from parcost.study import key_of
+from parcost.queries import key_of
 from parcost.terms import Times
 
 _Doings: TypeAlias = Sequence[tuple[Real, tuple[Real, ...]]]  # how often, and seconds

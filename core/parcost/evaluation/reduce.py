@@ -33,7 +33,7 @@ from parcost.evaluation.select import largest, total
 from parcost.evaluation.work import PASSES, Load, kinds, load_where
 from parcost.numeric import Mask, Real, any_of
 from parcost.outcome import Fault, Outcome
-from parcost.terms import MOMENTS, Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Schedule, Times, Work
 
 if TYPE_CHECKING:
     from parcost.plugins import Plugin
@@ -184,8 +184,9 @@ def unfit(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
         fits = not each or len(each) == between
         counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"
         return "" if fits else counted
-    if not isinstance(term.count, (float, int)) and len(term.count) != stages:
-        return f"`{term.name}` counts {len(term.count)} virtual stages, and there are {stages}"
+    count = term.count
+    if not isinstance(count, (float, int, Row)) and len(count) != stages:
+        return f"`{term.name}` counts {len(count)} virtual stages, and there are {stages}"
     if isinstance(term, Work):
         known: Sequence[str] = PASSES
         said: Sequence[str] = (term.pass_,)

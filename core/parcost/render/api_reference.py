@@ -40,7 +40,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("Declaring blocks and attributes", ("schema",)),
     (
         "What plugins are asked and return",
-        ("hookspecs", "study", "terms", "formulas", "sheet", "records"),
+        ("hookspecs", "study", "queries", "terms", "formulas", "sheet", "records"),
     ),
     ("Replaying a schedule", ("evaluation.replay",)),
     ("Units and types", ("language.units", "numeric")),

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import astuple, evolve, field, frozen
 
+from parcost.queries import key_of
 from parcost.schema import block_type
 from parcost.search.attributes import choice_of, find
 from parcost.search.conditions import mentioned
 from parcost.search.variants import Variants
-from parcost.study import key_of
 
 if TYPE_CHECKING:
     from parcost.scenario import Scenario

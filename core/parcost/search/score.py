@@ -13,12 +13,12 @@ from attrs import evolve, frozen
 
 from parcost.evaluation.said import blamed
 from parcost.outcome import Fault
+from parcost.queries import key_of
 from parcost.search.apart import PROBES
 from parcost.search.found import spelled
 from parcost.search.space import Structure
 from parcost.search.stack import Windows, at, at_points, stacked, under, windows
 from parcost.search.timed import Timed
-from parcost.study import key_of
 from parcost.terms import Pipeline, Schedule, Work
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parcost.evaluation.work import Load
     from parcost.numeric import Real
     from parcost.plugins import Plugin
-    from parcost.search.variants import Answer, Asked, Variants
+    from parcost.search.variants import Asked, Contribution, Variants
 
 
 @frozen(kw_only=True, eq=False)
@@ -80,13 +80,14 @@ class Scores:
         self.structure = structure
         self._variants, self._legal = structure.variants, structure.legal
         self._occurs: NDArray[np.bool_] = np.any(self._legal, axis=-1)
-        memory = self._variants.over("memory", self._occurs)
-        self._memory = stacked(memory, self._variants.shape, Windows())
+        self._asked = structure.wide or structure.variants
+        memory = self._asked.over("memory", self._occurs)
+        self._memory = self._kept(stacked(memory, self._variants.shape, Windows()))
         self._choice = _scheduling(self._variants, self._occurs)
         for hook, probe in PROBES.items():
             for reads, answers in self._variants.over(hook, self._occurs):
-                found = {key_of(probe(x)) for a in answers.values() for _, x in a.contributed}
-                several = len(found) > max(len(a.contributed) for a in answers.values())
+                found = {key_of(probe(x)) for a in answers.values() for _, x in a}
+                several = len(found) > max(len(a) for a in answers.values())
                 self._variants.refuse(reads if several else (), hook)
         self._few = self._common(few)
         self._bytes: dict[int, Any] = {}
@@ -134,7 +135,7 @@ class Scores:
         *wanted* is a mask of them by the position of the schedule, or true for all.
         """
         structure = self.structure.at(kept)
-        variants = structure.variants
+        variants = structure.wide or structure.variants
         legal = {i: self._part(structure.legal, i) & which for i, which in wanted.items()}
         occurs = np.zeros(variants.shape, dtype=bool)
         for index, which in legal.items():
@@ -142,7 +143,10 @@ class Scores:
         rest = [i for i in range(variants.plugins("terms")) if i not in self._few]
         asked = [variants.asked("terms", i, occurs) for i in rest]
         hosts = windows([*self._few.values(), *asked])
-        terms = [*at(self._of_few(hosts), kept), *stacked(asked, variants.shape, hosts)]
+        others = stacked(asked, variants.shape, hosts)
+        if structure.kept is not None:
+            others = at(others, structure.kept)
+        terms = [*at(self._of_few(hosts), kept), *others]
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms may share a name
         memory = at(self._memory, kept)
         known: dict[Any, Load] = {}
@@ -170,11 +174,15 @@ class Scores:
                 bytes_=at_points(self._bytes[index], kept),
                 least=at_points(self._least[index], kept),
             )
-        variants.forget()
+        structure.variants.forget()
+
+    def _kept(self, terms: Sequence[tuple[Plugin, Any]]) -> Sequence[tuple[Plugin, Any]]:
+        kept = self.structure.kept
+        return terms if kept is None else at(terms, kept)
 
     def _common(self, few: Sequence[int]) -> dict[int, Asked]:
         """Return the answers, by position of the plugin, that a first bound is made of."""
-        variants, legal = self._variants, self._occurs
+        variants, legal = self._asked, self._occurs
         if not few:
             first = [variants.one("terms", i, legal) for i in range(variants.plugins("terms"))]
             works = [_seconds(answer) for answer, _ in first]
@@ -191,7 +199,8 @@ class Scores:
     def _of_few(self, hosts: Windows) -> Sequence[tuple[Plugin, Any]]:
         """Return the terms of the first bound, where these windows have guests."""
         if hosts not in self._stacked:
-            self._stacked[hosts] = stacked(self._few.values(), self._variants.shape, hosts)
+            few = stacked(self._few.values(), self._variants.shape, hosts)
+            self._stacked[hosts] = self._kept(few)
         return self._stacked[hosts]
 
     def _pipeline(self, index: int) -> Pipeline:
@@ -262,9 +271,9 @@ def score(structure: Structure) -> Iterator[Scored]:
     return scores.scored(np.arange(structure.legal.shape[-1]), wanted)
 
 
-def _seconds(answer: Answer) -> float:
+def _seconds(answer: Contribution) -> float:
     """Return about how many seconds of work a plugin contributes."""
-    works = [term for _, term in answer.contributed if isinstance(term, Work)]
+    works = [term for _, term in answer if isinstance(term, Work)]
     return float(sum(np.mean(work.seconds) * np.sum(work.count) for work in works))
 
 

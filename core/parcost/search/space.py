@@ -9,8 +9,7 @@ where something reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,12 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
-from parcost.schema import block_type
+from parcost.schema import block_type, changed
 from parcost.search.apart import Apart
 from parcost.search.attributes import choice_of, find
 from parcost.search.found import spelled
 from parcost.search.stack import mask
-from parcost.search.variants import Choice, Variants
+from parcost.search.variants import Choice, Shared, Variants
 from parcost.search.written import written
 from parcost.terms import Axis
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from parcost.terms import Check
 
 LARGEST = 10**10  # points, legal or not
+_NARROW = 2048  # points of the flat axis that cost a plugin no more than a few of them
 MOST_DEGREES = 2_000_000  # combinations of numbers in one structure
 
 
@@ -53,6 +53,9 @@ class Structure:
     degrees: Mapping[str, NDArray[np.float64]]
     legal: NDArray[np.bool_]
     refused: Mapping[str, int]
+    # Over all degrees, with answers that structures share, and which of these the axis has:
+    wide: Variants | None = None
+    kept: NDArray[np.intp] | None = None
 
     @property
     def points(self) -> int:
@@ -77,6 +80,7 @@ class Structure:
             degrees={name: values[kept] for name, values in self.degrees.items()},
             legal=self.legal[..., kept],
             refused={},
+            kept=None if self.kept is None else self.kept[kept],
         )
 
 
@@ -98,6 +102,7 @@ class Space:
     unsearched: Sequence[Axis] = ()
     follows: Sequence[str] = ()
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
+    shared: Shared = field(factory=Shared)
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -144,28 +149,48 @@ class Space:
         whole = self._variants(study, [*self.cuts, *self.choices])
         masks = list(_masks(whole, count))
         first = len(self.cuts)
-        for place in places:
-            legal, refused = _legal(masks, place, whole.shape[first:], count)
+        found: Iterable[tuple[tuple[int, ...], NDArray[np.bool_], dict[str, int]]]
+        found = ((place, *_legal(masks, place, whole.shape[first:], count)) for place in places)
+        plausible = study
+        if count <= _NARROW:
+            found = list(found)
+            alive = np.any([legal.reshape(-1, count).any(axis=0) for _, legal, _ in found], axis=0)
+            flat = [find(study, name) for name in degrees]
+            plausible = _plausible(study, alive, {(id(b), n) for b, n in flat})
+        for place, legal, refused in found:
             chosen = whole.choices[:first]
             cut = {c.name: c.values[i] for c, i in zip(chosen, place, strict=True)}
-            yield self._structure({**at, **cut}, _having(study, chosen, place), legal, refused)
+            own, shared = (_having(s, chosen, place) for s in (study, plausible))
+            yield self._structure({**at, **cut}, own, shared, legal, refused)
 
     def _structure(
-        self, at: Mapping[str, Any], study: Study, legal: NDArray[np.bool_], refused: dict[str, int]
+        self,
+        at: Mapping[str, Any],
+        study: Study,
+        plausible: Study,
+        legal: NDArray[np.bool_],
+        refused: dict[str, int],
     ) -> Structure:
         kept = np.flatnonzero(legal.any(axis=tuple(range(legal.ndim - 1))))
         bound = _at(study, kept, legal.shape[-1]) if len(kept) else study
+        choices = self._choices(plausible)
+        narrow = len(kept) > 0 and legal.shape[-1] <= _NARROW
         return Structure(
             values=at,
             variants=self._variants(bound, self.choices),
             degrees={name: np.asarray(v, dtype=np.float64)[kept] for name, v in study.axes},
             legal=legal[..., kept],
             refused=refused,
+            wide=self.shared.variants(plausible, choices, self.faults) if narrow else None,
+            kept=kept if narrow else None,
         )
 
     def _variants(self, study: Study, axes: Sequence[Axis]) -> Variants:
         choices = [choice_of(self.scenario, study, axis) for axis in axes]
         return Variants(study, choices, self.faults)
+
+    def _choices(self, study: Study) -> list[Choice]:
+        return [choice_of(self.scenario, study, axis) for axis in self.choices]
 
 
 def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
@@ -183,48 +208,42 @@ def _having(study: Study, choices: Sequence[Choice], place: Sequence[int]) -> St
     """Return *study* with one value of each of *choices*."""
     if not choices:
         return study
-    told = Variants(study, choices).at(tuple(place))
-    return study.with_blocks({k: _plain(blocks) for k, blocks in told.blocks.items()})
+    values: dict[tuple[int, str], Any] = {}
+    for choice, i in zip(choices, place, strict=True):
+        same = (b for b in study.blocks[choice.schema] if vars(b)["label"] == choice.label)
+        values.update(((id(block), choice.attribute), choice.values[i]) for block in same)
 
+    def chosen(held: Any, name: str, block: object) -> Any:
+        return values.get((id(block), name), held)
 
-def _plain(value: Any) -> Any:
-    """Return *value* with blocks of their own classes, which tell nobody what is read."""
-    if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
-    if not hasattr(type(value), "__block__"):
-        return value
-    inner = {name: _plain(held) for name, held in vars(value).items()}
-    schema = block_type(type(value)).schema
-    if type(value) is schema and all(inner[n] is held for n, held in vars(value).items()):
-        return value
-    made = copy(value)
-    object.__setattr__(made, "__class__", schema)
-    vars(made).update(inner)
-    return made
+    return study.with_blocks(changed(study.blocks, chosen))
 
 
 def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
     """Return *study* at some of the points of its flat axis."""
-    made: dict[int, Any] = {}
 
-    def cut(value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.shape == (count,):
-            return value[kept]
-        if isinstance(value, tuple):
-            return tuple(cut(item) for item in value)
-        if not hasattr(type(value), "__block__"):
-            return value
-        if id(value) not in made:
-            inner = {name: cut(held) for name, held in vars(value).items()}
-            same = all(inner[name] is held for name, held in vars(value).items())
-            made[id(value)] = value if same else copy(value)
-            if not same:
-                vars(made[id(value)]).update(inner)
-        return made[id(value)]
+    def cut(value: Any, _name: str, _block: object) -> Any:
+        flat = isinstance(value, np.ndarray) and value.shape == (count,)
+        return value[kept] if flat else value
 
-    blocks = {schema: cut(blocks) for schema, blocks in study.blocks.items()}
     axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
-    return evolve(study.with_blocks(blocks), axes=axes)
+    return evolve(study.with_blocks(changed(study.blocks, cut)), axes=axes)
+
+
+def _plausible(study: Study, alive: NDArray[np.bool_], degrees: set[tuple[int, str]]) -> Study:
+    """Return *study* with numbers that follow from degrees as they are at points that are alive.
+
+    At others there may be less than a rank of something, which nothing is priced for.
+    """
+    if not alive.any() or alive.all():
+        return study
+    instead = np.where(alive, np.arange(len(alive)), int(alive.argmax()))
+
+    def moved(value: Any, name: str, block: object) -> Any:
+        flat = isinstance(value, np.ndarray) and value.shape == alive.shape
+        return value[instead] if flat and (id(block), name) not in degrees else value
+
+    return study.with_blocks(changed(study.blocks, moved))
 
 
 def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -233,7 +252,7 @@ def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.boo
         for read, answers in variants.over("checks"):
             distinct = {id(a): a for a in answers.values()}
             errors = {
-                key: [c for _, c in answer.contributed if c.severity == "error"]
+                key: [c for _, c in answer if c.severity == "error"]
                 for key, answer in distinct.items()
             }
             for id_ in dict.fromkeys(c.id for found in errors.values() for c in found):

@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 
 from parcost.evaluation.shapes import SERIES, series_of
-from parcost.search.variants import Answer, Asked, Combination
+from parcost.search.variants import Asked, Combination, Contribution
 from parcost.terms import Edge, Memory, Once, Work
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def windows(asked: Iterable[Asked]) -> Windows:
     shared: set[str] = set()
     for _, by_part in asked:
         for answer in {id(a): a for a in by_part.values()}.values():
-            for _, term in answer.contributed:
+            for _, term in answer:
                 if isinstance(term, Work) and term.window is not None:
                     rates = (_price(term.share), *term.also, *map(_price, term.also_busy))
                     by_resource = prices.setdefault(term.window, {})
@@ -99,7 +99,7 @@ def stacked(
 
 def _of_one(
     read: Sequence[int],
-    by_part: Mapping[Combination, Answer],
+    by_part: Mapping[Combination, Contribution],
     shape: Sequence[int],
     windows: Windows,
 ) -> Iterator[tuple[Plugin, Any]]:
@@ -107,7 +107,7 @@ def _of_one(
     kinds: dict[Any, dict[int, tuple[Plugin, Any]]] = {}
     for number, answer in enumerate(distinct):
         seen: Counter[Any] = Counter()
-        for plugin, term in merged(answer.contributed, windows):
+        for plugin, term in merged(answer, windows):
             kind = _kind(term, windows)
             kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
@@ -127,9 +127,9 @@ class _Where:
     def __init__(
         self,
         read: Sequence[int],
-        by_part: Mapping[Combination, Answer],
+        by_part: Mapping[Combination, Contribution],
         shape: Sequence[int],
-        distinct: Sequence[Answer],
+        distinct: Sequence[Contribution],
     ) -> None:
         number = {id(answer): i for i, answer in enumerate(distinct)}
         of = np.array([number[id(answer)] for answer in by_part.values()], dtype=np.intp)

@@ -1,42 +1,37 @@
 """One study under many combinations of choices, each contribution asked for only once.
 
 A plugin that never looks at the ZeRO stage gives the same answer for all four. Which
-attributes an answer depends on is seen by looking: the blocks of a variant are of classes
-whose chosen attributes tell when they are read. An answer is kept under the values of
-just these, together with what the answers read that it used on its way.
+attributes an answer depends on is seen by looking: chosen attributes are on axes, and note
+that they are read. All variants have one memo, which keeps an answer under the values of
+just these.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-from attrs import Factory, define, evolve, field, frozen
+from attrs import evolve, frozen
 
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.reduce import unfit
 from parcost.evaluation.shapes import misfit, points_of
-from parcost.formulas import Formula, plain_of
-from parcost.outcome import Fault
-from parcost.study import Study, key_of
-from parcost.terms import Group
+from parcost.queries import READS, Memo, Reads, hashed
+from parcost.schema import on_axes
+from parcost.study import Study, contribution, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.numeric import Real
+    from parcost.outcome import Fault
     from parcost.plugins import Plugin
-    from parcost.study import Call
-    from parcost.terms import Pipeline, Schedule
+    from parcost.terms import Schedule
 
 T = TypeVar("T")
-Fact = Callable[[Any], Any]  # made of a study: a plain value
 
 Combination = tuple[int, ...]  # the index of the value of every choice
-Reads = frozenset[int]  # choices, by position
 
 
 @frozen(kw_only=True, eq=False)
@@ -50,58 +45,44 @@ class Choice:
     values: Sequence[Any]
 
 
-@frozen(eq=False)
-class Answer:
-    """What a plugin contributed, and what that depends on: choices, and facts by value."""
-
-    contributed: tuple[tuple[Plugin, Any], ...]
-    reads: Reads
-    facts: frozenset[Fact]
-
-
+#: What a plugin contributes, stamped.
+Contribution: TypeAlias = "Sequence[tuple[Plugin, Any]]"
 #: The choices that answers depend on, and the answers by the indices of these.
-Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Answer]]
+Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
 
+_MOST_NUMBERS = 2**25  # that structures share, about: a quarter of a GiB
 _SUMMED = ("terms", "memory")  # hooks
-_NOTHING = Answer((), frozenset(), frozenset())
-
-
-@define(eq=False)
-class Question:
-    """Something being asked: what it has read, and what it made to answer."""
-
-    reads: set[int] = Factory(set)
-    facts: set[Fact] = Factory(set)
-    made: dict[Any, Any] = Factory(dict)
-
-    def depends(self, answer: Answer | Question) -> None:
-        """Note that this depends on whatever *answer* does."""
-        self.reads |= answer.reads
-        self.facts |= answer.facts
-
-
-#: Answers under the choices and facts that they depend on.
-_Table = tuple[tuple[int, ...], tuple[Fact, ...], dict[Any, Any]]
 
 
 class Variants:
-    """The variants of *base*: ``at(combination)`` is a study whose answers are shared."""
+    """The variants of *base*: ``at(combination)`` is a study; all of them have one memo."""
 
     def __init__(
-        self, base: Study, choices: Sequence[Choice], faults: list[Fault] | None = None
+        self,
+        base: Study,
+        choices: Sequence[Choice],
+        faults: list[Fault] | None = None,
+        *,
+        memo: Memo | None = None,
+        given: Mapping[Place, tuple[Any, Any]] | None = None,
     ) -> None:
-        """Plugins that fail under any variant are noted in *faults*."""
+        """Plugins that fail under any variant are noted in *faults*.
+
+        *memo* is that of other variants, and *given* are the attributes that differ there.
+        """
         self.base = base
         self.choices = choices
         self.faults: list[Fault] = [] if faults is None else faults
         self._points = points_of(base)
-        self.asking: list[Question] = []  # in progress, the innermost last
-        self._kept: dict[Any, list[_Table]] = {}
-        self._studies: dict[Combination, Variant] = {}
+        self._memo = Memo() if memo is None else memo
+        self._given = given or {}
+        self._given_axes: dict[int, dict[str, tuple[str, Any]]] = {}  # by id of a block
+        self._number = {choice.name: k for k, choice in enumerate(choices)}
+        self._studies: dict[Combination, Study] = {}
         self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
+        self._looked: dict[int, tuple[int, ...] | None] = {}
         self._made: dict[tuple[int, ...], Any] = {}
-        self._classes: dict[Any, type] = {}
         self._find_choices()
 
     @property
@@ -109,7 +90,7 @@ class Variants:
         """The number of values of each choice."""
         return tuple(len(choice.values) for choice in self.choices)
 
-    def at(self, combination: Combination) -> Variant:
+    def at(self, combination: Combination) -> Study:
         """Return the study with the values of *combination*."""
         if combination not in self._studies:
             self._studies[combination] = self._study(combination)
@@ -117,7 +98,7 @@ class Variants:
 
     def forget(self) -> None:
         """Let go of every study and answer: they refer to one another, and hold arrays."""
-        self._kept.clear()
+        self._memo.clear()
         self._studies.clear()
         self._made.clear()
 
@@ -136,47 +117,38 @@ class Variants:
     def asked(self, hook: str, position: int, legal: NDArray[np.bool_] | None = None) -> Asked:
         """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
-        Answers are by the indices of these choices alone; those that facts make equal are
-        one object.
+        Answers are by the indices of these choices alone; equal ones are one object.
         """
         read: tuple[int, ...] = ()
         while True:
-            found = {
-                part: self._answer_if(legal, hook, position, read, part)
-                for part in product(*(range(self.shape[k]) for k in read))
-            }
+            found = {}
             union = set(read)
-            for answer in {id(answer): answer for answer in found.values()}.values():
-                union |= self._reads(answer)
+            for part in product(*(range(self.shape[k]) for k in read)):
+                found[part], reads = self._answer(hook, position, read, part, legal)
+                union |= reads
             if len(union) == len(read):
                 return read, found
             read = tuple(sorted(union))
 
     def one(
         self, hook: str, position: int, legal: NDArray[np.bool_]
-    ) -> tuple[Answer, frozenset[int]]:
+    ) -> tuple[Contribution, frozenset[int]]:
         """Return what a plugin answers in some legal variant, and the choices that it read."""
-        answer = self._answer_if(legal, hook, position, (), ())
-        return answer, self._reads(answer)
+        return self._answer(hook, position, (), (), legal)
 
     def schedule(self, combination: Combination) -> tuple[Schedule, frozenset[int]]:
         """Return the schedule under *combination*, and the choices that decide it."""
-        found, answer = self._kept_or(
-            "schedule", combination, lambda: (self.at(combination).schedule,)
-        )
-        return found, self._reads(answer)
+        return self._trace(combination, _schedule)
 
     def read_by_schedules(self) -> frozenset[int]:
         """Return the choices that any schedule reads to be one for a study."""
-        found: set[int] = set()
-        for name in self.base.plugins.named("schedules"):
-            for combination in product(*map(range, self.shape)):
-                self.asking.append(Question())
-                try:
-                    self.at(combination).scheduled(name)
-                finally:
-                    found |= self.asking.pop().reads
-        return frozenset(found)
+        return frozenset().union(
+            *(
+                self._trace(combination, _scheduled, name)[1]
+                for name in self.base.plugins.named("schedules")
+                for combination in product(*map(range, self.shape))
+            )
+        )
 
     def refuse(self, reads: Iterable[int], what: str) -> None:
         """Require that nothing in *reads* is a choice: *what* has to hold for all layouts.
@@ -192,146 +164,70 @@ class Variants:
             place = self.base.path
             raise SpecError([Diagnostic("depends-on-choice", message, place=place, help=help)])
 
-    def _reads(self, answer: Answer) -> frozenset[int]:
-        return answer.reads.union(*map(self._behind, answer.facts))
+    def _trace(
+        self, combination: Combination, function: Callable[..., T], *arguments: Any
+    ) -> tuple[T, frozenset[int]]:
+        """Return the answer of a query under *combination*, and the choices behind it."""
+        reads = Reads()
+        token = READS.set(reads)
+        try:
+            answer = self.at(combination).query(function, *arguments)
+        finally:
+            READS.reset(token)
+        return answer, frozenset(self._number[a] for a in reads.axes if a in self._number)
 
-    def _answer_if(
+    def _answer(
         self,
-        legal: NDArray[np.bool_] | None,
         hook: str,
         position: int,
         read: Sequence[int],
         part: Combination,
-    ) -> Answer:
+        legal: NDArray[np.bool_] | None,
+    ) -> tuple[Contribution, frozenset[int]]:
         """Return an answer under a combination of the choices *read*, if any such is legal.
 
         The others are taken as they are in a legal combination.
         """
-        whole = self._whole(read, part)
+        index: list[Any] = [0 if legal is None else slice(None)] * len(self.shape)
+        for k, i in zip(read, part, strict=True):
+            index[k] = i
         if legal is not None:
-            index: list[Any] = [slice(None)] * len(self.shape)
-            for k, i in zip(read, part, strict=True):
-                index[k] = i
             here = legal[tuple(index)]
             if not here.any():
-                return _NOTHING
+                return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
-            whole = tuple(int(next(others)) if i == slice(None) else i for i in index)
-        return self._answer(hook, position, whole)
+            index = [int(next(others)) if i == slice(None) else i for i in index]
+        return self._trace(tuple(index), _counted, hook, position)
 
-    def answers(self, hook: str, combination: Combination) -> tuple[tuple[Plugin, Any], ...]:
-        """Return every plugin's answer to *hook* under *combination*; its reads are noted."""
-        found: list[tuple[Plugin, Any]] = []
-        for position in range(len(self.base.plugins.implementing(hook))):
-            answer = self._answer(hook, position, combination)
-            found += answer.contributed
-            if self.asking:
-                self.asking[-1].reads |= answer.reads
-                self.asking[-1].facts |= answer.facts
-        return tuple(found)
+    def _complaint(self, hook: str, answer: Any, study: Study) -> str:
+        """Return why an evaluation of *study* would leave an answer out, if it would."""
+        complaint = misfit(answer, self._points)
+        if hook in _SUMMED and not complaint:
+            token = READS.set(None)  # under all choices it has the same stages
+            try:
+                cut = study.pipeline
+            finally:
+                READS.reset(token)
+            complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
+        return complaint
 
-    def note(self, choice: int) -> None:
-        """Note that *choice* is read by the question in progress."""
-        if self.asking:
-            self.asking[-1].reads.add(choice)
-
-    def fact(self, make: Fact, combination: Combination) -> Any:
-        """Return a fact under *combination*; the question in progress depends on its value."""
-        if self.asking:
-            self.asking[-1].facts.add(make)
-        return self._kept_or(make, combination, lambda: (make(self.at(combination)),))[0]
-
-    def number(self, key: Any, study: Variant, make: Callable[..., T], numbers: Sequence[Any]) -> T:
-        """Return the value kept under *key*, or made; the question in progress depends on it."""
-        made, answer = self._kept_or(key, study.combination, lambda: (make(study, *numbers),))
-        if self.asking:
-            self.asking[-1].depends(answer)
-        found: T = made
-        return found
-
-    def _behind(self, fact: Fact) -> set[int]:
-        """Return the choices that decide a fact, as far as it has been asked for."""
-        return {k for choices, _, _ in self._kept.get(fact, ()) for k in choices}
-
-    def _whole(self, read: Sequence[int], part: Combination) -> Combination:
-        whole = [0] * len(self.choices)
-        for k, index in zip(read, part, strict=True):
-            whole[k] = index
-        return tuple(whole)
-
-    def _answer(self, hook: str, position: int, combination: Combination) -> Answer:
-        def ask() -> tuple[tuple[Plugin, Any], ...]:
-            study = self.at(combination)
-            asked = study.plugins.ask(hook, study.faults, only=position, study=study)
-            return tuple(self._sound(hook, asked, study))
-
-        return self._kept_or((hook, position), combination, ask)[1]
-
-    def _sound(
-        self, hook: str, stamped: Iterable[tuple[Plugin, Any]], study: Variant
-    ) -> Iterator[tuple[Plugin, Any]]:
-        """Yield what an evaluation of *study* would not leave out; the rest are faults."""
-        cut: Pipeline | None = None
-        for plugin, answer in stamped:
-            complaint = misfit(answer, self._points)
-            if hook in _SUMMED and not complaint:
-                cut = cut or self._unread(lambda: study.pipeline)  # any has the same stages
-                complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
-            if complaint:
-                study.faults.append(Fault(plugin=plugin, hook=hook, message=complaint))
-            else:
-                yield plugin, answer
-
-    def _kept_or(
-        self, key: Any, combination: Combination, ask: Callable[[], tuple[Any, ...]]
-    ) -> tuple[Any, Answer]:
-        """Return what is kept under *key* for *combination*, or what asking gives."""
-        tables = self._kept.setdefault(key, [])
-        for choices, facts, table in tables:
-            kept = table.get(self._under(choices, facts, combination))
-            if kept is not None:
-                return _first(kept), kept
-        self.asking.append(Question())
-        try:
-            contributed = ask()
-        finally:
-            question = self.asking.pop()
-        answer = Answer(contributed, frozenset(question.reads), frozenset(question.facts))
-        choices = tuple(sorted(answer.reads))
-        facts = tuple(sorted(answer.facts, key=lambda f: f"{f.__module__}.{f.__qualname__}"))
-        own = [table for c, f, table in tables if c == choices and f == facts]
-        if not own:
-            own.append({})
-            tables.append((choices, facts, own[0]))
-        own[0][self._under(choices, facts, combination)] = answer
-        return _first(answer), answer
-
-    def _under(
-        self, choices: Sequence[int], facts: Sequence[Fact], combination: Combination
-    ) -> tuple[Any, ...]:
-        told = self._unread(lambda: tuple(self.fact(fact, combination) for fact in facts))
-        return (*(combination[k] for k in choices), *told)
-
-    def _unread(self, look: Callable[[], T]) -> T:
-        """Return ``look()``, which is not reading: no question depends on it."""
-        asking, self.asking = self.asking, []
-        try:
-            return look()
-        finally:
-            self.asking = asking
-
-    def _study(self, combination: Combination) -> Variant:
+    def _study(self, combination: Combination) -> Study:
         blocks = {
             schema: tuple(self._told(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
         }
-        return Variant(
-            **{name: getattr(self.base, name) for name in _KEPT},
+        return evolve(
+            self.base,
             blocks=blocks,
             replace=None,
             faults=self.faults,
-            variants=self,
-            combination=combination,
+            left_out=set(),
+            memo=self._memo,
+            point={
+                **{axis: key for own in self._given_axes.values() for axis, key in own.values()},
+                **{c.name: i for c, i in zip(self.choices, combination, strict=True)},
+            },
+            complaint=self._complaint,
         )
 
     def _told(self, value: Any, combination: Combination) -> Any:
@@ -341,8 +237,8 @@ class Variants:
         """
         if isinstance(value, tuple):
             return tuple(self._told(item, combination) for item in value)
-        inside = self._inside.get(id(value), ())
-        if not inside:
+        inside = self._inside.get(id(value))
+        if inside is None:
             return value
         key = (id(value), *(combination[k] for k in inside))
         if key not in self._made:
@@ -350,14 +246,13 @@ class Variants:
         return self._made[key]
 
     def _told_block(self, value: Any, combination: Combination) -> Any:
-        told = copy.copy(value)
-        held = vars(value)
-        vars(told).update({n: self._told(inner, combination) for n, inner in held.items()})
-        chosen = {a: k for (block, a), k in self._chosen.items() if block == id(value)}
-        vars(told).update({a: self.choices[k].values[combination[k]] for a, k in chosen.items()})
-        if chosen:
-            object.__setattr__(told, "__class__", self._telling(type(value), chosen))
-        return told
+        values = {name: self._told(inner, combination) for name, inner in vars(value).items()}
+        axes: dict[str, tuple[str, Any]] = dict(self._given_axes.get(id(value), {}))
+        for (block, attribute), k in self._chosen.items():
+            if block == id(value):
+                values[attribute] = self.choices[k].values[combination[k]]
+                axes[attribute] = (self.choices[k].name, combination[k])
+        return on_axes(value, values, axes)
 
     def _find_choices(self) -> None:
         """Find the block of every choice, and which choices stand in and below each block."""
@@ -366,103 +261,93 @@ class Variants:
             for block in self.base.all(schema):
                 if getattr(block, "label", "") == choice.label:
                     self._chosen[id(block), choice.attribute] = k
+        for (n, attribute), (block, key) in self._given.items():
+            if (id(block), attribute) not in self._chosen:
+                axes = self._given_axes.setdefault(id(block), {})
+                axes[attribute] = (f"{n}.{attribute}", key)
         for blocks in self.base.blocks.values():
             for block in blocks:
                 self._look_into(block)
 
-    def _look_into(self, value: Any) -> tuple[int, ...]:
+    def _look_into(self, value: Any) -> tuple[int, ...] | None:
+        """Return the choices in a block or several, and those inside; None without any axis."""
         if isinstance(value, tuple):
-            return tuple(k for item in value for k in self._look_into(item))
+            some = [i for item in value if (i := self._look_into(item)) is not None]
+            return tuple(k for i in some for k in i) if some else None
         if not hasattr(type(value), "__block__"):
-            return ()
-        if id(value) not in self._inside:
+            return None
+        if id(value) not in self._looked:
             own = [k for (block, _), k in self._chosen.items() if block == id(value)]
-            for inner in vars(value).values():
-                own += self._look_into(inner)
-            self._inside[id(value)] = tuple(sorted(set(own)))
-        return self._inside[id(value)]
-
-    def _telling(self, schema: type, chosen: Mapping[str, int]) -> type:
-        key = (schema, *chosen.items())
-        if key not in self._classes:
-            members: dict[str, Any] = {
-                name: property(self._reader(name, k), _writer(name)) for name, k in chosen.items()
-            }
-            self._classes[key] = type(schema.__name__, (schema,), members)
-        return self._classes[key]
-
-    def _reader(self, name: str, k: int) -> Callable[[Any], Any]:
-        def read(block: object) -> Any:
-            self.note(k)
-            return vars(block)[name]
-
-        return read
+            inner = [i for held in vars(value).values() if (i := self._look_into(held)) is not None]
+            every = tuple(sorted({*own, *(k for some in inner for k in some)}))
+            varies = own or inner or id(value) in self._given_axes
+            self._looked[id(value)] = every if varies else None
+            if varies:
+                self._inside[id(value)] = every
+        return self._looked[id(value)]
 
 
-def _writer(name: str) -> Callable[[Any, Any], None]:
-    def write(block: object, value: object) -> None:
-        vars(block)[name] = value
-
-    return write
+#: An attribute: the place of its block among those of the study, and its name.
+Place: TypeAlias = tuple[int, str]
 
 
-def _first(answer: Answer) -> Any:
-    return answer.contributed[0] if answer.contributed else None
+def places(study: Study) -> tuple[list[Any], dict[Place, Any]]:
+    """Return all blocks, and what tells the values of their attributes from others."""
+    blocks: list[Any] = []
+    keys: dict[Place, Any] = {}
+
+    def look(value: Any) -> bool:
+        """Return whether there is a block in *value*."""
+        items = value if isinstance(value, tuple) else (value,)
+        inside = [item for item in items if hasattr(type(item), "__block__")]
+        for block in inside:
+            if any(block is other for other in blocks):
+                continue
+            n = len(blocks)
+            blocks.append(block)
+            for name, held in vars(block).items():
+                if not look(held):
+                    keys[n, name] = hashed(held)
+        return bool(inside)
+
+    for found in study.blocks.values():
+        look(found)
+    return blocks, keys
 
 
-_KEPT = ("name", "plugins", "axes", "origins", "path", "lacking")
+class Shared:
+    """What structures that differ in a few attributes have in common: one memo."""
+
+    def __init__(self) -> None:
+        self._memo = Memo()
+        self._given: set[Place] = set()
+        self._first: tuple[list[type], dict[Place, Any]] | None = None
+
+    def variants(self, study: Study, choices: Sequence[Choice], faults: list[Fault]) -> Variants:
+        """Return variants of *study*, whose answers serve other structures where they may."""
+        blocks, keys = places(study)
+        types = [type(block) for block in blocks]
+        if self._first is None:
+            self._first = types, keys
+        if self._first[0] != types or self._first[1].keys() != keys.keys():
+            return Variants(study, choices, faults)
+        first = self._first[1]
+        differing = {place for place, key in keys.items() if first[place] != key}
+        full = self._memo.size * max(points_of(study), 1) > _MOST_NUMBERS
+        if full or not differing <= self._given:
+            self._memo.clear()  # what was asked so far has read these, and did not note it
+            self._given |= differing
+        given = {(n, name): (blocks[n], keys[n, name]) for n, name in self._given}
+        return Variants(study, choices, faults, memo=self._memo, given=given)
 
 
-@frozen(eq=False)
-class Variant(Study):
-    """A study under one combination of choices."""
+def _counted(study: Study, hook: str, position: int) -> Contribution:
+    return counted(study, hook, study.query(contribution, hook, position))
 
-    variants: Variants = field(kw_only=True, repr=False)
-    combination: Combination = field(kw_only=True)
 
-    def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return every plugin's answer, kept by what it reads."""
-        return self.variants.answers(hook, self.combination)
+def _schedule(study: Study) -> Schedule:
+    return study.schedule
 
-    def once(self, make: Callable[[Study], T]) -> T:
-        """Return ``make(self)``, made once for each question: another one may read less."""
-        if not self.variants.asking:
-            return make(self)
-        made = self.variants.asking[-1].made
-        if make not in made:
-            made[make] = make(self)
-        found: T = made[make]
-        return found
 
-    def collective(
-        self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
-    ) -> Call:
-        """Return the time of a collective; the same one of the same group is priced once."""
-        placed = group if isinstance(group, Group) else self.group(group)
-        key = ("collective", operation, algorithm, id(placed), key_of(plain_of(n)))
-
-        def price(study: Study) -> tuple[Call, Group]:  # the group keeps its identity
-            return Study.collective(study, operation, n, placed, algorithm), placed
-
-        return self.variants.number(key, self, price, ())[0]
-
-    def once_for(self, make: Callable[..., T], *numbers: Any) -> T:
-        """Return ``make(self, *numbers)``, made once under all choices that it does not read."""
-        return self.variants.number((make, *map(key_of, numbers)), self, make, numbers)
-
-    def once_for_all(self, make: Callable[..., T], *arguments: Any) -> T:
-        """Return ``make(*arguments)``: whoever asks depends on what it reads of its blocks."""
-
-        def made(_: Study) -> T:
-            return make(*arguments)
-
-        return self.variants.number((make, *map(key_of, arguments)), self, made, ())
-
-    def fact(self, make: Callable[[Study], T]) -> T:
-        """Return ``make(self)``; what is asked depends on the value and not on its making."""
-        found: T = self.variants.fact(make, self.combination)
-        return found
-
-    def fresh(self) -> Study:
-        """Return the same study with nothing asked yet."""
-        return evolve(self, faults=[], answers={})
+def _scheduled(study: Study, name: str) -> Schedule:
+    return study.scheduled(name)

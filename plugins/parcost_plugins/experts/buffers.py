@@ -8,7 +8,7 @@ from parcost import Memory, Study, formula, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.experts.exchange import exchange_of
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import moe_layers
+from parcost_plugins.vocabulary.partition import each, standing
 
 
 @hookimpl
@@ -18,7 +18,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if exchange is None:
         return
     room = maximum(exchange.lam, exchange.routing.buffer_factor)
-    each = exchange.there + exchange.back
+    token = exchange.there + exchange.back
     gathers = exchange.kind == "allgather"
     places = "P T" if gathers else "T k f"
     text = f"P > 1 ? {places} x : 0, x bytes of a {'token' if gathers else 'copy'} there and back"
@@ -31,9 +31,9 @@ def memory(study: Study) -> Iterator[Memory]:
             {} if gathers else letters,
             T=exchange.tokens,
             P=exchange.group.ranks,
-            x=(each, "B"),
+            x=(token, "B"),
             source="a place for every token that may arrive, and for its result",
         ),
-        count=[min(n, 1) for n in moe_layers(study)],
+        count=each(min, standing(study, moe=True), 1),
         once_per_device=True,
     )

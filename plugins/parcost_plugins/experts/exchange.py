@@ -40,7 +40,7 @@ from parcost_plugins.vocabulary.causes import EXPERT
 from parcost_plugins.vocabulary.exchange import exchange_links
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
-from parcost_plugins.vocabulary.partition import Counts, having, kinds
+from parcost_plugins.vocabulary.partition import Counts, standing
 from parcost_plugins.vocabulary.routing import (
     crowding,
     dispatcher_of,
@@ -288,11 +288,10 @@ def terms(study: Study) -> Iterator[Work]:
 
 def _counts(study: Study) -> tuple[Counts, Counts]:
     """Return the layers with experts of each virtual stage, and those run again in backward."""
-    found, chosen = kinds(study), study.get(Recompute)
-    count = having(found, moe=True)
+    count, chosen = standing(study, moe=True), study.get(Recompute)
     if chosen is not None and chosen.moe:
         return count, count
-    return count, having(found, moe=True, recomputed=True)
+    return count, standing(study, moe=True, recomputed=True)
 
 
 def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Work]:

@@ -13,6 +13,7 @@ graph only where their shapes are fixed by a capacity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import add
 
 from attrs import frozen
 
@@ -25,14 +26,13 @@ from parcost_plugins.vocabulary import (
     Overlap,
     Routing,
     Training,
-    layers,
     on_first,
     on_last,
 )
 from parcost_plugins.vocabulary.attended import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.chosen import tensor_overlap
-from parcost_plugins.vocabulary.partition import having, kinds
+from parcost_plugins.vocabulary.partition import each, standing
 from parcost_plugins.vocabulary.routing import has_fixed_counts
 
 NAME = "waiting for the host"
@@ -112,7 +112,7 @@ def mode(study: Study) -> str:
 def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
     forward, backward, weights = _calls(study)
-    every, again = layers(study), having(study.once(kinds), recomputed=True)
+    every, again = standing(study), standing(study, recomputed=True)
     core: Real = 0.0
     if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
@@ -162,7 +162,6 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
         return
     chosen = study[KernelChoice].grouped_experts
     grouped = framework.grouped_experts if chosen is None else chosen
-    found = study.once(kinds)
     local, each = model.experts / layout.ep, framework.expert_kernels
     casts: Real = 0.0
     if grouped:
@@ -175,9 +174,9 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
     forward = framework.routing_kernels + local * (each + casts + of_bias[0])
     backward = framework.routing_backward_kernels + local * (_BACKWARD * each + casts + of_bias[1])
     passes: list[tuple[Pass, Real, Sequence[float]]] = [
-        ("F", forward, having(found, moe=True)),
-        ("R", forward, having(found, moe=True, recomputed=True)),
-        ("B", backward, having(found, moe=True)),
+        ("F", forward, standing(study, moe=True)),
+        ("R", forward, standing(study, moe=True, recomputed=True)),
+        ("B", backward, standing(study, moe=True)),
     ]
     for pass_, kernels, count in passes:
         seconds = _eager(_Issued(kernels), framework)
@@ -191,13 +190,12 @@ def _counted(study: Study, framework: Framework) -> Iterator[Work]:
 
     The host cannot issue ahead: the device has nothing to run until the next kernel is issued.
     """
-    found = study.once(kinds)
     seconds = formula(
         "tau, of the first kernel behind the counts", tau=(framework.issue, "s"), source=SOURCE
     )
     passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
     for pass_, recomputed in passes:
-        count = having(found, moe=True, recomputed=recomputed)
+        count = standing(study, moe=True, recomputed=recomputed)
         if any(count) and _any(seconds):
             yield Work(
                 name="waiting for token counts",
@@ -210,7 +208,7 @@ def _counted(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _ends(study: Study, framework: Framework) -> Iterator[Work]:
-    count = [first + last for first, last in zip(on_first(study), on_last(study), strict=True)]
+    count = each(add, on_first(study), on_last(study))
     passes: tuple[tuple[Pass, Real], ...] = (
         ("F", framework.outer_kernels),
         ("B", _BACKWARD * framework.outer_kernels),
@@ -228,7 +226,7 @@ def _update(study: Study, framework: Framework) -> Iterator[Once]:
             cause=HOST,
             seconds=seconds,
             when="end",
-            count=layers(study),
+            count=standing(study),
             resource=PROCESSOR,
         )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from parcost import Formula, Real, Study, formula, hookimpl
+from parcost import Formula, Real, Study, formula, hookimpl, pure_function
 from parcost.numeric import minimum, where
 from parcost_plugins.kernels import fixed
 from parcost_plugins.kernels.rates import Machine, matmul, memory, sizes
@@ -41,7 +41,7 @@ class Tiled:
             again = "F" if operator.pass_ == "R" else operator.pass_
             size = (operator.m, operator.n, operator.k, operator.batch)
             what = (again, operator.role, operator.wide)
-            return study.once_for_all(_product, *Machine.of(study), *size, *what)
+            return study.query(_product, *Machine.of(study), *size, *what)
         if isinstance(operator, FusedAttention):
             return fixed.core(operator, study)
         if isinstance(operator, Stream):
@@ -89,6 +89,7 @@ def quantised(
     )
 
 
+@pure_function
 def _product(
     device: Device,
     choice: KernelChoice,

@@ -82,7 +82,7 @@ def _joint(study: Study, ranks: Mapping[str, Real]) -> Real:
     found = where(ranks["job"] > widest, 1.0, 0.0)
     if layout.pp > 1:
         found = found + _one(layout.tp)
-        if study[Training].model.tied and not study.fact(ends_together):
+        if study[Training].model.tied and not study.query(ends_together):
             found = found + 1.0
     return found
 

@@ -135,7 +135,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     before, layer, after = kind.before, kind.layer, kind.after
     layers = min(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
     ends = "max(a, b - (l - k) psi)"
-    if not reshards(study) or (study[Training].model.tied and study.fact(ends_together)):
+    if not reshards(study) or (study[Training].model.tied and study.query(ends_together)):
         ends = "(a + b)"
     made, remark = "max(b, k psi, a) (e + r)", "as backward makes them, and copied for the wire"
     if study[Training].framework.reduces_by_matrix:

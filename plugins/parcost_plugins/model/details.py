@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Sheet, Study, hookimpl
 from parcost_plugins.model.rank import rank_of
-from parcost_plugins.vocabulary.partition import recomputed_layers
+from parcost_plugins.vocabulary.partition import recomputed_layers, virtual_stages
 
 
 @hookimpl
@@ -14,7 +14,8 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     """Return the figures of a model's shape on its ranks."""
     held, rank = study.parameters, rank_of(study)
     stages = [
-        sum((p.elements * p.count[stage] for p in held), 0.0) for stage in range(len(rank.layers))
+        sum((p.elements * p.count[stage] for p in held), 0.0)
+        for stage in range(virtual_stages(study))
     ]
     of_layers: dict[str, Real] = {}
     for part in held:

@@ -27,7 +27,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     model, tied, count = rank.model, rank.model.tied, on_last(study)
     if model.nominal:
         return
-    if not tied or not study.fact(ends_together):
+    if not tied or not study.query(ends_together):
         yield Parameters(
             name="head, shared with the embedding" if tied else "head",
             elements=rank.vocabulary * model.hidden,

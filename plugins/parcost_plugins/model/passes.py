@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from operator import mul, sub
 from typing import Literal
 
 from parcost import Pass, Real, record
 from parcost_plugins.vocabulary import Gemm
-from parcost_plugins.vocabulary.partition import Counts
+from parcost_plugins.vocabulary.partition import Counts, each
 
 COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
@@ -42,25 +43,25 @@ class Span:
 
     def spared(self, kept: bool = True) -> Span:
         """Return the same layers, none of them run again if what they make is *kept*."""
-        return Span(self.count, (0,) * len(self.count)) if kept else self
+        return at(self.count) if kept else self
 
     def times(self, factor: int) -> Span:
         """Return the span of something that occurs *factor* times in each layer."""
-        count, again = (tuple(factor * n for n in c) for c in (self.count, self.again))
+        count, again = each(mul, self.count, factor), each(mul, self.again, factor)
         return Span(count, again, self.rivals)
 
     @cached_property
     def kept(self) -> Counts:
         """Those that are not run again."""
-        return tuple(n - r for n, r in zip(self.count, self.again, strict=True))
+        return each(sub, self.count, self.again)
 
     @cached_property
     def held(self) -> Counts:
         """One where a layer is run again whose tensors are held meanwhile."""
         rivals = self.rivals
         if rivals is None:
-            return tuple(min(n, 1) for n in self.again)
-        return tuple(min(n, 1) * (1 - min(r, 1)) for n, r in zip(self.again, rivals, strict=True))
+            return each(_any, self.again)
+        return each(_any_beside, self.again, rivals)
 
 
 def linear(
@@ -104,7 +105,18 @@ def linear(
         )
 
 
-def at(count: Sequence[float]) -> Span:
-    """Return the span of something outside of the layers, which is never run again."""
-    whole = tuple(int(n) for n in count)
-    return Span(whole, (0,) * len(whole))
+def at(count: Counts) -> Span:
+    """Return the span of something that is never run again, such as what is outside of layers."""
+    return Span(count, each(_none, count))
+
+
+def _none(_: float) -> int:
+    return 0
+
+
+def _any(n: int) -> int:
+    return min(n, 1)
+
+
+def _any_beside(n: int, rivals: int) -> int:
+    return min(n, 1) * (1 - min(rivals, 1))

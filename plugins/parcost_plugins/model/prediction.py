@@ -44,7 +44,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             place="after",
             source=PREDICTION,
         )
-    if not model.tied and not study.fact(ends_together):
+    if not model.tied and not study.query(ends_together):
         yield Parameters(
             name="embedding, for prediction",
             elements=rank.vocabulary * h,

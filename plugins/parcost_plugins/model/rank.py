@@ -15,7 +15,7 @@ from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attended import attended, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
-from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
+from parcost_plugins.vocabulary.partition import Counts, each, standing
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Of what stands in no layer of that paper.
@@ -43,22 +43,16 @@ class Rank:
     @cached_property
     def fusion(self) -> Fusion:
         """Which kernels element-wise operators run as."""
-        mode = self.study[KernelChoice].mode or self.training.framework.mode
-        return Fusion.of(self.training, mode)
+        return self.study.query(_fusion)
 
     @cached_property
     def _offload(self) -> Offload:
         return self.study[Offload]
 
     @cached_property
-    def _alike(self) -> Mapping[Kind, Counts]:
-        """Layers of each virtual stage by kind, however they are recomputed."""
-        return kinds(self.study, recomputing=False)
-
-    @cached_property
     def layers(self) -> Counts:
         """Layers of each virtual stage."""
-        return having(self._alike)
+        return standing(self.study)
 
     @cached_property
     def every(self) -> Span:
@@ -89,8 +83,8 @@ class Rank:
     def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
         study = self.study  # and not the rank, which holds the span
         return Span(
-            having(self._alike, moe=moe, windowed=windowed),
-            lambda: having(study.once(kinds), moe=moe, windowed=windowed, recomputed=True),
+            standing(study, moe=moe, windowed=windowed),
+            lambda: standing(study, moe=moe, windowed=windowed, recomputed=True),
         )
 
     @property
@@ -218,7 +212,7 @@ class Rank:
                     name=f"{name}, to and from the host",
                     cause=ACTIVATIONS,
                     bytes_=formula("o M", o=away, M=(bytes_, "B"), source=source),
-                    count=[min(n, layers) for n in kept],
+                    count=each(min, kept, layers),
                     once_per_device=True,
                     moments=_WHILE_ALIVE,
                 )
@@ -294,11 +288,12 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
 }
 
 
+def _fusion(study: Study) -> Fusion:
+    training = study[Training]
+    return Fusion.of(training, study[KernelChoice].mode or training.framework.mode)
+
+
 def rank_of(study: Study) -> Rank:
-    """Return what a rank of *study* sees; every part asks, hook after hook."""
-    return study.once(_rank)
-
-
-def _rank(study: Study) -> Rank:
+    """Return what a rank of *study* sees, which reads it as its parts are used."""
     training = study[Training]
     return Rank(study[Layout], training, training.model, study)

@@ -27,7 +27,7 @@ def accumulation(study: Study) -> Iterator[Stream]:
     precision = study[Training].precision
     shares = study[Layout].zero >= 2 and reduces_each_micro_batch(study)
     traffic = 2.0 * precision.gradients + precision.activation
-    for held in study.parameters:
+    for _, held in study.contributions_by_row("parameters"):
         if fused and held.place != "before":
             continue
         _, _, shard = spread(study, expert=held.expert)

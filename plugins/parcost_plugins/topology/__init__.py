@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary import Cluster
 def groups(study: Study) -> Iterator[Group]:
     """Place every group of the job, and those of experts where there are any."""
     cluster = study[Cluster]
-    ground = study.once(_ground)
+    ground = study.query(_ground)
     placed: list[tuple[Axes, Group]] = []
     for name, axes in Decomposition.of(study).axes.items():
         extent = joined(axes)

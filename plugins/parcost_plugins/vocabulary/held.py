@@ -68,7 +68,7 @@ class Alike:
 
 def alike(study: Study) -> Sequence[Alike]:
     """Return the kinds of virtual stages that *study* has: first stage first, experts last."""
-    return study.once(_alike)
+    return study.query(_alike)
 
 
 def _alike(study: Study) -> Sequence[Alike]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from parcost import LONGEST_ORDER, Op
+from parcost import LONGEST_ORDER, Op, Row
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from parcost import Study
 
 #: How many of something stand on each virtual stage.
-Counts = tuple[int, ...]
+Counts: TypeAlias = "tuple[Any, ...]"
 
 
 class Kind(NamedTuple):
@@ -127,14 +128,18 @@ def deal(count: int, stages: int, *, first: int = 0, last: int = 0, fill: bool =
     return tuple(dealt)
 
 
-def kinds(study: Study, *, recomputing: bool = True) -> Mapping[Kind, Counts]:
+def kinds(
+    study: Study, *, recomputing: bool = True, dealt: Counts | None = None
+) -> Mapping[Kind, Counts]:
     """Return the layers of each virtual stage by kind, kinds that there are none of left out.
 
-    What holds however they are recomputed is asked for without *recomputing*.
+    What holds however they are recomputed is asked for without *recomputing*. *dealt* are the
+    layers of stages other than those of the study.
     """
     training = study[Training]
     chosen = study.get(Recompute) if recomputing else None
-    model, dealt = training.model, layers(study)
+    model = training.model
+    dealt = layers(study) if dealt is None else dealt
     full = recomputing and training.recompute == "full"
     every, most = (chosen.every, chosen.layers) if chosen is not None else (1, 0)
     if not (model.experts or model.window or (full and (every > 1 or most))):
@@ -170,6 +175,61 @@ def having(
     return tuple(map(sum, zip(*picked, strict=True))) or (0,) * len(next(iter(found.values())))
 
 
+def standing(
+    study: Study,
+    *,
+    moe: bool | None = None,
+    windowed: bool | None = None,
+    recomputed: bool | None = None,
+) -> Counts:
+    """Return how many of the layers are what is asked for, by a row; None does not mind."""
+    wanted = (moe, windowed, recomputed)
+    return study.row(_standing, *wanted, total=lambda: sum(_having(_of_the_model, study, *wanted)))
+
+
+def _standing(
+    study: Study, moe: bool | None, windowed: bool | None, recomputed: bool | None
+) -> Counts:
+    return _having(_dealt, study, moe, windowed, recomputed)
+
+
+def _having(
+    found: Callable[[Study, bool], Mapping[Kind, Counts]],
+    study: Study,
+    moe: bool | None,
+    windowed: bool | None,
+    recomputed: bool | None,
+) -> Counts:
+    every = study.query(found, recomputed is not None)
+    return having(every, moe=moe, windowed=windowed, recomputed=recomputed)
+
+
+def _dealt(study: Study, recomputing: bool) -> Mapping[Kind, Counts]:
+    return kinds(study, recomputing=recomputing)
+
+
+def _of_the_model(study: Study, recomputing: bool) -> Mapping[Kind, Counts]:
+    model = study[Training].model
+    whole = (model.layers + model.prediction_layers,)
+    return kinds(study, recomputing=recomputing, dealt=whole)
+
+
+def each(function: Callable[..., float], *counts: Sequence[Any] | float) -> Counts:
+    """Return ``function(n, ...)`` on each virtual stage, and a row of rows; numbers are constant.
+
+    >>> each(min, (1, 2), (3, 0)), each(min, (1, 2), 1)
+    ((1, 0), (1, 1))
+    """
+    if any(isinstance(count, Row) for count in counts):
+        totals = (count if isinstance(count, (int, float)) else sum(count) for count in counts)
+        return Row(max(function(*totals), 0), _each, function, *counts)
+    return tuple(map(function, *(repeat(n) if isinstance(n, (int, float)) else n for n in counts)))
+
+
+def _each(study: Study, function: Callable[..., float], *counts: Sequence[Any] | float) -> Counts:
+    return each(function, *(n.of(study) if isinstance(n, Row) else n for n in counts))
+
+
 def moe_layers(study: Study) -> Counts:
     """Return the layers with experts on each virtual stage."""
     return having(kinds(study), moe=True)
@@ -180,13 +240,21 @@ def recomputed_layers(study: Study) -> Counts:
     return having(kinds(study), recomputed=True)
 
 
-def on_first(study: Study) -> tuple[float, ...]:
+def on_first(study: Study) -> Counts:
     """Return the count of something that stands on the first virtual stage only."""
+    return study.row(_on_first, total=lambda: 1.0)
+
+
+def _on_first(study: Study) -> tuple[float, ...]:
     return (1.0, *[0.0] * (virtual_stages(study) - 1))
 
 
-def on_last(study: Study) -> tuple[float, ...]:
+def on_last(study: Study) -> Counts:
     """Return the count of something that stands on the last virtual stage only."""
+    return study.row(_on_last, total=lambda: 1.0)
+
+
+def _on_last(study: Study) -> tuple[float, ...]:
     return (*[0.0] * (virtual_stages(study) - 1), 1.0)
 
 

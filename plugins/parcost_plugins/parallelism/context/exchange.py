@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import add
 from typing import Any
 
 from attrs import evolve, frozen
@@ -20,6 +21,7 @@ from parcost_plugins.vocabulary import (
     slowdown,
 )
 from parcost_plugins.vocabulary.context import algorithm, trading
+from parcost_plugins.vocabulary.partition import Counts, each
 
 SIZES = "counted from the tensors that attention reads"
 
@@ -144,19 +146,19 @@ class Exchange:
         )
 
     @cached_property
-    def cores(self) -> dict[tuple[str, Pass], tuple[float, ...]]:
+    def cores(self) -> dict[tuple[str, Pass], Counts]:
         """Attention cores on each virtual stage, by host and pass."""
-        found: dict[tuple[str, Pass], tuple[float, ...]] = {}
-        for operator in self.study.operators:
+        found: dict[tuple[str, Pass], Counts] = {}
+        for _, operator in self.study.contributions_by_row("operators"):
             if isinstance(operator, FusedAttention):
                 key = (operator.host, operator.pass_)
                 found[key] = _sum(found.get(key), operator.count)
         return found
 
     @cached_property
-    def counts(self) -> dict[Pass, tuple[float, ...]]:
+    def counts(self) -> dict[Pass, Counts]:
         """Attention cores on each virtual stage, by pass."""
-        found: dict[Pass, tuple[float, ...]] = {}
+        found: dict[Pass, Counts] = {}
         for (_, pass_), count in self.cores.items():
             found[pass_] = _sum(found.get(pass_), count)
         return found
@@ -175,8 +177,8 @@ def exchange(study: Study) -> Exchange:
     return Exchange(study, study[Context], kind, cp, traders, cp / traders, slowdown(study))
 
 
-def _sum(one: Sequence[float] | None, other: Sequence[float]) -> tuple[float, ...]:
-    return tuple(other) if one is None else tuple(a + b for a, b in zip(one, other, strict=True))
+def _sum(one: Counts | None, other: Sequence[float]) -> Counts:
+    return each(add, other, 0.0 if one is None else one)
 
 
 def _first(group: Group, ranks: Real) -> Group:

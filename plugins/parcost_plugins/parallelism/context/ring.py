@@ -75,7 +75,7 @@ def imbalance(found: Exchange) -> Iterator[Work]:
     if found.context.balance == "zigzag" or not found.model.causal:
         return
     training = found.study[Training]
-    for operator in found.study.operators:
+    for _, operator in found.study.contributions_by_row("operators"):
         if isinstance(operator, FusedAttention):
             seconds = kernel_seconds(operator, found.study)
             mean = attended(training, windowed=operator.windowed)

@@ -23,7 +23,7 @@ def held(study: Study) -> int:
 
 def reduction(study: Study) -> Iterator[Once]:
     """Add up the gradients of the copies of every stage, once they have drained."""
-    if study[Layout].pp == 1 or (copies := study.fact(held)) == 1:
+    if study[Layout].pp == 1 or (copies := study.query(held)) == 1:
         return
     pair = study.group("pp").pair
     ranks = float(copies)

@@ -81,7 +81,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
 
 def held_once(study: Study) -> bool:
     """Say whether embedding and head are one tensor, which stays gathered between them."""
-    return study[Training].model.tied and study.fact(ends_together)
+    return study[Training].model.tied and study.query(ends_together)
 
 
 def _again(study: Study) -> list[_Traffic]:

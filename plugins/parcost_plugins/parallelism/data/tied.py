@@ -10,6 +10,7 @@ which holds the embedding once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import add
 
 from parcost import Group, Once, Real, Study, formula
 from parcost_plugins.vocabulary import (
@@ -21,7 +22,7 @@ from parcost_plugins.vocabulary import (
     on_last,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import each, ends_together
 from parcost_plugins.vocabulary.sums import adding
 
 
@@ -35,7 +36,7 @@ def reduction(study: Study) -> Iterator[Once]:
         copy = isinstance(held.total, float) and held.total == 0.0  # else it would count twice
         if copy and held.count[-1]:
             copied = copied + held.elements * held.count[-1]
-    if (isinstance(copied, float) and copied == 0.0) or study.fact(ends_together):
+    if (isinstance(copied, float) and copied == 0.0) or study.query(ends_together):
         return
     pipeline = study.group("pp")
     both = 2.0
@@ -50,7 +51,7 @@ def reduction(study: Study) -> Iterator[Once]:
         cause=DATA,
         seconds=call.formula,
         when="end",
-        count=[a + b for a, b in zip(on_first(study), on_last(study), strict=True)],
+        count=each(add, on_first(study), on_last(study)),
         resource=pipeline.pair.name,
         bytes_=n.value,
     )

@@ -98,10 +98,6 @@ class Wire:
 
 def wires(study: Study) -> Sequence[Wire]:
     """Return the wire of every kind of stage of *study*."""
-    return study.once(_wires)
-
-
-def _wires(study: Study) -> Sequence[Wire]:
     return tuple(_each(study))
 
 

@@ -23,7 +23,8 @@ experts, say) sends nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from operator import mul
 
 from parcost import (
     Check,
@@ -51,6 +52,7 @@ from parcost_plugins.parallelism.tensor.wire import Wire, wire
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
 from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
+from parcost_plugins.vocabulary.partition import each
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
 
@@ -99,7 +101,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 def _layers(study: Study, on_wire: Wire, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.fact(puts_off_weight_gradients)
+    sums_hide = sums_hide and not study.query(puts_off_weight_gradients)
     once, again = pairs(study, "F"), pairs(study, "R")
     model = study[Training].model
     for row in rows_of(study[Layout]):
@@ -130,8 +132,8 @@ def _layers(study: Study, on_wire: Wire, mode: str, *, saved_inputs: bool) -> It
 
 def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.fact(puts_off_weight_gradients)
-    counts: dict[str, Sequence[float]] = {"first": on_first(study), "last": on_last(study)}
+    sums_hide = sums_hide and not study.query(puts_off_weight_gradients)
+    counts = {"first": on_first(study), "last": on_last(study)}
     for end in _ENDS_SHARDED if study[Layout].sequence_parallel else _ENDS:
         hides = end.part != "sum" or sums_hide
         yield on_wire.work(
@@ -142,7 +144,7 @@ def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
             HEAD_COLUMNS if hides and end.host else None,
         )
     loss = on_wire.loss()
-    yield on_wire.work("loss all-reduce", "F", loss, [LOSS_SUMS * n for n in counts["last"]])
+    yield on_wire.work("loss all-reduce", "F", loss, each(mul, counts["last"], LOSS_SUMS))
 
 
 _ENDS = (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import add
 from typing import Literal, NamedTuple
 
 from parcost import Pass, Real, Study, record
-from parcost_plugins.vocabulary import Gemm, Layout, Model, virtual_stages
+from parcost_plugins.vocabulary import Gemm, Layout, Model
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,
     ATTENTION_ROWS,
@@ -15,6 +17,7 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_EXPERTS,
     SHARED_ROWS,
 )
+from parcost_plugins.vocabulary.partition import Counts, each
 
 Operation = Literal["all_gather", "reduce_scatter", "all_reduce"]
 
@@ -90,7 +93,7 @@ class Message(NamedTuple):
     @property
     def times(self) -> Sequence[float]:
         """How often every virtual stage sends it."""
-        return [sum(counts) for counts in zip(*self.pairs.values(), strict=True)]
+        return reduce(partial(each, add), self.pairs.values())
 
     def named(self, row: Row) -> str:
         """Return the name of *row* for this tensor."""
@@ -121,10 +124,11 @@ def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
     In the pass R these are the pairs that run forward again. Kinds of which there are none
     are left out.
     """
-    found: dict[str, Sequence[float]] = {pair: (0.0,) * virtual_stages(study) for pair in HOSTS}
+    found: dict[str, Counts] = {}
     kinds = {rows: pair for pair, (_, rows) in HOSTS.items()}
-    for operator in study.operators:
+    for _, operator in study.contributions_by_row("operators"):
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in kinds:
             pair = kinds[operator.host]
-            found[pair] = [a + b for a, b in zip(found[pair], operator.count, strict=True)]
-    return {pair: count for pair, count in found.items() if any(count)}
+            own = operator.count
+            found[pair] = each(add, own, found.get(pair, 0.0))
+    return {pair: found[pair] for pair in HOSTS if pair in found and any(found[pair])}
