@@ -84,10 +84,6 @@ def test_messages_take_their_time_or_their_bytes() -> None:
     assert timed["communication"] == 35.0
     slow = "estimate e { compute = 1 s, messages = 5, message = 30 B }"
     assert values(slow)["communication"] == 0.0  # over no link that is known
-    assert formula(slow, "communication") == "gradients + tensor"
-    plain = "estimate e { compute = 1 s, dp = 2, outer = 3 B/s per_direction }"
-    assert formula(plain, "communication") == "gradients + tensor"
-    assert formula(plain, "idle") == "busy (p - 1) / m"
 
 
 def test_a_ridge_by_hand() -> None:
@@ -353,16 +349,9 @@ def test_equal_stages_idle_alike(bind: Bind) -> None:
     assert found["bubble"] == found["bubble_average"] == pytest.approx(3 / 11)
 
 
-@pytest.mark.parametrize(("layers", "text"), [(4, "1 + 1 + 1 + 1"), (8, "2 + 2 + 2 + 2")])
-def test_layers_are_dealt_in_words(layers: int, text: str, bind: Bind) -> None:
-    found = counted(bind, layers, 4)
-    assert found["layers_dealt"].formula.text == text
-
-
-def test_up_to_32_stages_are_spelled_out(bind: Bind) -> None:
-    one = " + ".join(["1"] * 32)
-    assert counted(bind, 32, 32)["layers_dealt"].formula.text == one
-    assert counted(bind, 33, 33)["layers_dealt"].formula.text == one + " + ..."
+def test_layers_are_dealt_to_the_last(bind: Bind) -> None:
+    assert counted(bind, 8, 4)["layers_dealt"].value == 8
+    assert counted(bind, 33, 33)["layers_dealt"].value == 33
 
 
 def counted(bind: Bind, layers: int, stages: int) -> dict[str, Any]:
@@ -404,7 +393,7 @@ def test_experts_are_sparse_by_those_that_a_token_leaves_out(bind: Bind) -> None
 
 
 @pytest.mark.parametrize(
-    ("step", "holds", "mfu"), [(2.0, True, 100.0), (1.0, False, 200.0), (4.0, True, 50.0)]
+    ("step", "holds", "mfu"), [(2.0, True, 100.0), (0.5, False, 400.0), (4.0, True, 50.0)]
 )
 def test_a_step_takes_its_flops_at_the_peak_of_all_devices(
     step: float, holds: bool, mfu: float, bind: Bind
