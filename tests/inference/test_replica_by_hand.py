@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Study
+from parcost import Study, formula, plain_of
 from parcost_plugins.inference.memory import Memory, cache_read, copies
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.rules import before, fits
@@ -75,29 +75,33 @@ def complaints(model: str = "", serving: str = "") -> dict[str, Any]:
 )  # fmt: skip
 def test_a_token_is_reduced_exchanged_and_passed_on(model: str, degrees: str, sent: float) -> None:
     found = decode(replica(model, f", {degrees}"))
-    assert found.communication.value == pytest.approx(sent / 1e9)
+    assert plain_of(found.communication) == pytest.approx(sent / 1e9)
+    assert ("(p - 1) H" in found.communication.text) is ("pp" in degrees)
 
 
 @pytest.mark.parametrize(("degrees", "all_"), [("tp = 2", 12), ("pp = 2", 0), ("tp = 1", 0)])
 def test_a_measured_all_reduce_is_one_of_several_ranks(degrees: str, all_: int) -> None:
     found = decode(replica("", f", {degrees}, all_reduce = 7 s"))
     hop = 640 / 1e9 if "pp" in degrees else 0.0
-    assert found.communication.value == pytest.approx(7 * all_ + hop)
-    assert found.all_reduce.value == (7.0 if all_ else 0.0)
+    assert plain_of(found.communication) == pytest.approx(7 * all_ + hop)
+    assert plain_of(found.all_reduce) == (7.0 if all_ else 0.0)
 
 
 def test_one_device_without_a_fabric_tells_nobody() -> None:
     of = parcost.load_text((SMALL % ("", ", all_reduce = 7 s")).replace("fabric = wire, ", ""))
     alone = of[0].studies()[0]
     found = decode(Replica.of(alone, alone[Serving]))
-    assert (found.all_reduce.value, found.communication.value) == (0.0, 0.0)
+    assert (plain_of(found.all_reduce), plain_of(found.communication)) == (0.0, 0.0)
 
 
 def phase(**seconds: float) -> Phase:
     nothing = dict.fromkeys(
         ("flops", "compute", "weights", "cache", "all_reduce", "communication", "launches"), 0.0
     )
-    return Phase(**{**nothing, **seconds})
+    given: dict[str, Any] = {**nothing, **seconds}
+    for name in ("all_reduce", "communication"):
+        given[name] = formula("T", T=(given[name], "s"))
+    return Phase(**given)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,11 @@ def test_groups_and_stages_make_tokens_at_once() -> None:
     assert found.figure("chat.prefill_tokens_per_second") == pytest.approx(10 * 4 * 2 / seconds)
     figures = {f.name.removeprefix("chat."): f for _, f in found.figures}
     assert figures["experts_hit"].value == pytest.approx(8 * (1 - 0.75**20))
-    assert figures["headroom"].value > 0
+    of = replica(SHARED, ", tp = 2, ep = 4")
+    assert figures["weights"].value == 2 * (of.dense + of.expert)
+    usable = figures["headroom"].formula.inputs["usable"][0]
+    assert usable > found.figure("chat.memory") > 0
+    assert figures["headroom"].value == usable - found.figure("chat.memory")
 
 
 # --- rules ----------------------------------------------------------------------------------

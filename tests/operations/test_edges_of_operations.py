@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import parcost
-from parcost import Study
-from parcost_plugins.operations import data
+from parcost import Study, plain_of
+from parcost_plugins.operations import data, failures
 from parcost_plugins.operations.account import draw
 from parcost_plugins.operations.failures import daly, kept_first_order
 from parcost_plugins.operations.goodput import losses, rhythm
@@ -62,6 +63,36 @@ def test_a_job_that_never_fails_loses_nothing_to_failures() -> None:
     found = rhythm(study("checkpoint { blocking = 3 s, interval = 7 s }"))
     assert found is not None
     assert (found.mtbf, found.restart, found.lost, found.useful) == (None, 0.0, 0.0, 0.7)
+
+
+def test_slow_nodes_and_many_devices_count_in_what_is_useful() -> None:
+    text = "reliability { device_mtbf = 50 s, devices = 5, lost = 20 %, restart = 3 s }\n"
+    found = rhythm(study(text + "checkpoint { blocking = 2 s, interval = 8 s }"))
+    assert found is not None
+    assert found.mtbf == 10.0
+    share = 8 / (10 * math.exp(0.3) * math.expm1(1.0))
+    assert found.useful == pytest.approx(0.8 * share)
+
+
+def test_exponents_end_where_floats_do() -> None:
+    text = "reliability {{ mtbf = 1 s, restart = {} s }}\ncheckpoint {{ blocking = 1 s, interval = {} s }}"
+    late = result(text.format(5000, 2)).figure("goodput")
+    assert late == pytest.approx(2 / (math.exp(700) * math.expm1(3)), rel=1e-12, abs=0)
+    long = result(text.format(0, 9999)).figure("goodput")
+    assert long == pytest.approx(9999 / math.exp(700), rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("blocking", [200, 250])
+def test_the_optimum_of_a_checkpoint_twice_as_long_as_work_lasts(blocking: int) -> None:
+    text = (
+        f"reliability {{ mtbf = 100 s, restart = 1 s }}\ncheckpoint {{ blocking = {blocking} s }}"
+    )
+    assert result(text).figure("checkpoint.daly") == 100.0
+
+
+def test_papers_are_cited_by_their_years() -> None:
+    assert failures.YOUNG.startswith("Young 1974")
+    assert failures.DALY.startswith("Daly 2006")
 
 
 def test_a_job_of_unknown_devices_has_no_time_between_failures() -> None:
@@ -126,8 +157,10 @@ def saved(text: str) -> Any:
 )
 def test_every_node_writes_its_part(cluster: str, seconds: float | None) -> None:
     text = f"{CARD}{cluster}\ncheckpoint {{ size = 7 TB, node_bandwidth = 1 GB/s }}"
-    writing = saved(text).writing
-    assert (writing and writing.value) == (None if seconds is None else pytest.approx(seconds))
+    found = saved(text).writing
+    assert (None if found is None else plain_of(found)) == (
+        None if seconds is None else pytest.approx(seconds)
+    )
 
 
 def test_a_copy_takes_a_shard_and_a_rate() -> None:
@@ -138,7 +171,7 @@ def test_a_copy_takes_a_shard_and_a_rate() -> None:
         ("shards = 5, host_bandwidth = 1 GB/s,", 2000.0),
     ):
         found = saved(f"checkpoint {{ {copy.format(more)} }}").blocking
-        assert (found and found.value) == blocking
+        assert (None if found is None else plain_of(found)) == blocking
 
 
 def test_as_many_shards_as_devices_are_no_more_than_devices() -> None:
@@ -216,7 +249,9 @@ def test_a_capped_device_draws_no_more_than_its_cap(cap: str, watts: float) -> N
     device = CARD.replace("multiprocessors = 100", f"multiprocessors = 100, power = 700 W{cap}")
     text = f"{device}cluster {{ device = card, devices = 16, fabric = racks }}\n"
     of = study(text + "energy { activity = 50 %, idle_power = 20 %, host_power = 1.5, pue = 1.25 }")
-    assert draw(of, of[Energy]).value == pytest.approx(watts * 0.6 * 1.5 * 1.25)
+    drawn = draw(of, of[Energy])
+    assert drawn is not None
+    assert plain_of(drawn) == pytest.approx(watts * 0.6 * 1.5 * 1.25)
     assert draw(study("energy { }"), study("energy { }")[Energy]) is None
 
 

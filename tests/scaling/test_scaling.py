@@ -192,3 +192,10 @@ def test_a_target_of_all_is_met_by_no_batch_of_a_sweep_either() -> None:
     found = result(text + ", peak = 1 TFLOPS dense, bandwidth = 1 TB/s per_direction }")
     values = found.figure("b.batch_for_target_exposed")
     assert list(values) == pytest.approx([10, 90, float("inf")])
+
+
+def test_the_slower_of_two_ranks_by_the_formula_of_extremes() -> None:
+    # r = 1.17741: 1.17741 - (ln ln 2 + ln 4 pi) / 2.35482 + 0.577216 / 1.17741
+    found = result("jitter { deviation = 2 s, ranks = 2 }")
+    assert found.figure("jitter.deviations") == pytest.approx(0.748469, abs=2e-6)
+    assert found.figure("jitter.seconds") == pytest.approx(2 * 0.748469, abs=4e-6)

@@ -150,10 +150,9 @@ def _sheet(sketch: PipelineSketch) -> Sheet:
 
 def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     sheet = _sheet(sketch)
-    busy, ramp, slots = _busy(sketch), sketch.stages - 1, sketch.micro_batches * sketch.chunks
-    idle = makespan - busy
-    off = maximum(idle * slots - ramp * busy, ramp * busy - idle * slots)
-    textbook = all_of(off <= _ROUNDING * slots * busy)
+    busy = _busy(sketch)
+    off = (makespan - busy) / busy - (sketch.stages - 1) / (sketch.micro_batches * sketch.chunks)
+    textbook = all_of(maximum(off, -off) <= _ROUNDING)
     run = _timed("replay of the order of the schedule", sketch, makespan)
     yield sheet("step_time", "step time", "s", run, note="with equal stages")
     sheet.letters["T"] = (run, "s")
