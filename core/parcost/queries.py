@@ -95,19 +95,13 @@ class Memo:
     def __init__(self, most: int | None = None) -> None:
         self._roots: dict[Any, Any] = {}  # a Branch or an Answer
         self._most = most
-        self.size = 0
         self.get = self._roots.get
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._roots.clear()
-        self.size = 0
+        self.clear = self._roots.clear
 
     def keep(self, key: Any, values: Mapping[Source, Any], value: Any) -> Answer:
         """Keep an answer under what it has read, in order."""
         if self._most is not None and len(self._roots) >= self._most:
-            self.clear()
-        self.size += 1
+            self._roots.clear()
         children, at = self._roots, key
         for source, found in values.items():
             node = children.get(at)

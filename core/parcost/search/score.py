@@ -80,9 +80,8 @@ class Scores:
         self.structure = structure
         self._variants, self._legal = structure.variants, structure.legal
         self._occurs: NDArray[np.bool_] = np.any(self._legal, axis=-1)
-        self._asked = structure.wide or structure.variants
-        memory = self._asked.over("memory", self._occurs)
-        self._memory = self._kept(stacked(memory, self._variants.shape, Windows()))
+        memory = self._variants.over("memory", self._occurs)
+        self._memory = stacked(memory, self._variants.shape, Windows())
         self._choice = _scheduling(self._variants, self._occurs)
         for hook, probe in PROBES.items():
             for reads, answers in self._variants.over(hook, self._occurs):
@@ -135,7 +134,7 @@ class Scores:
         *wanted* is a mask of them by the position of the schedule, or true for all.
         """
         structure = self.structure.at(kept)
-        variants = structure.wide or structure.variants
+        variants = structure.variants
         legal = {i: self._part(structure.legal, i) & which for i, which in wanted.items()}
         occurs = np.zeros(variants.shape, dtype=bool)
         for index, which in legal.items():
@@ -143,10 +142,7 @@ class Scores:
         rest = [i for i in range(variants.plugins("terms")) if i not in self._few]
         asked = [variants.asked("terms", i, occurs) for i in rest]
         hosts = windows([*self._few.values(), *asked])
-        others = stacked(asked, variants.shape, hosts)
-        if structure.kept is not None:
-            others = at(others, structure.kept)
-        terms = [*at(self._of_few(hosts), kept), *others]
+        terms = [*at(self._of_few(hosts), kept), *stacked(asked, variants.shape, hosts)]
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms may share a name
         memory = at(self._memory, kept)
         known: dict[Any, Load] = {}
@@ -174,15 +170,11 @@ class Scores:
                 bytes_=at_points(self._bytes[index], kept),
                 least=at_points(self._least[index], kept),
             )
-        structure.variants.forget()
-
-    def _kept(self, terms: Sequence[tuple[Plugin, Any]]) -> Sequence[tuple[Plugin, Any]]:
-        kept = self.structure.kept
-        return terms if kept is None else at(terms, kept)
+        variants.forget()
 
     def _common(self, few: Sequence[int]) -> dict[int, Asked]:
         """Return the answers, by position of the plugin, that a first bound is made of."""
-        variants, legal = self._asked, self._occurs
+        variants, legal = self._variants, self._occurs
         if not few:
             first = [variants.one("terms", i, legal) for i in range(variants.plugins("terms"))]
             works = [_seconds(answer) for answer, _ in first]
@@ -199,8 +191,7 @@ class Scores:
     def _of_few(self, hosts: Windows) -> Sequence[tuple[Plugin, Any]]:
         """Return the terms of the first bound, where these windows have guests."""
         if hosts not in self._stacked:
-            few = stacked(self._few.values(), self._variants.shape, hosts)
-            self._stacked[hosts] = self._kept(few)
+            self._stacked[hosts] = stacked(self._few.values(), self._variants.shape, hosts)
         return self._stacked[hosts]
 
     def _pipeline(self, index: int) -> Pipeline:

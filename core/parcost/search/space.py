@@ -9,7 +9,7 @@ where something reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from parcost.search.apart import Apart
 from parcost.search.attributes import choice_of, find
 from parcost.search.found import spelled
 from parcost.search.stack import mask
-from parcost.search.variants import Choice, Shared, Variants
+from parcost.search.variants import Choice, Variants
 from parcost.search.written import written
 from parcost.terms import Axis
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from parcost.terms import Check
 
 LARGEST = 10**10  # points, legal or not
-_NARROW = 2048  # points of the flat axis that cost a plugin no more than a few of them
 MOST_DEGREES = 2_000_000  # combinations of numbers in one structure
 
 
@@ -53,9 +52,6 @@ class Structure:
     degrees: Mapping[str, NDArray[np.float64]]
     legal: NDArray[np.bool_]
     refused: Mapping[str, int]
-    # Over all degrees, with answers that structures share, and which of these the axis has:
-    wide: Variants | None = None
-    kept: NDArray[np.intp] | None = None
 
     @property
     def points(self) -> int:
@@ -80,7 +76,6 @@ class Structure:
             degrees={name: values[kept] for name, values in self.degrees.items()},
             legal=self.legal[..., kept],
             refused={},
-            kept=None if self.kept is None else self.kept[kept],
         )
 
 
@@ -102,7 +97,6 @@ class Space:
     unsearched: Sequence[Axis] = ()
     follows: Sequence[str] = ()
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
-    shared: Shared = field(factory=Shared)
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -149,48 +143,28 @@ class Space:
         whole = self._variants(study, [*self.cuts, *self.choices])
         masks = list(_masks(whole, count))
         first = len(self.cuts)
-        found: Iterable[tuple[tuple[int, ...], NDArray[np.bool_], dict[str, int]]]
-        found = ((place, *_legal(masks, place, whole.shape[first:], count)) for place in places)
-        plausible = study
-        if count <= _NARROW:
-            found = list(found)
-            alive = np.any([legal.reshape(-1, count).any(axis=0) for _, legal, _ in found], axis=0)
-            flat = [find(study, name) for name in degrees]
-            plausible = _plausible(study, alive, {(id(b), n) for b, n in flat})
-        for place, legal, refused in found:
+        for place in places:
+            legal, refused = _legal(masks, place, whole.shape[first:], count)
             chosen = whole.choices[:first]
             cut = {c.name: c.values[i] for c, i in zip(chosen, place, strict=True)}
-            own, shared = (_having(s, chosen, place) for s in (study, plausible))
-            yield self._structure({**at, **cut}, own, shared, legal, refused)
+            yield self._structure({**at, **cut}, _having(study, chosen, place), legal, refused)
 
     def _structure(
-        self,
-        at: Mapping[str, Any],
-        study: Study,
-        plausible: Study,
-        legal: NDArray[np.bool_],
-        refused: dict[str, int],
+        self, at: Mapping[str, Any], study: Study, legal: NDArray[np.bool_], refused: dict[str, int]
     ) -> Structure:
         kept = np.flatnonzero(legal.any(axis=tuple(range(legal.ndim - 1))))
         bound = _at(study, kept, legal.shape[-1]) if len(kept) else study
-        choices = self._choices(plausible)
-        narrow = len(kept) > 0 and legal.shape[-1] <= _NARROW
         return Structure(
             values=at,
             variants=self._variants(bound, self.choices),
             degrees={name: np.asarray(v, dtype=np.float64)[kept] for name, v in study.axes},
             legal=legal[..., kept],
             refused=refused,
-            wide=self.shared.variants(plausible, choices, self.faults) if narrow else None,
-            kept=kept if narrow else None,
         )
 
     def _variants(self, study: Study, axes: Sequence[Axis]) -> Variants:
         choices = [choice_of(self.scenario, study, axis) for axis in axes]
         return Variants(study, choices, self.faults)
-
-    def _choices(self, study: Study) -> list[Choice]:
-        return [choice_of(self.scenario, study, axis) for axis in self.choices]
 
 
 def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
@@ -228,22 +202,6 @@ def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
 
     axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
     return evolve(study.with_blocks(changed(study.blocks, cut)), axes=axes)
-
-
-def _plausible(study: Study, alive: NDArray[np.bool_], degrees: set[tuple[int, str]]) -> Study:
-    """Return *study* with numbers that follow from degrees as they are at points that are alive.
-
-    At others there may be less than a rank of something, which nothing is priced for.
-    """
-    if not alive.any() or alive.all():
-        return study
-    instead = np.where(alive, np.arange(len(alive)), int(alive.argmax()))
-
-    def moved(value: Any, name: str, block: object) -> Any:
-        flat = isinstance(value, np.ndarray) and value.shape == alive.shape
-        return value[instead] if flat and (id(block), name) not in degrees else value
-
-    return study.with_blocks(changed(study.blocks, moved))
 
 
 def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from parcost.diagnostics import Diagnostic, SpecError
 from parcost.evaluation.reduce import unfit
 from parcost.evaluation.shapes import misfit, points_of
-from parcost.queries import READS, Memo, Reads, hashed
+from parcost.queries import READS, Memo, Reads
 from parcost.schema import on_axes
 from parcost.study import Study, contribution, counted
 
@@ -50,7 +50,6 @@ Contribution: TypeAlias = "Sequence[tuple[Plugin, Any]]"
 #: The choices that answers depend on, and the answers by the indices of these.
 Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
 
-_MOST_NUMBERS = 2**25  # that structures share, about: a quarter of a GiB
 _SUMMED = ("terms", "memory")  # hooks
 
 
@@ -58,30 +57,18 @@ class Variants:
     """The variants of *base*: ``at(combination)`` is a study; all of them have one memo."""
 
     def __init__(
-        self,
-        base: Study,
-        choices: Sequence[Choice],
-        faults: list[Fault] | None = None,
-        *,
-        memo: Memo | None = None,
-        given: Mapping[Place, tuple[Any, Any]] | None = None,
+        self, base: Study, choices: Sequence[Choice], faults: list[Fault] | None = None
     ) -> None:
-        """Plugins that fail under any variant are noted in *faults*.
-
-        *memo* is that of other variants, and *given* are the attributes that differ there.
-        """
+        """Plugins that fail under any variant are noted in *faults*."""
         self.base = base
         self.choices = choices
         self.faults: list[Fault] = [] if faults is None else faults
         self._points = points_of(base)
-        self._memo = Memo() if memo is None else memo
-        self._given = given or {}
-        self._given_axes: dict[int, dict[str, tuple[str, Any]]] = {}  # by id of a block
+        self._memo = Memo()
         self._number = {choice.name: k for k, choice in enumerate(choices)}
         self._studies: dict[Combination, Study] = {}
         self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
-        self._looked: dict[int, tuple[int, ...] | None] = {}
         self._made: dict[tuple[int, ...], Any] = {}
         self._find_choices()
 
@@ -174,7 +161,7 @@ class Variants:
             answer = self.at(combination).query(function, *arguments)
         finally:
             READS.reset(token)
-        return answer, frozenset(self._number[a] for a in reads.axes if a in self._number)
+        return answer, frozenset(self._number[axis] for axis in reads.axes)
 
     def _answer(
         self,
@@ -223,10 +210,7 @@ class Variants:
             faults=self.faults,
             left_out=set(),
             memo=self._memo,
-            point={
-                **{axis: key for own in self._given_axes.values() for axis, key in own.values()},
-                **{c.name: i for c, i in zip(self.choices, combination, strict=True)},
-            },
+            point={c.name: i for c, i in zip(self.choices, combination, strict=True)},
             complaint=self._complaint,
         )
 
@@ -237,8 +221,8 @@ class Variants:
         """
         if isinstance(value, tuple):
             return tuple(self._told(item, combination) for item in value)
-        inside = self._inside.get(id(value))
-        if inside is None:
+        inside = self._inside.get(id(value), ())
+        if not inside:
             return value
         key = (id(value), *(combination[k] for k in inside))
         if key not in self._made:
@@ -247,7 +231,7 @@ class Variants:
 
     def _told_block(self, value: Any, combination: Combination) -> Any:
         values = {name: self._told(inner, combination) for name, inner in vars(value).items()}
-        axes: dict[str, tuple[str, Any]] = dict(self._given_axes.get(id(value), {}))
+        axes: dict[str, tuple[str, int]] = {}
         for (block, attribute), k in self._chosen.items():
             if block == id(value):
                 values[attribute] = self.choices[k].values[combination[k]]
@@ -261,84 +245,21 @@ class Variants:
             for block in self.base.all(schema):
                 if getattr(block, "label", "") == choice.label:
                     self._chosen[id(block), choice.attribute] = k
-        for (n, attribute), (block, key) in self._given.items():
-            if (id(block), attribute) not in self._chosen:
-                axes = self._given_axes.setdefault(id(block), {})
-                axes[attribute] = (f"{n}.{attribute}", key)
         for blocks in self.base.blocks.values():
             for block in blocks:
                 self._look_into(block)
 
-    def _look_into(self, value: Any) -> tuple[int, ...] | None:
-        """Return the choices in a block or several, and those inside; None without any axis."""
+    def _look_into(self, value: Any) -> tuple[int, ...]:
         if isinstance(value, tuple):
-            some = [i for item in value if (i := self._look_into(item)) is not None]
-            return tuple(k for i in some for k in i) if some else None
+            return tuple(k for item in value for k in self._look_into(item))
         if not hasattr(type(value), "__block__"):
-            return None
-        if id(value) not in self._looked:
+            return ()
+        if id(value) not in self._inside:
             own = [k for (block, _), k in self._chosen.items() if block == id(value)]
-            inner = [i for held in vars(value).values() if (i := self._look_into(held)) is not None]
-            every = tuple(sorted({*own, *(k for some in inner for k in some)}))
-            varies = own or inner or id(value) in self._given_axes
-            self._looked[id(value)] = every if varies else None
-            if varies:
-                self._inside[id(value)] = every
-        return self._looked[id(value)]
-
-
-#: An attribute: the place of its block among those of the study, and its name.
-Place: TypeAlias = tuple[int, str]
-
-
-def places(study: Study) -> tuple[list[Any], dict[Place, Any]]:
-    """Return all blocks, and what tells the values of their attributes from others."""
-    blocks: list[Any] = []
-    keys: dict[Place, Any] = {}
-
-    def look(value: Any) -> bool:
-        """Return whether there is a block in *value*."""
-        items = value if isinstance(value, tuple) else (value,)
-        inside = [item for item in items if hasattr(type(item), "__block__")]
-        for block in inside:
-            if any(block is other for other in blocks):
-                continue
-            n = len(blocks)
-            blocks.append(block)
-            for name, held in vars(block).items():
-                if not look(held):
-                    keys[n, name] = hashed(held)
-        return bool(inside)
-
-    for found in study.blocks.values():
-        look(found)
-    return blocks, keys
-
-
-class Shared:
-    """What structures that differ in a few attributes have in common: one memo."""
-
-    def __init__(self) -> None:
-        self._memo = Memo()
-        self._given: set[Place] = set()
-        self._first: tuple[list[type], dict[Place, Any]] | None = None
-
-    def variants(self, study: Study, choices: Sequence[Choice], faults: list[Fault]) -> Variants:
-        """Return variants of *study*, whose answers serve other structures where they may."""
-        blocks, keys = places(study)
-        types = [type(block) for block in blocks]
-        if self._first is None:
-            self._first = types, keys
-        if self._first[0] != types or self._first[1].keys() != keys.keys():
-            return Variants(study, choices, faults)
-        first = self._first[1]
-        differing = {place for place, key in keys.items() if first[place] != key}
-        full = self._memo.size * max(points_of(study), 1) > _MOST_NUMBERS
-        if full or not differing <= self._given:
-            self._memo.clear()  # what was asked so far has read these, and did not note it
-            self._given |= differing
-        given = {(n, name): (blocks[n], keys[n, name]) for n, name in self._given}
-        return Variants(study, choices, faults, memo=self._memo, given=given)
+            for inner in vars(value).values():
+                own += self._look_into(inner)
+            self._inside[id(value)] = tuple(sorted(set(own)))
+        return self._inside[id(value)]
 
 
 def _counted(study: Study, hook: str, position: int) -> Contribution:
