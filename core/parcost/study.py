@@ -254,7 +254,7 @@ class Study:
         used = [times[offered.index(algorithm)] for algorithm in chosen]
         found = price(operation, n, placed, chosen, used, best)
         return Call(
-            seconds=found.value,
+            seconds=best,
             algorithm=" or ".join([a.name for a in chosen]),
             formula=found,
         )
