@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
 _ROUNDING = 1e-9
+_BY_NAME = "by the arithmetic of the algorithm"
 
 _Closed: TypeAlias = tuple[str, Any, list[dict[str, Any]]]
 
@@ -38,14 +39,14 @@ def price(
 
     It finds its text when somebody reads that.
     """
-    if getattr(best, "size", 1) > _MOST_POINTS:
+    if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
         return _by_name(operation, n, group, offered, best)
+    if len(offered) == 1:
+        return explained(operation, n, group, offered[0], best)
     each = [
         explained(operation, n, group, algorithm, seconds)
         for algorithm, seconds in zip(offered, times, strict=True)
     ]
-    if len(each) == 1:
-        return each[0]
     return _by_name(operation, n, group, offered, best, partial(_least, offered, each))
 
 
@@ -110,15 +111,12 @@ def _by_name(
     seconds: Real,
     explain: Callable[[], Formula] | None = None,
 ) -> Formula:
-    names = " or ".join([algorithm.name for algorithm in offered])
-    return Formula(
-        text="by the arithmetic of the algorithm",
-        inputs={"P": group.ranks, "n": (n, "B")},
-        source=offered[0].source,
-        value=seconds,
-        title=f"{operation} by {names}",
-        explain=explain,
-    )
+    names = offered[0].name
+    if len(offered) > 1:
+        names = " or ".join([algorithm.name for algorithm in offered])
+    inputs = {"P": group.ranks, "n": (n, "B")}
+    title = f"{operation} by {names}"
+    return Formula(_BY_NAME, inputs, offered[0].source, seconds, title, False, explain)
 
 
 def _same(found: Real, seconds: Real) -> bool:

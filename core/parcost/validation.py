@@ -170,19 +170,26 @@ def _bad_text(answer: Any) -> str:
 
 def _bad_formula(answer: Any) -> str:
     """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
-    parts: list[Any] = [answer.formula]
-    if answer.__class__ is terms.Interval:
+    formula: Any = answer.formula
+    is_interval = answer.__class__ is terms.Interval
+    if formula.__class__ is Formula and formula.is_valid and not is_interval:
+        return ""
+    parts: list[Any] = []
+    if complaint := _bad_part(answer.name, formula, parts):
+        return complaint
+    if is_interval:
         parts.append(answer.upper)
-    seen: dict[int, Formula] = {}
+    seen: dict[int, Any] = {}
     while parts:
         part = parts.pop()
-        if (part.__class__ is Formula and part.is_valid) or id(part) in seen:
+        if part is formula or id(part) in seen or (part.__class__ is Formula and part.is_valid):
             continue
         seen[id(part)] = part
         if complaint := _bad_part(answer.name, part, parts):
             return complaint
+    formula.is_valid = True
     for part in seen.values():
-        object.__setattr__(part, "is_valid", True)
+        part.is_valid = True
     return ""
 
 
@@ -206,8 +213,15 @@ def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
         wrong = f"inputs = {quote(inputs)}, which are no mapping"
         return f"gave the formula of `{name}` {wrong}"
     for letter, value in inputs.items():
-        if value.__class__ is float and letter.__class__ is str:
-            continue
+        plain = value
+        if value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str:
+            plain = value[0]
+        if letter.__class__ is str:
+            if plain.__class__ is float:
+                continue
+            if plain.__class__ is Formula:
+                parts.append(plain)
+                continue
         if not (letter.__class__ is str and _is_input(value, parts)):
             return (
                 f"gave the formula of `{name}` the input {quote(letter)} = "
