@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,15 +76,32 @@ class Formula:
     :func:`formula` makes it of an expression. What no expression can say, such as a replay,
     is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
-    *title* stands before the text where it is printed.
+    *title* stands before the text where it is printed. *explain* makes a formula with a better
+    text and inputs, as soon as somebody reads either.
     """
 
-    text: str
+    _text: str
     raw: Mapping[str, Any] = field(factory=dict, repr=False, alias="inputs")
     source: str = ""
     value: Any = None
     title: str = ""
-    is_expression: bool = False
+    _is_expression: bool = False
+    explain: Callable[[], Formula] | None = field(default=None, repr=False)
+    is_valid: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The expression, or the name of the algorithm."""
+        if self.explain is not None:
+            self._take_explanation()
+        return self._text
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether the text is one that :func:`formula` computes."""
+        if self.explain is not None:
+            self._take_explanation()
+        return self._is_expression
 
     @property
     def inputs(self) -> Mapping[str, tuple[Any, str]]:
@@ -108,16 +124,26 @@ class Formula:
 
     def letters(self) -> Iterator[tuple[str, Any, str]]:
         """Yield each letter with its input and the unit of that."""
+        is_expression = self.is_expression
         for letter, given in self.raw.items():
             value, unit = given if given.__class__ is tuple else (given, "")
             if value.__class__ is dict:
                 for name, one in value.items():
                     yield f"{letter}[{name}]", one, unit
-            elif value.__class__ is list and self.is_expression:
+            elif value.__class__ is list and is_expression:
                 for i, one in enumerate(value):
                     yield f"{letter}[{i}]", one, unit
             else:
                 yield letter, value, unit
+
+    def _take_explanation(self) -> None:
+        """Take the text and the inputs of the explanation, once."""
+        explain: Any = self.explain
+        object.__setattr__(self, "explain", None)
+        found: Formula = explain()
+        object.__setattr__(self, "_text", found.text)
+        object.__setattr__(self, "raw", found.raw)
+        object.__setattr__(self, "_is_expression", found.is_expression)
 
 
 def formula(
@@ -144,23 +170,16 @@ def formula(
     3.0
     """
     if inputs is not None:
-        letters = {**inputs, **letters}
-    names, function = _compiled(text)
+        letters = {**inputs, **letters} if letters else inputs  # type: ignore[assignment]
+    names, function = _known.get(text) or _compiled(text)
     try:
-        numbers = []
-        for name in names:
-            value = letters[name]
-            if value.__class__ is tuple:
-                value = value[0]
-            numbers.append(value.value if value.__class__ is Formula else value)
+        found = function(letters)
     except KeyError:
         raise _mismatch(text, names, letters) from None
+    except (ArithmeticError, ValueError, TypeError):
+        found = _endless(text, letters)
     if len(names) != len(letters):
         raise _mismatch(text, names, letters)
-    try:
-        found = function(*numbers)
-    except (ArithmeticError, ValueError, TypeError):
-        found = _endless(text, function, numbers)
     if context is not None:
         letters = {**letters, **context}
     return Formula(text, letters, source, found, title, True)
@@ -172,7 +191,7 @@ def letters_of(text: str) -> tuple[str, ...]:
     >>> letters_of("(P - 1) n / P, of all")
     ('P', 'n')
     """
-    return _compiled(text)[0]
+    return (_known.get(text) or _compiled(text))[0]
 
 
 def plain_of(value: Real | Formula) -> Real:
@@ -200,7 +219,7 @@ def _mismatch(text: str, names: tuple[str, ...], letters: Mapping[str, Any]) -> 
     return FormulaError(f"the formula `{text}` and its inputs differ in {wrong}")
 
 
-def _endless(text: str, function: Callable[..., Any], numbers: list[Any]) -> Any:
+def _endless(text: str, letters: Mapping[str, Any]) -> Any:
     """Return a number that plain floats refuse: infinite, or not a number."""
     import numpy as np
 
@@ -210,26 +229,52 @@ def _endless(text: str, function: Callable[..., Any], numbers: list[Any]) -> Any
             return [array(_number(one)) for one in several]
         return np.asarray([value], dtype=float) if isinstance(value, (float, int)) else value
 
+    names, function = _compiled(text)
+    if len(names) != len(letters):
+        raise _mismatch(text, names, letters)
+    given = (letters[name] for name in names)
+    numbers = [_number(value[0] if value.__class__ is tuple else value) for value in given]
     try:
         with quiet():
-            found = function(*map(array, numbers))
+            found = function(dict(zip(names, map(array, numbers), strict=True)))
     except (ArithmeticError, ValueError, TypeError) as error:
         raise FormulaError(f"the formula `{text}` has no value: {error}") from error
-    plain = all(isinstance(_number(n), (float, int, dict, list)) for n in numbers)
+    plain = all(isinstance(n, (float, int, dict, list)) for n in numbers)
     return float(found[0]) if plain and getattr(found, "shape", ()) == (1,) else found
 
 
-@lru_cache(_KEPT)
-def _compiled(text: str) -> tuple[tuple[str, ...], Callable[..., Any]]:
-    """Return the letters of *text*, and a function of their numbers."""
+#: The letters of each text, and a function of their inputs.
+_known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]] = {}
+
+
+def _compiled(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]:
+    """Return the letters of *text*, and a function of their inputs."""
+    if text in _known:
+        return _known[text]
     writer = _Python(text)
     body = writer.text()
+    lines = [
+        f" {name} = inputs[{letter!r}]\n"
+        f" if {name}.__class__ is _tuple: {name} = {name}[0]\n"
+        f" if {name}.__class__ is _Formula: {name} = {name}.value\n"
+        for letter, name in writer.names.items()
+    ]
     names = {f"_{name}": function for name, (function, _) in _FUNCTIONS.items()}
-    environment = {"__builtins__": {}, "infinity": inf, "_where": where, "_over": _over, **names}
-    made: Callable[..., Any] = eval(  # noqa: S307  the parser wrote it: operators and numbered names
-        f"lambda {', '.join(writer.names.values())}: {body}", environment
-    )
-    return tuple(writer.names), made
+    environment: dict[str, Any] = {
+        **names,
+        "__builtins__": {},
+        "infinity": inf,
+        "_where": where,
+        "_over": _over,
+        "_tuple": tuple,
+        "_Formula": Formula,
+    }
+    written = f"def function(inputs):\n{''.join(lines)} return {body}\n"
+    exec(written, environment)  # noqa: S102  the parser wrote it: operators and numbered names
+    if len(_known) >= _KEPT:
+        _known.clear()
+    _known[text] = tuple(writer.names), environment["function"]
+    return _known[text]
 
 
 def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:

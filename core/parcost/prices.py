@@ -7,10 +7,12 @@ explains it. Elsewhere the phases of the algorithm do: so many rounds, and bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from parcost.diagnostics import reraise_interrupt
 from parcost.formulas import Formula, FormulaError, formula, letters_of, plain_of
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
 _ROUNDING = 1e-9
+_BY_NAME = "by the arithmetic of the algorithm"
+
+_Closed: TypeAlias = tuple[str, Any, list[dict[str, Any]]]
 
 
 def price(
@@ -30,42 +35,88 @@ def price(
     times: Sequence[Real],
     best: Real,
 ) -> Formula:
-    """Return the formula of *best*, the least of the *times* of some algorithms."""
-    names = " or ".join(algorithm.name for algorithm in offered)
-    title = f"{operation} by {names}"
-    if getattr(best, "size", 1) > _MOST_POINTS:
-        return _by_name(title, n, group, offered[0].source, best)
+    """Return the formula of *best*, the least of the *times* of some algorithms.
+
+    It finds its text when somebody reads that.
+    """
+    if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
+        return _by_name(operation, n, group, offered, best)
     if len(offered) == 1:
         return explained(operation, n, group, offered[0], best)
-    each = {
-        algorithm.name: (explained(operation, n, group, algorithm, seconds), "s")
+    each = [
+        explained(operation, n, group, algorithm, seconds)
         for algorithm, seconds in zip(offered, times, strict=True)
-    }
-    return formula(f"min({', '.join(each)})", each, title=title, source=offered[0].source)
+    ]
+    return _by_name(operation, n, group, offered, best, partial(_least, offered, each))
 
 
 def explained(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return the formula of the *seconds* of one algorithm."""
-    title, source = f"{operation} by {algorithm.name}", algorithm.source
-    for text, letters in chain(
-        _closed(operation, n, group, algorithm), _phases(operation, n, group, algorithm)
-    ):
-        try:
-            used = letters_of(text)
-            found = formula(text, {k: letters[k] for k in used}, title=title, source=source)
-        except (FormulaError, KeyError):  # it has a letter of its own, or no expression
-            continue
-        if _same(found.value, seconds):
-            return found
-    return _by_name(title, n, group, source, seconds)
+    explain = partial(
+        _explanation,
+        _closed(operation, group, algorithm),
+        operation,
+        n,
+        group,
+        algorithm,
+        seconds,
+    )
+    return _by_name(operation, n, group, (algorithm,), seconds, explain)
 
 
-def _by_name(title: str, n: Real | Formula, group: Group, source: str, seconds: Real) -> Formula:
+def _explanation(
+    closed: _Closed,
+    operation: str,
+    n: Real | Formula,
+    group: Group,
+    algorithm: Collective,
+    seconds: Real,
+) -> Formula:
+    """Return an expression that comes to *seconds*, or the name of the algorithm."""
+    from parcost.validation import can_be_shown
+
+    try:
+        for text, letters in chain(
+            _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
+        ):
+            found = _computed(text, letters)
+            if found and _same(found.value, seconds) and can_be_shown(found):
+                return found
+    except BaseException as error:  # noqa: BLE001  of an algorithm, which has given its time
+        reraise_interrupt(error)
+    return _by_name(operation, n, group, (algorithm,), seconds)
+
+
+def _computed(text: str, letters: Mapping[str, Any]) -> Formula | None:
+    """Return the formula of a text, None where it has letters of its own or is no expression."""
+    try:
+        return formula(text, {letter: letters[letter] for letter in letters_of(text)})
+    except (FormulaError, KeyError):
+        return None
+
+
+def _least(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
+    """Return the least of the times of some algorithms, by their names."""
+    parts = {algorithm.name: (one, "s") for algorithm, one in zip(offered, each, strict=True)}
+    return formula(f"min({', '.join(parts)})", parts)
+
+
+def _by_name(
+    operation: str,
+    n: Real | Formula,
+    group: Group,
+    offered: Sequence[Collective],
+    seconds: Real,
+    explain: Callable[[], Formula] | None = None,
+) -> Formula:
+    names = offered[0].name
+    if len(offered) > 1:
+        names = " or ".join([algorithm.name for algorithm in offered])
     inputs = {"P": group.ranks, "n": (n, "B")}
-    text = "by the arithmetic of the algorithm"
-    return Formula(text=text, inputs=inputs, source=source, value=seconds, title=title)
+    title = f"{operation} by {names}"
+    return Formula(_BY_NAME, inputs, offered[0].source, seconds, title, False, explain)
 
 
 def _same(found: Real, seconds: Real) -> bool:
@@ -76,15 +127,20 @@ def _same(found: Real, seconds: Real) -> bool:
     return all_of(near | (found == seconds))
 
 
-def _closed(
-    operation: str, n: Real | Formula, group: Group, algorithm: Collective
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the closed expression of an algorithm, with the letters that there are."""
+def _closed(operation: str, group: Group, algorithm: Collective) -> _Closed:
+    """Return the closed expression of an algorithm, the links that it sees, and more letters."""
     more: list[dict[str, Any]] = []
     text, sees = algorithm.formula(operation), getattr(algorithm, "sees", "links")
     if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, group)):
         text, sees, *more = special
-    links = getattr(group, sees) if isinstance(sees, str) else sees
+    return text, getattr(group, sees) if isinstance(sees, str) else sees, more
+
+
+def _letters_of_closed(
+    closed: _Closed, n: Real | Formula, group: Group
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a closed expression with the letters that there are, if it holds in the group."""
+    text, links, more = closed
     letters: dict[str, Any] = {"P": group.ranks, "n": (n, "B")}
     if isinstance(links, tuple):
         letters |= _levels(links, group)

@@ -475,7 +475,7 @@ def _priced(study: Study, operation: str, n: Real | Formula, group: Group, algor
     used = [times[offered.index(algorithm)] for algorithm in chosen]
     found = price(operation, n, group, chosen, used, best)
     return Call(
-        seconds=found.value,
+        seconds=best,
         algorithm=" or ".join([a.name for a in chosen]),
         formula=found,
     )

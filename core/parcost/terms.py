@@ -41,8 +41,16 @@ Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
 
+if TYPE_CHECKING:
+    from attrs import field as number
+else:
+
+    def number(*, converter: Any) -> Any:  # noqa: ARG001  it says that formulas are numbers
+        """Return a field whose converter is for type checkers alone."""
+        return field()
+
+
 _NONE: Any = None  # a formula that a number brings along
-_FORMULA: Any = Formula  # to type checkers, a field is a number by now
 
 
 class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
@@ -89,13 +97,6 @@ class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not emp
 def _plain(value: Real | Formula) -> Real:
     """Return *value*, whose formula its term takes once it is made."""
     return value  # type: ignore[return-value]
-
-
-def _take_formula(term: Any, name: str) -> None:
-    """Give *term* the formula of one of its numbers."""
-    value = getattr(term, name)
-    object.__setattr__(term, "formula", value)
-    object.__setattr__(term, name, value.value)
 
 
 def _cells(rows: Any) -> Any:
@@ -147,7 +148,7 @@ class Work:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = number(converter=_plain)
     pass_: Pass
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
@@ -165,8 +166,9 @@ class Work:
 
     def __attrs_post_init__(self) -> None:
         """Take the formula of a number that has one."""
-        if self.seconds.__class__ is _FORMULA:
-            _take_formula(self, "seconds")
+        given: Any = self.seconds
+        if given.__class__ is Formula:
+            self.formula, self.seconds = given, given.value  # type: ignore[misc]
 
 
 @record(kw_only=True, eq=False)
@@ -180,7 +182,7 @@ class Edge:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = number(converter=_plain)
     formula: Formula = _NONE
     resource: str = ""
     bytes_: Real = 0.0
@@ -189,8 +191,9 @@ class Edge:
 
     def __attrs_post_init__(self) -> None:
         """Take the formula of a number that has one."""
-        if self.seconds.__class__ is _FORMULA:
-            _take_formula(self, "seconds")
+        given: Any = self.seconds
+        if given.__class__ is Formula:
+            self.formula, self.seconds = given, given.value  # type: ignore[misc]
 
 
 @record(kw_only=True, eq=False)
@@ -209,7 +212,7 @@ class Once:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = number(converter=_plain)
     formula: Formula = _NONE
     when: Literal["fill", "drain", "end"]
     count: Sequence[float] | float = 1.0
@@ -225,8 +228,9 @@ class Once:
 
     def __attrs_post_init__(self) -> None:
         """Take the formula of a number that has one."""
-        if self.seconds.__class__ is _FORMULA:
-            _take_formula(self, "seconds")
+        given: Any = self.seconds
+        if given.__class__ is Formula:
+            self.formula, self.seconds = given, given.value  # type: ignore[misc]
 
 
 @record(kw_only=True, eq=False)
@@ -244,7 +248,7 @@ class Memory:
     """
 
     name: str
-    bytes_: Real = field(converter=_plain)
+    bytes_: Real = number(converter=_plain)
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     per_micro_batch: bool = False
@@ -257,8 +261,9 @@ class Memory:
 
     def __attrs_post_init__(self) -> None:
         """Take the formula of a number that has one."""
-        if self.bytes_.__class__ is _FORMULA:
-            _take_formula(self, "bytes_")
+        given: Any = self.bytes_
+        if given.__class__ is Formula:
+            self.formula, self.bytes_ = given, given.value  # type: ignore[misc]
 
 
 @record(kw_only=True, eq=False)
@@ -294,7 +299,7 @@ class Figure:
 
     name: str
     title: str
-    value: Real = field(converter=_plain)
+    value: Real = number(converter=_plain)
     unit: str
     formula: Formula = _NONE
     note: str = ""
@@ -305,8 +310,9 @@ class Figure:
 
     def __attrs_post_init__(self) -> None:
         """Take the formula of a number that has one."""
-        if self.value.__class__ is _FORMULA:
-            _take_formula(self, "value")
+        given: Any = self.value
+        if given.__class__ is Formula:
+            self.formula, self.value = given, given.value  # type: ignore[misc]
 
 
 @record(kw_only=True, eq=False)
@@ -319,8 +325,8 @@ class Interval:
     """
 
     name: str
-    low: Real = field(converter=_plain)
-    high: Real = field(converter=_plain)
+    low: Real = number(converter=_plain)
+    high: Real = number(converter=_plain)
     coverage: float
     formula: Formula = _NONE
     upper: Formula = _NONE

@@ -170,41 +170,61 @@ def _bad_text(answer: Any) -> str:
 
 def _bad_formula(answer: Any) -> str:
     """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
+    formula: Any = answer.formula
+    is_interval = answer.__class__ is terms.Interval
+    if formula.__class__ is Formula and formula.is_valid and not is_interval:
+        return ""
     parts: list[Any] = []
-    complaint = _bad_part(answer, answer.formula, parts)
-    if answer.__class__ is terms.Interval:
-        parts.append(answer.upper)
-    if not parts or complaint:
+    if complaint := _bad_part(answer.name, formula, parts):
         return complaint
-    seen: set[int] = set()
+    if is_interval:
+        parts.append(answer.upper)
+    seen: dict[int, Any] = {}
     while parts:
         part = parts.pop()
-        if id(part) not in seen:
-            seen.add(id(part))
-            if complaint := _bad_part(answer, part, parts):
-                return complaint
+        if part is formula or id(part) in seen or (part.__class__ is Formula and part.is_valid):
+            continue
+        seen[id(part)] = part
+        if complaint := _bad_part(answer.name, part, parts):
+            return complaint
+    formula.is_valid = True
+    for part in seen.values():
+        part.is_valid = True
     return ""
 
 
-def _bad_part(answer: Any, formula: Any, parts: list[Any]) -> str:
+def can_be_shown(formula: Formula) -> bool:
+    """Return whether a page can show the text and the inputs of a formula, apart from parts."""
+    return not _bad_part("", formula, [])
+
+
+def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
     """Return what is wrong with one formula; inputs that have one join *parts*."""
     if formula.__class__ is not Formula and not isinstance(formula, Formula):
-        return f"gave `{answer.name}` the formula {quote(formula)}, which is no Formula"
-    for text in (formula.text, formula.source, formula.title):
+        return f"gave `{name}` the formula {quote(formula)}, which is no Formula"
+    texts = (formula.source, formula.title)  # the text of an explanation is the core's
+    for text in texts if formula.explain is not None else (formula.text, *texts):
         if text.__class__ is not str:
-            return f"gave `{answer.name}` a formula whose text or source is no text"
+            return f"gave `{name}` a formula whose text or source is no text"
         if text and not text.isprintable():
-            return f"gave `{answer.name}` a formula that cannot be printed"
+            return f"gave `{name}` a formula that cannot be printed"
     inputs: Any = formula.raw
     if inputs.__class__ is not dict and not isinstance(inputs, Mapping):
         wrong = f"inputs = {quote(inputs)}, which are no mapping"
-        return f"gave the formula of `{answer.name}` {wrong}"
+        return f"gave the formula of `{name}` {wrong}"
     for letter, value in inputs.items():
-        if value.__class__ is float and letter.__class__ is str:
-            continue
+        plain = value
+        if value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str:
+            plain = value[0]
+        if letter.__class__ is str:
+            if plain.__class__ is float:
+                continue
+            if plain.__class__ is Formula:
+                parts.append(plain)
+                continue
         if not (letter.__class__ is str and _is_input(value, parts)):
             return (
-                f"gave the formula of `{answer.name}` the input {quote(letter)} = "
+                f"gave the formula of `{name}` the input {quote(letter)} = "
                 f"{quote(value)}, where a number and its unit are asked for"
             )
     return ""
