@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Group
+from parcost import Group, formula
 from parcost.prices import explained
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
@@ -79,3 +79,33 @@ def test_phases_explain_what_no_expression_does() -> None:
     assert found.text.startswith("sum(r alpha + w / B)")
     assert found.value == pytest.approx(seconds, rel=1e-12)
     assert set(found.inputs) >= {"r[node]", "w[rail]", "alpha[rail]", "B[node]"}
+
+
+class _Direct:
+    """An algorithm of ``alpha + n / B`` that counts who asks for its phases, and has none."""
+
+    name, source, operations = "direct", "a page", frozenset({"all_reduce"})
+    asked = 0
+
+    def formula(self, operation: str) -> str:
+        return f"{operation} of no closed expression"
+
+    def phases(self, *_: Any) -> Any:
+        self.asked += 1
+        raise ValueError("no phases")
+
+    def seconds(self, _operation: str, n: float, group: Group) -> float:
+        return group.links[0].seconds(1.0, n)
+
+
+def test_the_time_of_an_algorithm_is_explained_to_readers_alone() -> None:
+    """2 us and 1 GB at 450 GB/s; a fault in the phases costs the explanation and no more."""
+    algorithm: Any = _Direct()
+    placed = group(8.0)
+    found = explained("all_reduce", 1e9, placed, algorithm, 2e-6 + 1e9 / 450e9)
+    assert formula("2 t", t=found).value == 2 * (2e-6 + 1e9 / 450e9)
+    assert algorithm.asked == 0
+    assert found.shown == "all_reduce by direct: by the arithmetic of the algorithm"
+    assert not found.is_expression
+    assert found.inputs == {"P": (8.0, ""), "n": (1e9, "B")}
+    assert algorithm.asked == 1
