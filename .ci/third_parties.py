@@ -25,9 +25,14 @@ theirs = [
 assert theirs, "parcost-rollouts adds no line"
 for line in theirs:
     print(f"{line.name}, from {line.plugin}: {line.formula.text}")
-used = [line for line in outcome.ledger if "all_pairs" in line.formula.text]
+used = [
+    (line, part)
+    for line in outcome.ledger
+    for part in (line.formula, *line.formula.parts.values())
+    if "all_pairs" in part.shown
+]
 assert used, "no message goes by all pairs"
-print(f"{used[0].name}: {used[0].formula.text}")
+print(f"{used[0][0].name}: {used[0][1].shown}")
 
 # A schedule of another, which is its op order and nothing else.
 PIPELINED = """
