@@ -424,3 +424,16 @@ def test_a_step_takes_its_flops_at_the_peak_of_all_devices(
     assert check.inputs["least"] == pytest.approx(2.0)
     assert check.inputs["mfu"] == pytest.approx(mfu)
     assert check.inputs["compute"] == "bf16"
+
+
+def test_memory_is_the_sum_of_its_terms_to_the_byte() -> None:
+    (memory,) = [
+        figure
+        for _, figure in result_of(
+            "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+            "use catalog.models.llama32_1b\nuse catalog.precisions.bf16\n"
+            "cluster { devices = 8 }\ntraining { sequence = 2048, global_batch = 8 sequences }"
+        ).figures
+        if figure.name == "memory"
+    ]
+    assert memory.formula.value == pytest.approx(memory.value, rel=1e-12)
