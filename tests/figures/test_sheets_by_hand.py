@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Formula, Study, Work
+from parcost import Formula, Study, Work, plain_of
 from parcost_plugins.figures import further, plausible
 from parcost_plugins.figures.pipelines import replays, sketches
 from parcost_plugins.vocabulary import ModelFlops
@@ -128,6 +128,14 @@ def test_a_grid_of_primes() -> None:
     assert formula(apart.replace("apart", "within"), "devices") == "tp cp pp dp"
 
 
+@pytest.mark.parametrize(("experts", "devices"), [("within", 210), ("apart", 2730)])
+def test_the_last_rank_is_one_less_than_devices(experts: str, devices: int) -> None:
+    text = f"grid g {{ tp = 2, cp = 3, pp = 5, dp = 7, ep = 13, experts = {experts}, rank = %d }}"
+    assert [d.id for d in result_of(text % (devices - 1)).diagnostics] == []
+    (found,) = result_of(text % devices).diagnostics
+    assert found.message == f"there is no rank {devices}: ranks are 0 to {devices - 1}"
+
+
 @pytest.mark.parametrize(("cp", "warned"), [(3, False), (4, True)])
 def test_a_fast_domain_may_fill_its_node(cp: int, warned: bool) -> None:
     text = f"grid g {{ tp = 2, cp = {cp}, node = 6 devices }}"
@@ -161,6 +169,7 @@ def test_a_state_of_primes() -> None:
     assert found["gradients_per_layer"] == 15e9
     assert found["parameters_per_stage"] == 6e9
     assert found["parameters_per_device"] == 2e9
+    assert (found["bytes_per_parameter"], found["copies"]) == (12.0, 4.0)
     assert found["per_device"] == 24e9
     assert found["gradients_per_stage"] == 18e9
 
@@ -239,6 +248,7 @@ def test_a_note_of_a_figure_says_both_directions() -> None:
     result = result_of("pipeline p { stages = 3, micro_batches = 6, message = 1 MB }")
     notes = {f.name.removeprefix("p."): f.note for _, f in result.figures}
     assert notes["message_size"] == ""
+    assert notes["first_stage"] == notes["last_stage"] == "counted from 1"
     for name in ("round_trip", "boundary_traffic", "traffic", "boundary_rate"):
         assert notes[name] == "both directions"
 
@@ -347,6 +357,14 @@ def test_equal_stages_idle_alike(bind: Bind) -> None:
     outcome = study.evaluate()
     found = {f.name: f.value for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
     assert found["bubble"] == found["bubble_average"] == pytest.approx(3 / 11)
+    figures = {f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    parts = {
+        kind: plain_of(part) for kind, (part, _) in figures["step_time"].formula.inputs.items()
+    }
+    assert parts["bubble"] == pytest.approx(9.0)
+    assert sum(parts.values()) == pytest.approx(33.0)
+    memory = figures["memory"]
+    assert memory.formula.value == memory.value == outcome.memory_bytes
 
 
 def test_layers_are_dealt_to_the_last(bind: Bind) -> None:
@@ -406,3 +424,16 @@ def test_a_step_takes_its_flops_at_the_peak_of_all_devices(
     assert check.inputs["least"] == pytest.approx(2.0)
     assert check.inputs["mfu"] == pytest.approx(mfu)
     assert check.inputs["compute"] == "bf16"
+
+
+def test_memory_is_the_sum_of_its_terms_to_the_byte() -> None:
+    (memory,) = [
+        figure
+        for _, figure in result_of(
+            "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+            "use catalog.models.llama32_1b\nuse catalog.precisions.bf16\n"
+            "cluster { devices = 8 }\ntraining { sequence = 2048, global_batch = 8 sequences }"
+        ).figures
+        if figure.name == "memory"
+    ]
+    assert memory.formula.value == pytest.approx(memory.value, rel=1e-12)

@@ -10,7 +10,7 @@ import parcost
 from parcost import Study, formula, plain_of
 from parcost_plugins.inference.memory import Memory, cache_read, copies
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.rules import before, fits
+from parcost_plugins.inference.rules import before, ends, fits
 from parcost_plugins.inference.speed import Phase, decode, prefill
 from parcost_plugins.vocabulary import Cluster, Layout, Serving, Training
 
@@ -178,7 +178,7 @@ def test_a_layer_with_a_window_keeps_no_more_than_that(tokens: int, kept: int) -
 
 @pytest.mark.parametrize(
     ("model", "tp", "expected"),
-    [("heads = 8, kv_heads = 4", 8, 2.0), ("heads = 8, kv_heads = 4", 2, 1.0),
+    [("heads = 8, kv_heads = 4", 8, 2.0), ("heads = 1, kv_heads = 1", 2, 2.0), ("heads = 8, kv_heads = 4", 2, 1.0),
      ("parameters = 1 M, kv_heads = 4, head_dim = 8", 8, 1.0)],
 )  # fmt: skip
 def test_ranks_beyond_the_heads_hold_copies_where_heads_are_known(
@@ -234,6 +234,47 @@ def test_groups_and_stages_make_tokens_at_once() -> None:
     usable = figures["headroom"].formula.inputs["usable"][0]
     assert usable > found.figure("chat.memory") > 0
     assert figures["headroom"].value == usable - found.figure("chat.memory")
+
+
+@pytest.mark.parametrize(
+    ("model", "degrees"),
+    [
+        (SHARED, "tp = 2, ep = 4, attention_replicas = 4, pp = 3, batches = 2"),
+        ("", "pp = 2"),
+        (", parameters = 1 M", "tp = 4"),
+    ],
+)
+def test_figures_are_what_rules_and_bounds_go_by(model: str, degrees: str) -> None:
+    more = f", {degrees}, context = 700, longest = 900"
+    found, of = result(model, more), replica(model, more)
+    held, first, next_ = Memory.of(of), prefill(of), decode(of)
+    for name, value in {
+        "kv_bytes_per_token": held.per_token,
+        "kv_sequence": held.sequence,
+        "kv_memory": held.cache,
+        "weights": held.weights,
+        "weights_memory": held.held,
+        "memory": held.total,
+        "headroom": held.usable - held.total,
+        "largest_batch": held.largest_batch(of.serving.batches),
+        "prefill_flops": first.flops,
+        "prefill_compute_seconds": first.compute,
+        "prefill_seconds": first.seconds,
+        "weights_seconds": next_.weights,
+        "cache_seconds": next_.cache,
+        "compute_seconds": next_.compute,
+        "decode_seconds": next_.seconds,
+    }.items():
+        assert found.figure(f"chat.{name}") == pytest.approx(value, rel=1e-12), name
+    assert held.overhead > 0
+    assert held.largest_batch(1.0) > 0
+
+
+def test_either_phase_may_never_end() -> None:
+    short, never = phase(compute=1.0), phase(compute=float("inf"))
+    assert ends(replica(), short, short).holds
+    assert not ends(replica(), short, never).holds
+    assert not ends(replica(), never, short).holds
 
 
 # --- rules ----------------------------------------------------------------------------------

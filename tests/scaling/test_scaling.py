@@ -199,3 +199,5 @@ def test_the_slower_of_two_ranks_by_the_formula_of_extremes() -> None:
     found = result("jitter { deviation = 2 s, ranks = 2 }")
     assert found.figure("jitter.deviations") == pytest.approx(0.748469, abs=2e-6)
     assert found.figure("jitter.seconds") == pytest.approx(2 * 0.748469, abs=4e-6)
+    (figure,) = [f for _, f in found.figures if f.name == "jitter.deviations"]
+    assert figure.formula.source.startswith("Gumbel 1958")
