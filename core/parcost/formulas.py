@@ -80,12 +80,12 @@ class Formula:
     text and inputs, as soon as somebody reads either.
     """
 
-    _text: str
+    own_text: str = field(alias="text")
     raw: Mapping[str, Any] = field(factory=dict, repr=False, alias="inputs")
     source: str = ""
     value: Any = None
     title: str = ""
-    _is_expression: bool = False
+    computes: bool = field(default=False, alias="is_expression")
     explain: Callable[[], Formula] | None = field(default=None, repr=False)
     is_valid: bool = field(default=False, init=False, repr=False)
 
@@ -94,14 +94,14 @@ class Formula:
         """The expression, or the name of the algorithm."""
         if self.explain is not None:
             self._take_explanation()
-        return self._text
+        return self.own_text
 
     @property
     def is_expression(self) -> bool:
         """Whether the text is one that :func:`formula` computes."""
         if self.explain is not None:
             self._take_explanation()
-        return self._is_expression
+        return self.computes
 
     @property
     def inputs(self) -> Mapping[str, tuple[Any, str]]:
@@ -141,9 +141,9 @@ class Formula:
         explain: Any = self.explain
         object.__setattr__(self, "explain", None)
         found: Formula = explain()
-        object.__setattr__(self, "_text", found.text)
+        object.__setattr__(self, "own_text", found.text)
         object.__setattr__(self, "raw", found.raw)
-        object.__setattr__(self, "_is_expression", found.is_expression)
+        object.__setattr__(self, "computes", found.is_expression)
 
 
 def formula(

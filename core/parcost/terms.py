@@ -41,15 +41,6 @@ Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
 
-if TYPE_CHECKING:
-    from attrs import field as number
-else:
-
-    def number(*, converter: Any) -> Any:  # noqa: ARG001  it says that formulas are numbers
-        """Return a field whose converter is for type checkers alone."""
-        return field()
-
-
 _NONE: Any = None  # a formula that a number brings along
 
 
@@ -148,7 +139,7 @@ class Work:
     """
 
     name: str
-    seconds: Real = number(converter=_plain)
+    seconds: Real = field(converter=_plain)
     pass_: Pass
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
@@ -182,7 +173,7 @@ class Edge:
     """
 
     name: str
-    seconds: Real = number(converter=_plain)
+    seconds: Real = field(converter=_plain)
     formula: Formula = _NONE
     resource: str = ""
     bytes_: Real = 0.0
@@ -212,7 +203,7 @@ class Once:
     """
 
     name: str
-    seconds: Real = number(converter=_plain)
+    seconds: Real = field(converter=_plain)
     formula: Formula = _NONE
     when: Literal["fill", "drain", "end"]
     count: Sequence[float] | float = 1.0
@@ -248,7 +239,7 @@ class Memory:
     """
 
     name: str
-    bytes_: Real = number(converter=_plain)
+    bytes_: Real = field(converter=_plain)
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     per_micro_batch: bool = False
@@ -299,7 +290,7 @@ class Figure:
 
     name: str
     title: str
-    value: Real = number(converter=_plain)
+    value: Real = field(converter=_plain)
     unit: str
     formula: Formula = _NONE
     note: str = ""
@@ -325,8 +316,8 @@ class Interval:
     """
 
     name: str
-    low: Real = number(converter=_plain)
-    high: Real = number(converter=_plain)
+    low: Real = field(converter=_plain)
+    high: Real = field(converter=_plain)
     coverage: float
     formula: Formula = _NONE
     upper: Formula = _NONE
