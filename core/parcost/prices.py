@@ -12,7 +12,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from parcost.diagnostics import reraise_interrupt
+from attrs import evolve
+
+from parcost.diagnostics import reraise_interrupt, type_name
 from parcost.formulas import Formula, FormulaError, formula, letters_of, plain_of
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
@@ -77,16 +79,18 @@ def _explanation(
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
     from parcost.validation import can_be_shown
 
+    text = _BY_NAME
     try:
-        for text, letters in chain(
+        for closed_text, letters in chain(
             _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
         ):
-            found = _computed(text, letters)
+            found = _computed(closed_text, letters)
             if found and _same(found.value, seconds) and can_be_shown(found):
                 return found
     except BaseException as error:  # noqa: BLE001  of an algorithm, which has given its time
         reraise_interrupt(error)
-    return _by_name(operation, n, group, (algorithm,), seconds)
+        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error)}"
+    return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
 
 
 def _computed(text: str, letters: Mapping[str, Any]) -> Formula | None:

@@ -105,7 +105,10 @@ def test_the_time_of_an_algorithm_is_explained_to_readers_alone() -> None:
     found = explained("all_reduce", 1e9, placed, algorithm, 2e-6 + 1e9 / 450e9)
     assert formula("2 t", t=found).value == 2 * (2e-6 + 1e9 / 450e9)
     assert algorithm.asked == 0
-    assert found.shown == "all_reduce by direct: by the arithmetic of the algorithm"
+    assert found.shown == (
+        "all_reduce by direct: by the arithmetic of the algorithm, "
+        "which cannot be explained: it raised ValueError"
+    )
     assert not found.is_expression
     assert found.inputs == {"P": (8.0, ""), "n": (1e9, "B")}
     assert algorithm.asked == 1
