@@ -251,13 +251,17 @@ class Tree:
             str(self.folder / r) for r in ("core", "grammar", "plugins", "specs")
         )
 
-    def survives(self, mutant: Mutant) -> bool:
-        """Return whether every fast test passes in a new process, with the file changed."""
+    def survives(self, mutant: Mutant, failed: Sequence[str]) -> bool:
+        """Return whether every fast test passes in a new process, with the file changed.
+
+        Those that *failed* without a mutant are left out.
+        """
         path = self.folder / mutant.path
         before = path.read_bytes()
         try:
             path.write_text(mutant.changed(before.decode()), encoding="utf-8")
             command = [sys.executable, "-m", "pytest", *OPTIONS, "-x", "-m", "not slow"]
+            command += [f"--deselect={name}" for name in failed]
             return not subprocess.run(
                 command,
                 cwd=self.folder,
@@ -465,7 +469,7 @@ def main() -> int:
         with ThreadPoolExecutor(options.jobs) as pool:
             for mutant, by in pool.map(run, drawn):
                 # Commands that tests start in processes of their own import the file.
-                survives = by == "" and (options.quick or other.survives(mutant))
+                survives = by == "" and (options.quick or other.survives(mutant, failed))
                 reason = "no end" if by is None else by
                 print("survived" if survives else "noticed ", mutant, reason, flush=True)
                 if survives:
