@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Check
-from parcost_plugins.strategy import plan
+from parcost_plugins.strategy import plan, used
 from parcost_plugins.strategy.plan import _Answer, _Strategy
 from parcost_plugins.vocabulary import Cluster, MemoryBudget, Plan, Training
 
@@ -183,3 +183,17 @@ def test_the_simplest_and_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch)
     assert notes(large) == ["none fits: take more devices, or devices with more memory"]
     full: Any = _Answer(strategy=b.strategy, outcome=b.outcome, room=40.0, recomputed=True)
     assert notes(full) == ["the simplest that fits: b, l, full recomputation"]
+
+
+def test_a_group_reaches_the_levels_that_it_has_members_at() -> None:
+    levels = [SimpleNamespace(label=name) for name in ("node", "rail", "spine")]
+    links = [SimpleNamespace(name=level.label) for level in levels]
+    study: Any = {Cluster: SimpleNamespace(fabric=SimpleNamespace(levels=levels))}
+    for shape, reach in (
+        ((8.0, 1.0, 1.0), "node"),
+        ((8.0, 1.0, 2.0), "node and spine"),
+        ((1.0, 4.0, 1.0), "rail"),
+        ((1.0, 1.0, 1.0), "node"),  # a rank by itself
+    ):
+        group: Any = SimpleNamespace(links=links, shape=shape)
+        assert used._reach(group, study) == reach

@@ -619,12 +619,12 @@ import os
 from parcost.cli import output
 output._PATIENCE_SECONDS = {patience}
 note = output.Interrupts._note
-def told(interrupts, *signal):
+def note_and_tell(interrupts, *signal):
     try:
         note(interrupts, *signal)
     finally:
         os.write({pipe}, b"!")
-output.Interrupts._note = told
+output.Interrupts._note = note_and_tell
 """
 
 

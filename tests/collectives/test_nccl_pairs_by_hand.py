@@ -394,16 +394,16 @@ def test_one_rank_takes_no_time_and_two_take_theirs(operation: str) -> None:
 # --- what a study says --------------------------------------------------------------------------
 
 
-def said(**given: Any) -> CollectiveChoice:
+def choice(**given: Any) -> CollectiveChoice:
     whole = {"tuning": TABLE, "generation": "hopper", "channels": 10.0, "links": 30.0, **given}
     return CollectiveChoice(**whole)
 
 
 def test_a_machine_has_the_channels_that_the_study_says_or_that_its_links_make() -> None:
-    by_links = machine(said())
+    by_links = machine(choice())
     assert by_links is not None
     assert (by_links.intra, by_links.inter) == (30 * 7 / 10, 30 * 7 / 10)
-    own = machine(said(channel_bandwidth=5.0, network_channel_bandwidth=3.0, collnet=True))
+    own = machine(choice(channel_bandwidth=5.0, network_channel_bandwidth=3.0, collnet=True))
     assert own is not None
     assert (own.intra, own.inter, own.channels, own.collnet) == (5.0, 3.0, 10.0, True)
 
@@ -420,4 +420,4 @@ def test_a_machine_has_the_channels_that_the_study_says_or_that_its_links_make()
     ],
 )
 def test_a_study_that_leaves_something_out_has_no_machine(left_out: dict[str, Any]) -> None:
-    assert machine(said(**left_out)) is None
+    assert machine(choice(**left_out)) is None

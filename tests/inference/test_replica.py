@@ -100,7 +100,7 @@ def stub(**said: Any) -> Any:
         matmul_efficiency=0.8, fp8_matmul_efficiency=0.6,
     )  # fmt: skip
 
-    def held(elements: float, total: float, *count: float, expert: bool = False) -> Any:
+    def parameters(elements: float, total: float, *count: float, expert: bool = False) -> Any:
         return SimpleNamespace(elements=elements, total=total, count=count, expert=expert)
 
     def flops(kind: str, per_token: float) -> Any:
@@ -109,9 +109,9 @@ def stub(**said: Any) -> Any:
     study = Stub(
         blocks={KernelChoice: SimpleNamespace(**kernels)},
         parameters=[
-            held(5.0, 10.0, 1, 3),
-            held(7.0, 20.0, 4, 0),
-            held(2.0, 9.0, 1, 1, expert=True),
+            parameters(5.0, 10.0, 1, 3),
+            parameters(7.0, 20.0, 4, 0),
+            parameters(2.0, 9.0, 1, 1, expert=True),
         ],
         flops=[flops("matmul", 3.0), flops("attention", 50.0), flops("matmul", 4.0)],
     )

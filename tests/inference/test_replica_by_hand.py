@@ -47,7 +47,7 @@ def result(model: str = "", serving: str = "", more: str = "") -> parcost.Result
 
 
 def complaints(model: str = "", serving: str = "") -> dict[str, Any]:
-    return told(SMALL % (model, serving))
+    return broken_rules(SMALL % (model, serving))
 
 
 # --- what ranks tell one another ------------------------------------------------------------
@@ -290,18 +290,18 @@ def test_a_model_of_stated_size_has_heads_of_no_number() -> None:
 def test_twelve_devices_of_three_stages_are_counted() -> None:
     degrees = ", tp = 2, ep = 4, attention_replicas = 2, pp = 3"
     text = (SMALL % (MIXTURE, degrees)).replace("fabric = wire, ", "")
-    found = told(text)
+    found = broken_rules(text)
     assert found["serving-no-fabric"]["devices"] == 12
     plan = SMALL.replace(
         "hidden = 64, heads = 8, kv_heads = 4", "parameters = 1 M, kv_heads = 4, head_dim = 8"
     )
     replicas = ", tp = 2, attention_replicas = 2, pp = 3"
-    assert told(plan % ("", replicas))["serving-no-width"]["devices"] == 12
-    assert "serving-no-width" not in told(plan % ("", ""))
-    assert "serving-no-width" in told(plan % ("", ", tp = 2"))
+    assert broken_rules(plan % ("", replicas))["serving-no-width"]["devices"] == 12
+    assert "serving-no-width" not in broken_rules(plan % ("", ""))
+    assert "serving-no-width" in broken_rules(plan % ("", ", tp = 2"))
 
 
-def told(text: str) -> dict[str, Any]:
+def broken_rules(text: str) -> dict[str, Any]:
     of = parcost.load_text(text)[0].studies()[0][Serving]
     return {check.id: check.inputs for check in before(of) if not check.holds}
 
@@ -311,7 +311,7 @@ def test_the_smallest_model_has_a_cache_and_a_width() -> None:
         "hidden = 64, heads = 8, kv_heads = 4",
         "parameters = 1 M, hidden = 1, kv_heads = 1, head_dim = 1",
     )
-    assert told(one % ("", ", pp = 2")) == {}
+    assert broken_rules(one % ("", ", pp = 2")) == {}
 
 
 def test_one_expert_is_an_expert() -> None:

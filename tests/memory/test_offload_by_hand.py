@@ -143,39 +143,39 @@ def test_parameters_come_for_each_pass_that_gathers(monkeypatch: pytest.MonkeyPa
 
 
 def test_activations_travel_by_the_size_of_their_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(saved: list[Any]) -> list[Any]:
+    def names(saved: list[Any]) -> list[Any]:
         monkeypatch.setattr(offload, "_saved", lambda _: saved)
         terms: Any = offload.terms(Fake(activations=0.5))  # type: ignore[arg-type]
         return [(t.name, t.pass_, t.bytes_, t.seconds, [*t.count]) for t in terms]
 
-    assert found([100.0, 100.0]) == [
+    assert names([100.0, 100.0]) == [
         ("activations to the host", "F", 50.0, 1.0, [1, 1]),
         ("activations back", "B", 50.0, 1.0, [1, 1]),
     ]
-    assert found([100.0, 200.0, 100.0]) == [
+    assert names([100.0, 200.0, 100.0]) == [
         ("activations to the host, stages 0, 2", "F", 50.0, 1.0, [1, 0, 1]),
         ("activations back, stages 0, 2", "B", 50.0, 1.0, [1, 0, 1]),
-        ("activations to the host, stages 1", "F", 100.0, 2.0, [0, 1, 0]),
-        ("activations back, stages 1", "B", 100.0, 2.0, [0, 1, 0]),
+        ("activations to the host, stage 1", "F", 100.0, 2.0, [0, 1, 0]),
+        ("activations back, stage 1", "B", 100.0, 2.0, [0, 1, 0]),
     ]
     array, other = np.array([1.0, 2.0]), np.array([1.0, 2.0])
-    assert len(found([array, array])) == 2  # the same, and not only as large
-    assert len(found([array, other])) == 4
+    assert len(names([array, array])) == 2  # the same, and not only as large
+    assert len(names([array, other])) == 4
 
 
 def test_what_forward_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "virtual_stages", lambda _: 2)
 
-    def held(bytes_: float, count: Any, *moments: str, often: bool = True) -> Any:
+    def memory(bytes_: float, count: Any, *moments: str, often: bool = True) -> Any:
         return None, SimpleNamespace(
             bytes_=bytes_, count=count, moments=moments, per_micro_batch=often
         )
 
     parts = [
-        held(10.0, 3, "forward"),
-        held(100.0, (1.0, 2.0), "forward", "backward"),
-        held(1000.0, 1, "backward"),
-        held(1000.0, 1, "forward", often=False),
+        memory(10.0, 3, "forward"),
+        memory(100.0, (1.0, 2.0), "forward", "backward"),
+        memory(1000.0, 1, "backward"),
+        memory(1000.0, 1, "forward", often=False),
     ]
     study: Any = SimpleNamespace(contributions=lambda _: parts)
     assert offload._saved(study) == [130.0, 230.0]

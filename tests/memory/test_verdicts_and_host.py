@@ -26,7 +26,7 @@ def part(elements: float, count: Sequence[float] = (1.0,)) -> Parameters:
     return Parameters(name="all", elements=elements, total=elements, count=count)
 
 
-def kept(bytes_: Any, count: Any = 1.0, **more: Any) -> Memory:
+def memory_term(bytes_: Any, count: Any = 1.0, **more: Any) -> Memory:
     name = f"kept {bytes_} {count}"
     return Memory(name=name, bytes_=bytes_, formula=GIVEN, count=count, per_micro_batch=True, **more)  # fmt: skip
 
@@ -168,7 +168,7 @@ def test_memory_by_kind_and_by_counter(bind: Bind) -> None:
             "layout.tp": 8,
         },
         parameters=[part(1e9)],
-        memory=[kept(4e9), Memory(name="buffer", bytes_=3e9, formula=GIVEN)],
+        memory=[memory_term(4e9), Memory(name="buffer", bytes_=3e9, formula=GIVEN)],
         terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],
     )
     held = evaluate(study)
@@ -186,11 +186,11 @@ def test_memory_by_kind_and_by_counter(bind: Bind) -> None:
 
 def test_activations_of_layers_and_ends(bind: Bind) -> None:
     memory = [
-        kept(700, (2.0, 5.0)),
-        kept(30),  # on each stage
-        kept(11, (0.0, 1.0), tag="ends"),
+        memory_term(700, (2.0, 5.0)),
+        memory_term(30),  # on each stage
+        memory_term(11, (0.0, 1.0), tag="ends"),
         Memory(name="passing", bytes_=5000, formula=GIVEN, count=(1.0, 1.0)),
-        kept(9000, (1.0, 1.0), moments=("backward",)),
+        memory_term(9000, (1.0, 1.0), moments=("backward",)),
     ]
     study = bind({"layout.pp": 2}, parameters=[part(1, (1.0, 1.0))], memory=memory)
     found = values_of(figures._activations(study))
@@ -206,7 +206,7 @@ def test_stages_are_listed_where_there_are_some(bind: Bind) -> None:
         study = bind(
             {"training.global_batch": 16, **values},
             parameters=[part(1e9, (1.0,) * stages)],
-            memory=[kept(1e9)],
+            memory=[memory_term(1e9)],
             schedules=[Interleaved()],
         )
         return [
@@ -263,7 +263,7 @@ def test_activations_on_the_host_are_those_of_the_fullest_stage(bind: Bind) -> N
     given = {"training.global_batch": 16, "offload.update": "device", **values}
 
     def study(counts: tuple[float, float]) -> Study:
-        return bind(given, parameters=[part(1000, (1.0, 3.0))], memory=[kept(800, counts)])
+        return bind(given, parameters=[part(1000, (1.0, 3.0))], memory=[memory_term(800, counts)])
 
     # two micro-batches are alive on the first stage; state is 12 B for each parameter
     assert on_host(study((50.0, 1.0))) == 0.5 * (2 * 50 * 800 + 12 * 1000)
@@ -323,7 +323,7 @@ def test_activations_travel_with_those_of_like_stages(
     bind: Bind, overlap: str, window: str | None
 ) -> None:
     values = {**LINK, "layout.pp": 4, "offload.activations": 0.5, "offload.overlap": overlap}
-    study = bind(values, memory=[kept(700, (3.0, 1.0, 1.0, 2.0)), kept(700.0, (0.0, 1.0, 1.0, 1.0))])  # fmt: skip
+    study = bind(values, memory=[memory_term(700, (3.0, 1.0, 1.0, 2.0)), memory_term(700.0, (0.0, 1.0, 1.0, 1.0))])  # fmt: skip
     found = work(study)
     unlike = [(", stages 0, 3", 1050, (1, 0, 0, 1)), (", stages 1, 2", 700, (0, 1, 1, 0))]
     assert found == [
@@ -331,7 +331,7 @@ def test_activations_travel_with_those_of_like_stages(
         for stages, bytes_, count in unlike
         for name, pass_ in (("activations to the host", "F"), ("activations back", "B"))
     ]
-    alike = bind(values, memory=[kept(700)])
+    alike = bind(values, memory=[memory_term(700)])
     assert [term[:5] for term in work(alike)] == [
         (name, pass_, 350, 35, (1, 1, 1, 1))
         for name, pass_ in (("activations to the host", "F"), ("activations back", "B"))
@@ -340,10 +340,10 @@ def test_activations_travel_with_those_of_like_stages(
 
 def test_a_sweep_sends_the_activations_of_each_of_its_points(bind: Bind) -> None:
     values = {**LINK, "layout.pp": 2, "offload.activations": 0.5}
-    study = bind(values, memory=[kept(np.array([100.0, 700.0]), (1.0, 3.0))])
+    study = bind(values, memory=[memory_term(np.array([100.0, 700.0]), (1.0, 3.0))])
     sent = [term for term in work(study) if term[1] == "F"]
     assert [list(term[2]) for term in sent] == [[50, 350], [150, 1050]]
-    share = bind({**LINK, "offload.activations": [0, 0.5]}, memory=[kept(100)])
+    share = bind({**LINK, "offload.activations": [0, 0.5]}, memory=[memory_term(100)])
     assert [list(term[2]) for term in work(share)] == [[0, 50]] * 2
 
 
@@ -367,7 +367,7 @@ def failed(study: Study) -> list[str]:
 )  # fmt: skip
 def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: list[str]) -> None:
     assert failed(bind(values, parameters=[part(800)])) == expected
-    assert not work(bind({"offload.activations": 0.5}, memory=[kept(100)]))
+    assert not work(bind({"offload.activations": 0.5}, memory=[memory_term(100)]))
 
 
 @pytest.mark.parametrize(

@@ -554,7 +554,7 @@ def test_only_a_model_of_a_stated_size_saves_what_it_says() -> None:
     assert layers_keep(stated) == layers_keep(study_of())
 
 
-def again(study: Study) -> set[str]:
+def recomputed_tensors(study: Study) -> set[str]:
     """Return the tensors that are made again."""
     return {t.name.removesuffix(", recomputed") for t in memory(study) if "recomputed" in t.name}
 
@@ -595,8 +595,8 @@ def test_what_is_made_again_is_not_kept(
 ) -> None:
     layout = EXPERTS if model is MIXTURE else LAYOUT
     study = study_of(model, layout=layout, framework=framework, extra=extra)
-    assert again(study) == set(filter(None, expected.split("; ")))
-    assert not again(study) & set(layers_keep(study))
+    assert recomputed_tensors(study) == set(filter(None, expected.split("; ")))
+    assert not recomputed_tensors(study) & set(layers_keep(study))
 
 
 @pytest.mark.parametrize(
@@ -620,7 +620,7 @@ def test_what_a_layer_keeps_that_is_recomputed_as_a_whole(
     study = study_of(model, training="recompute = full", extra=block)
     kept = set(layers_keep(study)) - {"layer input"}
     assert kept == set(filter(None, expected.split("; ")))
-    assert not again(study) & kept
+    assert not recomputed_tensors(study) & kept
     if "down" in recompute:
         assert layers_keep(study)["MLP output"] == 2 * OWN * 96
     # of what is not recomputed as a whole, nothing is kept beside
@@ -640,7 +640,7 @@ def test_scores_in_memory_are_made_again_with_the_output_of_their_core() -> None
     study = study_of(
         training="recompute = full, flash_attention = off", extra="recompute { keep_core = on }"
     )
-    assert "attention output" in again(study)
+    assert "attention output" in recomputed_tensors(study)
 
 
 @pytest.mark.parametrize(

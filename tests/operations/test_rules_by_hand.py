@@ -45,7 +45,7 @@ class Fake(dict[Any, Any]):
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Any:
+def broken_rules(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the rules that blocks break, and whether something is left to work with."""
 
     def make(
@@ -107,20 +107,20 @@ SAVED = {"blocking": 30.0, "interval": 1.0}
         ({Price: {}, Run: SPEED}, ""),
     ],
 )
-def test_what_has_to_be_known(blocks: Any, broken: str, told: Any) -> None:
+def test_what_has_to_be_known(blocks: Any, broken: str, broken_rules: Any) -> None:
     warning = broken in ("price-unused", "energy-unused")
-    assert told(blocks) == (broken, bool(broken) and not warning)
+    assert broken_rules(blocks) == (broken, bool(broken) and not warning)
 
 
-def test_energy_is_of_a_run_and_its_power_is_known(told: Any) -> None:
-    assert told({Energy: {}}) == ("power-unknown energy-unused", True)
-    assert told({Energy: {}}, draw=700.0) == ("energy-unused", False)
-    assert told({Energy: {}, Serving: {}}, draw=700.0) == ("energy-unused", False)
-    assert told({Energy: {}, **JOB}, draw=0.0) == ("", False)
+def test_energy_is_of_a_run_and_its_power_is_known(broken_rules: Any) -> None:
+    assert broken_rules({Energy: {}}) == ("power-unknown energy-unused", True)
+    assert broken_rules({Energy: {}}, draw=700.0) == ("energy-unused", False)
+    assert broken_rules({Energy: {}, Serving: {}}, draw=700.0) == ("energy-unused", False)
+    assert broken_rules({Energy: {}, **JOB}, draw=0.0) == ("", False)
 
 
-def test_devices_that_fail_are_known_by_their_mtbf(told: Any) -> None:
-    assert told({Reliability: {}}, mtbf=3.0) == ("", False)
+def test_devices_that_fail_are_known_by_their_mtbf(broken_rules: Any) -> None:
+    assert broken_rules({Reliability: {}}, mtbf=3.0) == ("", False)
 
 
 SIZE, RATE, COPY = "checkpoint-size-unknown", "checkpoint-rate-unknown", "checkpoint-copy-unknown"
@@ -139,11 +139,11 @@ SIZE, RATE, COPY = "checkpoint-size-unknown", "checkpoint-rate-unknown", "checkp
     ],
 )
 def test_how_long_saving_takes(
-    asynchronous: bool, saved: dict[str, float], broken: str, told: Any
+    asynchronous: bool, saved: dict[str, float], broken: str, broken_rules: Any
 ) -> None:
     block = {"asynchronous": asynchronous, "interval": 1.0}
-    assert told({Checkpoint: block}, saved) == (broken, bool(broken))
-    assert told({Checkpoint: {**block, "blocking": 30.0}}, saved) == ("", False)
+    assert broken_rules({Checkpoint: block}, saved) == (broken, bool(broken))
+    assert broken_rules({Checkpoint: {**block, "blocking": 30.0}}, saved) == ("", False)
 
 
 @pytest.mark.parametrize(
@@ -160,18 +160,18 @@ def test_how_long_saving_takes(
     ],
 )
 def test_the_rhythm_of_saving(
-    asynchronous: bool, writing: float | None, mtbf: float | None, broken: str, told: Any
+    asynchronous: bool, writing: float | None, mtbf: float | None, broken: str, broken_rules: Any
 ) -> None:
     known = None if writing is None else SimpleNamespace(value=writing)
     saved = SimpleNamespace(writing=known)
     rhythm = SimpleNamespace(saved=saved, interval=5.0, blocking=3.0, restart=2.0, mtbf=mtbf)
     block = {"asynchronous": asynchronous, **SAVED}
-    assert told({Checkpoint: block}, rhythm=rhythm) == (broken, "background" in broken)
+    assert broken_rules({Checkpoint: block}, rhythm=rhythm) == (broken, "background" in broken)
 
 
-def test_a_warning_before_an_error_leaves_nothing_either(told: Any) -> None:
+def test_a_warning_before_an_error_leaves_nothing_either(broken_rules: Any) -> None:
     blocks = {Energy: {}, Price: {}, Run: {"devices": 8}}
-    assert told(blocks, draw=1.0) == ("run-speed-unknown", True)
+    assert broken_rules(blocks, draw=1.0) == ("run-speed-unknown", True)
 
 
 def test_the_words_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import parcost
 from parcost_plugins.choices.goal import limits, rules
 from parcost_plugins.choices.objective import all_of, flops_per_token, peak_of
 from parcost_plugins.vocabulary import Cluster, Price, Search, Training
@@ -111,3 +112,22 @@ def test_limits_that_cannot_be_judged() -> None:
         assert check.subject == f"search.{next(iter(search))}"
     assert [*rules(Fake())] == []  # type: ignore[arg-type]
     assert [*rules(Fake(deadline=1.0, tokens=1.0))] == []  # type: ignore[arg-type]
+
+
+def test_degrees_that_a_search_tries_divide_and_end() -> None:
+    """4,160 is 64 x 65: 65 ranks or sequences are more than the 64 that are tried."""
+    (found,) = parcost.load_text("""
+    use catalog.devices.h100_sxm
+    use catalog.fabrics.hgx_h100
+    use catalog.models.mixtral_8x7b
+    use catalog.precisions.bf16
+    cluster  { devices = 4160 }
+    training { sequence = 4160, micro_batch = 1, global_batch = 4160 sequences }
+    """)
+    axes = {axis.attribute: axis for _, axis in found.studies()[0].contributions("axes")}
+    up_to_64 = [n for n in range(1, 65) if 4160 % n == 0]
+    assert list(axes["layout.cp"].values) == up_to_64
+    assert list(axes["training.micro_batch"].values) == up_to_64
+    assert list(axes["layout.tp"].values) == [1, 2, 4, 8, 16, 32]  # of 32 heads
+    assert list(axes["layout.etp"].values) == [1, 2, 4, 8]
+    assert list(axes["layout.ep"].values) == [1, 2, 4, 8]  # of 8 experts

@@ -153,7 +153,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     busy = _busy(sketch)
     off = (makespan - busy) / busy - (sketch.stages - 1) / (sketch.micro_batches * sketch.chunks)
     textbook = all_of(maximum(off, -off) <= _ROUNDING)
-    run = _timed("replay of the order of the schedule", sketch, makespan)
+    run = _replay_formula("replay of the order of the schedule", sketch, makespan)
     yield sheet("step_time", "step time", "s", run, note="with equal stages")
     sheet.letters["T"] = (run, "s")
     yield sheet("busy", "busy time", "s", "m (F + B)")
@@ -188,7 +188,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         )
 
 
-def _timed(text: str, sketch: PipelineSketch, seconds: Real) -> Formula:
+def _replay_formula(text: str, sketch: PipelineSketch, seconds: Real) -> Formula:
     """Return the formula of what only the order of the schedule says."""
     inputs = {
         "schedule": sketch.kind,
@@ -209,7 +209,9 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
         "longest_span",
         "longest span of a device",
         "s",
-        _timed("last end - first start of one device, the longest, by replay", sketch, span),
+        _replay_formula(
+            "last end - first start of one device, the longest, by replay", sketch, span
+        ),
         note="a step without a barrier before the optimizer",
     )
     yield sheet(
@@ -224,7 +226,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
 def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     """Yield how many micro-batches the idle time is worth at the target."""
     sheet = _sheet(sketch)
-    run = _timed("replay of the order of the schedule", sketch, makespan)
+    run = _replay_formula("replay of the order of the schedule", sketch, makespan)
     sheet.letters |= {"T": (run, "s"), "target": (sketch.target, "%")}
     of_step = sketch.target_of == "step"
     sheet.letters |= {

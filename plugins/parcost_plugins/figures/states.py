@@ -19,7 +19,7 @@ def states(study: Study) -> Iterator[Figure]:
     """Yield the figures of every ``state`` block."""
     for sheet in study.all(StateSheet):
         yield from _whole(sheet)
-        yield from _held(sheet)
+        yield from _figures_of_a_device(sheet)
         yield from _sent(sheet)
         if sheet.capacity is not None:
             room = formula("capacity usable", capacity=(sheet.capacity, "B"), usable=sheet.usable)
@@ -89,7 +89,7 @@ def _whole(state: StateSheet) -> Iterator[Figure]:
         )
 
 
-def _held(state: StateSheet) -> Iterator[Figure]:
+def _figures_of_a_device(state: StateSheet) -> Iterator[Figure]:
     sheet = _sheet(state)
     yield sheet("parameters_per_stage", "parameters of a stage", "G", "N / pp")
     yield sheet("parameters_per_device", "parameters of a device", "G", "N / (tp pp)")

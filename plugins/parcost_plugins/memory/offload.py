@@ -263,7 +263,7 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
         by_size.setdefault(same, []).append(stage)
     for first, stages in by_size.items():
         moved = offload.activations * saved[first]
-        where_ = "" if len(by_size) == 1 else f", stages {_spelled(stages)}"
+        where_ = "" if len(by_size) == 1 else f", {_stage_names(stages)}"
         for name, forward in (("activations to the host", True), ("activations back", False)):
             yield Work(
                 name=name + where_,
@@ -301,5 +301,5 @@ def _equal(a: Real, b: Real) -> bool:
     return not is_array(a, b) and bool(a == b)
 
 
-def _spelled(stages: list[int]) -> str:
-    return ", ".join(map(str, stages))
+def _stage_names(stages: list[int]) -> str:
+    return f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}"

@@ -19,9 +19,14 @@ def figures(z: ZeroSketch) -> Iterator[Figure]:
     """Yield what a rank holds and sends at each stage."""
     sheet = _sheet(z)
     for stage in STAGES:
-        yield sheet(f"memory_{stage}", f"state of a rank, ZeRO {stage}", "GB", _held(z, stage))
         yield sheet(
-            f"traffic_{stage}", f"sent by a rank in a step, ZeRO {stage}", "GB", _sent(z, stage)
+            f"memory_{stage}", f"state of a rank, ZeRO {stage}", "GB", _memory_text(z, stage)
+        )
+        yield sheet(
+            f"traffic_{stage}",
+            f"sent by a rank in a step, ZeRO {stage}",
+            "GB",
+            _traffic_text(z, stage),
         )
         if not isinstance(z.ranks, float) or z.ranks > 1:
             yield sheet(
@@ -35,12 +40,12 @@ def figures(z: ZeroSketch) -> Iterator[Figure]:
 def section(z: ZeroSketch) -> Section:
     """Return all stages in a table."""
     sheet = _sheet(z)
-    plain = sheet.formula(_sent(z, 0)).value
+    plain = sheet.formula(_traffic_text(z, 0)).value
     rows = []
     for stage in STAGES:
-        volume = sheet.formula(_sent(z, stage)).value
+        volume = sheet.formula(_traffic_text(z, stage)).value
         against = volume / plain if not isinstance(plain, float) or plain else 1.0
-        held = sheet.formula(_held(z, stage)).value
+        held = sheet.formula(_memory_text(z, stage)).value
         rows.append((f"ZeRO {stage}", (held, "B"), (volume, "B"), against))
     return Section(
         title=f"ZeRO stages, {called(z)}",
@@ -66,7 +71,7 @@ def _sheet(z: ZeroSketch) -> Sheet:
     )
 
 
-def _held(z: ZeroSketch, stage: int) -> str:
+def _memory_text(z: ZeroSketch, stage: int) -> str:
     """Return how the bytes of state that a rank holds at *stage* come about."""
     if z.accumulate == "whole" and stage >= 2:
         return ("psi (w + g + o / N)", "psi (w / N + g + o / N)")[stage - 2]
@@ -78,7 +83,7 @@ def _held(z: ZeroSketch, stage: int) -> str:
     )[stage]
 
 
-def _sent(z: ZeroSketch, stage: int) -> str:
+def _traffic_text(z: ZeroSketch, stage: int) -> str:
     """Return how the bytes that a rank sends in a step at *stage* come about."""
     reduced = "m r" if z.accumulate == "shard" else "r"
     passes = "2 m a" if z.reshard else "m a"
