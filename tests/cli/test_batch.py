@@ -539,12 +539,12 @@ def wait_for(what: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def stopped(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Start a batch of 41 specs that stops at the last of them, and wait until it does."""
     files({**many(40), "z.par": GOOD.replace("zero = 1", "zero = 2")})
     Path("stopping.py").write_text(STOPPING, encoding="utf-8")
     os.mkfifo("gate")
-    child = process(*arguments, start_new_session=True)
+    child = process(*arguments, before=before, start_new_session=True)
 
     def reader() -> int | None:
         assert child.poll() is None
@@ -603,6 +603,18 @@ def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str,
     assert b"the same command goes on from there" in said
     assert b"Traceback" not in said
     assert listed() == ["specs", "stopping.py"]
+
+
+@posix
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.usefixtures("run")
+def test_a_second_signal_may_come_while_the_process_ends(tmp_path: Path, name: str) -> None:
+    number = getattr(signal, name)
+    again = f"import atexit, os; atexit.register(lambda: os.kill(os.getpid(), {int(number)}))"
+    with stopped(tmp_path, *stopping("1"), "--out", "all", before=again) as child:
+        child.send_signal(number)
+        child.communicate()
+    assert child.returncode == 128 + number
 
 
 @posix

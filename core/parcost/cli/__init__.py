@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     Interrupts.forget()
     try:
-        with Interrupts(*ENDINGS):
+        with Interrupts(*ENDINGS, ends=arguments is None):
             status = parcost.main(arguments, prog_name="parcost", standalone_mode=False)
             sys.stdout.flush()
     except click.exceptions.Exit as stop:

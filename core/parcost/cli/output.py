@@ -315,14 +315,15 @@ class Interrupts:
     """Ctrl-C, which Python forgets where it comes while an object is being removed.
 
     It waits while it is :meth:`held`. So do other *signals*, where nobody ignores them, as
-    ``nohup`` does.
+    ``nohup`` does. In a process that *ends* with the run, what comes after the first is ignored.
     """
 
     number: ClassVar[int] = signal.SIGINT  # the last that came, and when
     when: ClassVar[float] = -inf
 
-    def __init__(self, *signals: int) -> None:
+    def __init__(self, *signals: int, ends: bool = False) -> None:
         self._signals = signals or (signal.SIGINT, *ENDINGS)
+        self._ends = ends
         self._noted = False
         self._held = False
         self._before: dict[int, Any] = {}
@@ -335,8 +336,9 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
+        ignored = self._ends and Interrupts.when > -inf
         for number, before in self._before.items():
-            signal.signal(number, before)
+            signal.signal(number, signal.SIG_IGN if ignored else before)
 
     @classmethod
     def exit_code(cls) -> int:
