@@ -57,7 +57,7 @@ def name_of(path: str) -> str:
     ('eager_1f1b', 'data_loader')
     """
     place = Path(path).resolve()
-    stem = place.name if place.is_dir() or place.suffix not in SOURCE_SUFFIXES else place.stem
+    stem = place.name if os.path.isdir(place) or place.suffix not in SOURCE_SUFFIXES else place.stem
     return re.sub(r"\W", "_", stem)
 
 

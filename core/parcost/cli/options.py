@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -137,9 +138,10 @@ def check(picked: Picked) -> None:
     for file in picked.files:
         path, name = Path(file), name_of(file)
         if not (
-            (path.is_file() and path.suffix.lower() == ".py") or (path / "__init__.py").is_file()
+            (os.path.isfile(path) and path.suffix.lower() == ".py")
+            or os.path.isfile(path / "__init__.py")
         ):
-            here = "there is nothing there" if not path.exists() else "that is neither"
+            here = "there is nothing there" if not os.path.exists(path) else "that is neither"
             message = f"`--plugin {file}` is to be a file of Python, or a folder that is a package"
             raise click.UsageError(f"{message}: {here}")
         if name in names:

@@ -5,6 +5,7 @@ Imports are in the functions: listing the commands imports this module and no mo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,9 +185,9 @@ def command(
 
 def _require_new(path: Path) -> None:
     """Refuse a file that exists, and one in a folder that does not."""
-    if path.exists():
+    if os.path.exists(path):
         raise click.UsageError(f"{path} exists already; remove it or choose another name")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise click.UsageError(f"{path} cannot be written: there is no folder {path.parent}")
 
 

@@ -5,6 +5,7 @@ Imports are in the functions: listing the commands imports this module and no mo
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,7 +150,7 @@ def _label(file: str) -> str:
     if path.suffix != ".par" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", path.stem):
         message = "a study imports the file by its name, such as `our_runs.par`"
         raise click.UsageError(f"`--intervals {file}`: {message}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise click.UsageError(f"`--intervals {file}`: there is no folder `{path.parent}`")
     return path.stem
 
