@@ -112,9 +112,7 @@ def _folders(top: str) -> Iterator[str]:
         yield folder
         for entry in found:
             path = os.path.join(folder, entry.name)  # noqa: PTH118  as named
-            if not entry.name.startswith(".") and os.path.isdir(
-                path
-            ):  # not where links run in circles
+            if not entry.name.startswith(".") and os.path.isdir(path):  # links may run in circles
                 (linked if entry.is_symlink() else inside).append(path)
 
 
