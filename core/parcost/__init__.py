@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from parcost.contract.schema import switch as switch
     from parcost.contract.schema import word as word
     from parcost.contract.sheet import Sheet as Sheet
+    from parcost.contract.study import Call as Call
+    from parcost.contract.study import Study as Study
     from parcost.contract.terms import LONGEST_ORDER as LONGEST_ORDER
     from parcost.contract.terms import Activity as Activity
     from parcost.contract.terms import Axis as Axis
@@ -78,8 +80,6 @@ if TYPE_CHECKING:
     from parcost.engine.session import evaluate as evaluate
     from parcost.engine.session import load as load
     from parcost.engine.session import load_text as load_text
-    from parcost.engine.study import Call as Call
-    from parcost.engine.study import Study as Study
     from parcost.language.diagnostics import (
         Diagnostic as Diagnostic,
     )
@@ -157,7 +157,7 @@ HOMES = {
         "word",
     ),
     "contract.sheet": ("Sheet",),
-    "engine.study": ("Call", "Study"),
+    "contract.study": ("Call", "Study"),
     "contract.terms": (
         "LONGEST_ORDER",
         "Activity",

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parcost.batch.rejections import attempt
-from parcost.contract.entries import Entry, Part, Problem, page_data, points
+from parcost.contract.entries import Entry, Part, Problem
+from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.output import data
-from parcost.output.json_encoding import encoded
+from parcost.output.json_encoding import encoded, plain
 from parcost.output.view import View
 from parcost.report.figures import figures_by_name, missing_names, select
 from parcost.report.rejection import Rejection
@@ -139,3 +140,32 @@ def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
         return {}
     failed = [claim.text for claim, holds in claims if not holds]
     return {"claims": len(claims), "claims_failed": "; ".join(failed)}
+
+
+def page_data(items: Sequence[Item]) -> list[Any]:
+    """Return a page as plain data, as :meth:`Entry.page` reads it."""
+    told: list[Any] = []
+    for item in items:
+        match item:
+            case Heading():
+                told.append(["heading", item.text, item.level, item.aside])
+            case Line():
+                told.append(["line", item.text, item.style, item.indent])
+            case _:
+                columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
+                rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
+                told.append(["table", columns, rows])
+    return told
+
+
+def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows in the types of JSON; a list or an object becomes its text."""
+    scalar = (str, int, float, bool, type(None))
+    return [
+        {name: plain(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
+        for row in rows
+    ]
+
+
+def _label(value: Any) -> str:
+    return getattr(value, "label", "") or str(value)

@@ -30,7 +30,7 @@ from parcost.version import __version__
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Part
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
     from parcost.spec.modules import Loader, Module
 
 PLUGINS = "parcost"
@@ -95,7 +95,7 @@ class Environment:
 
     def plugin(self, name: str) -> Plugin | None:
         """Return one plugin, imported; None if that cannot be done."""
-        from parcost.plugins.discovery import Plugin
+        from parcost.contract.plugin import Plugin
 
         for file in self.picked.files:
             if name_of(file) == name:

@@ -11,7 +11,7 @@ import click
 
 from parcost.cli import options
 from parcost.cli.streams import put, results, tell, wants_color
-from parcost.language.escapes import visible, visible_json, visible_lines
+from parcost.language.escapes import visible_json
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
@@ -94,7 +94,8 @@ def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
 
 
 def _write(found: Sequence[Diagnostic], format_: str) -> None:
-    from parcost.language.diagnostic_text import as_data, render
+    from parcost.language.diagnostic_text import render
+    from parcost.output.diagnostics import as_data, github
 
     if format_ == "json":
         from parcost.output.data import header
@@ -107,40 +108,6 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
             put(github(diagnostic) + "\n")
         else:
             put(render(diagnostic, color=wants_color(results())) + "\n\n")
-
-
-def github(diagnostic: Diagnostic) -> str:
-    """Return a diagnostic as an annotation of a pull request.
-
-    >>> from parcost.language.diagnostics import Diagnostic
-    >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
-    '::error file=a.par,title=missing-file::no file `a`'
-    """
-    properties = {"file": diagnostic.place}
-    if diagnostic.labels:
-        span = diagnostic.labels[0].span
-        line, column = span.source.position(span.start)
-        end_line, end_column = span.source.position(span.end)
-        properties = {
-            "file": span.source.name,
-            "line": str(line),
-            "endLine": str(end_line),
-            "col": str(column),
-            "endColumn": str(end_column),
-        }
-    properties["title"] = diagnostic.id
-    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
-    parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
-    listed = ",".join(f"{k}={_escaped(visible(v), ':,')}" for k, v in properties.items() if v)
-    severity = diagnostic.severity.value
-    return f"::{severity} {listed}::{_escaped(visible_lines(chr(10).join(parts)))}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    """Return *text* with the characters that end a workflow command spelled out."""
-    for character in ("%", "\r", "\n", *also):
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
 
 
 def _is_error(diagnostic: Diagnostic) -> bool:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from parcost.batch.fingerprints import Environment
     from parcost.batch.run import Run
     from parcost.contract.entries import Entry, Part
+    from parcost.contract.plugin import Plugin
     from parcost.contract.terms import Exporter
     from parcost.output.view import View
-    from parcost.plugins.discovery import Plugin, Plugins
+    from parcost.plugins.discovery import Plugins
 
 _CALLED = {
     0: "good",
@@ -120,7 +121,8 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
 
     Studies of one file are few, and several files are a line each.
     """
-    from parcost.contract.entries import Entry, page_data
+    from parcost.batch.entries import page_data
+    from parcost.contract.entries import Entry
     from parcost.output.json_encoding import encoded
 
     if view.kind in ("full", "section"):

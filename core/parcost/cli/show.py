@@ -18,10 +18,10 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, paper, put
 
 if TYPE_CHECKING:
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
     from parcost.contract.terms import Section
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
     from parcost.plugins.selection import Picked
     from parcost.report.rejection import Rejection
 

@@ -103,11 +103,11 @@ def _draw_replays(
 ) -> None:
     """Draw pipelines that stand by themselves, or add them to *documents*."""
     from parcost.contract.page import Heading
-    from parcost.engine.trace import of_replay
+    from parcost.engine.trace import replay_activities
     from parcost.output import timeline
 
     for run in runs:
-        devices, order = of_replay(run)
+        devices, order = replay_activities(run)
         if drawing:
             title = Heading(f"{report.name}: {run.name}", 1, aside=report.path)
             lines = timeline.drawing(devices, order, run.pipeline, paper().width)

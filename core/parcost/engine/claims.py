@@ -16,11 +16,10 @@ from parcost.report.report import Expectation
 from parcost.spec.values import Quantity, number
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault
+    from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.schema import BlockType
     from parcost.contract.terms import Figure, Interval
     from parcost.engine.scenario import Scenario
-    from parcost.plugins.discovery import Plugin
     from parcost.spec.modules import Module
 
 #: The words behind a measured value that is to lie in the interval of a figure.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from attrs import evolve
 
-from parcost.contract.outcome import Fault, Outcome
+from parcost.contract.outcome import Outcome
+from parcost.contract.plugin import Fault
 from parcost.contract.terms import Check, Figure, Interval
 from parcost.engine.claims import Known, expectations
 from parcost.engine.rules import Rules, defined, diagnose, gather, message_at, rules
@@ -20,9 +21,9 @@ from parcost.numeric import all_of, any_of
 from parcost.report.report import Result
 
 if TYPE_CHECKING:
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
 
 T = TypeVar("T")
 #: What plugins gave, each with its plugin.

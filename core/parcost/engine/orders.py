@@ -158,7 +158,7 @@ def ask(
         ]
     except BaseException as error:
         reraise_interrupt(error)
-        raise OrderError(f"`order` error_text {error_text(error)}") from error
+        raise OrderError(f"`order` raised {error_text(error)}") from error
 
 
 def checked(

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from parcost.engine import evaluation
 from parcost.engine.claims import claims
-from parcost.engine.study import Study
+from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
@@ -28,7 +28,7 @@ from parcost.spec.modules import Loader, Module
 from parcost.spec.scope import Axis, Sweep
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault
+    from parcost.contract.plugin import Fault
     from parcost.plugins.discovery import Plugins
 
 MOST_POINTS = 10_000_000
@@ -58,7 +58,7 @@ class Scenario:
         return {}
 
     @cached_property
-    def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:
+    def _probe(self) -> tuple[SpecStudy, Sequence[Axis], Binder]:
         study, binder = self._bind({})
         axes = sorted(binder.axes.values(), key=self._written)
         points = 1
@@ -86,7 +86,7 @@ class Scenario:
         return [(axis.name, axis.values) for axis in self._probe[1]]
 
     @property
-    def first(self) -> Study:
+    def first(self) -> SpecStudy:
         """The study with every sweep at its first value."""
         return self._probe[0].fresh()
 
@@ -112,7 +112,7 @@ class Scenario:
         new = {path: given(path, value) for path, value in values.items()}
         return evolve(self, overrides={**self.overrides, **new})
 
-    def studies(self) -> Sequence[Study]:
+    def studies(self) -> Sequence[SpecStudy]:
         """Return the bound study, or one for each structural sweep value.
 
         Array axes are held at their full grid, flattened, legal or not.
@@ -174,7 +174,7 @@ class Scenario:
 
     # --- binding ----------------------------------------------------------------------
 
-    def _bind(self, points: Mapping[int, Any]) -> tuple[Study, Binder]:
+    def _bind(self, points: Mapping[int, Any]) -> tuple[SpecStudy, Binder]:
         binder = Binder(
             self.plugins.blocks,
             self._names,
@@ -191,7 +191,7 @@ class Scenario:
         if errors:
             raise SpecError(self._most(_without_echoes(errors)))
         swept = {k: index for k, index in points.items() if not isinstance(index, int)}
-        study = Study(
+        study = SpecStudy(
             self.name,
             blocks,
             self.plugins,
@@ -212,7 +212,7 @@ class Scenario:
         return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
 
     def _replacer(self, points: Mapping[int, Any]) -> Any:
-        def replace(values: Mapping[str, Any]) -> Study:
+        def replace(values: Mapping[str, Any]) -> SpecStudy:
             return self.replace(values)._bind(points)[0]  # noqa: SLF001
 
         return replace
@@ -226,7 +226,7 @@ class Scenario:
         more = len(broken) - MOST_BROKEN
         return "; ".join(broken[:MOST_BROKEN]) + (f"; {more} more are broken" if more > 0 else "")
 
-    def _groups(self) -> Iterator[tuple[Mapping[str, Any], Study, Mapping[int, Any]]]:
+    def _groups(self) -> Iterator[tuple[Mapping[str, Any], SpecStudy, Mapping[int, Any]]]:
         """Yield structural values, the study there, and the index of every axis."""
         study, axes, _ = self._probe
         structural = [axis for axis in axes if axis.structural]
@@ -254,7 +254,7 @@ class Scenario:
     # --- evaluating ---------------------------------------------------------------------
 
     def _results(
-        self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]
+        self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any]
     ) -> Iterator[Result]:
         """Yield the result of the points that may run; several where they are not alike."""
         with quiet():
@@ -278,7 +278,7 @@ class Scenario:
             yield self._with_warnings(evolve(result, infeasible=[*infeasible, *never]))
             infeasible = ()
 
-    def _that_end(self, points: Mapping[int, Any]) -> tuple[Study, Sequence[Infeasible]]:
+    def _that_end(self, points: Mapping[int, Any]) -> tuple[SpecStudy, Sequence[Infeasible]]:
         """Return the study at those *points* where every term ends, and the others.
 
         Where none does, the study at all of them.
@@ -338,7 +338,7 @@ def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
     return [d for d in errors if d.id not in echoes]
 
 
-def _alike(study: Study, holds: Any) -> Iterator[Any]:
+def _alike(study: SpecStudy, holds: Any) -> Iterator[Any]:
     """Yield the indices of the points that may run, by which levels their groups cross.
 
     A term says by name what it keeps busy, so points are evaluated together only where

@@ -9,9 +9,8 @@ from parcost.language.numbers import column, quantity
 from parcost.numeric import is_array
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault
+    from parcost.contract.plugin import Fault, PluginSet
     from parcost.contract.terms import Interval
-    from parcost.plugins.discovery import Plugins
     from parcost.report.report import Report, Result
 
 _ENDS = 3  # digits of the ends of an interval
@@ -85,7 +84,7 @@ def swept(report: Report, name: str, value: Any) -> str:
     return quantity(value, unit) if unit else cell(value)
 
 
-def picked(plugins: Plugins) -> str:
+def picked(plugins: PluginSet) -> str:
     """Return, to stand behind a verdict, which plugins came from outside and were left out."""
     installed = [
         str(plugin)

@@ -33,9 +33,9 @@ from parcost.output.cells import incomplete
 from parcost.output.json_encoding import Json, encoded, listed, members, number, plain, text
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault, Line, MemoryLine, Outcome
+    from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.terms import Figure, Interval, Section
-    from parcost.plugins.discovery import Plugin
     from parcost.report.rejection import Rejection
     from parcost.report.report import Expectation, Report, Result
 
@@ -139,7 +139,7 @@ def rejected(entry: Rejection) -> dict[str, Any]:
 
 def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Return diagnostics."""
-    from parcost.language.diagnostic_text import as_data
+    from parcost.output.diagnostics import as_data
 
     return [as_data(diagnostic) for diagnostic in found]
 

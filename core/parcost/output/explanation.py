@@ -20,9 +20,9 @@ from parcost.output.resolved_spec import qualifier
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
     from parcost.contract.terms import Figure, Interval
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
     from parcost.report.report import Report, Result
 
 _WHEN = {

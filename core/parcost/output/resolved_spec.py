@@ -20,8 +20,8 @@ from parcost.language.units import BYTES, SECONDS
 from parcost.numeric import is_array
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
-    from parcost.spec.modules import Origin
+    from parcost.contract.origin import Origin
+    from parcost.contract.study import Study
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WIDEST = 32  # a value longer than this does not push the comments of others aside

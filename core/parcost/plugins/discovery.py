@@ -15,12 +15,12 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.term_validation import Counts
 from parcost.contract.validation import has_diagnostics, items_of, validate
-from parcost.language.diagnostics import did_you_mean, one_line
+from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import (
     FaultError,
     ParcostError,
@@ -45,20 +45,6 @@ _ONE_NAME = (
     "figures",
     "intervals",
 )  # hooks whose answers have unique names
-
-
-@frozen(eq=False)
-class Plugin:
-    """One plugin: its name, and the distribution and version that it came in."""
-
-    name: str
-    distribution: str = ""
-    version: str = ""
-    module: Any = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        came = one_line(" ".join(filter(None, (self.distribution, self.version))))
-        return f"`{self.name}`" + (f" of {came}" if came else "")
 
 
 @frozen(eq=False, slots=False)
@@ -125,7 +111,7 @@ class Plugins:
 
         A plugin that raises, or answers with something else than the hook asks for,
         or repeats a name, is noted in *faults*; without a list to note it in, it is
-        a :class:`PluginError`. Spec errors error_text by a plugin pass through, with a note
+        a :class:`PluginError`. Spec errors raised by a plugin pass through, with a note
         that names it if it is none of ours.
         """
         asked = self.registry.hooks.get(hook, ())
@@ -140,11 +126,11 @@ class Plugins:
                     raise
                 if has_diagnostics(error):
                     raise _noted(error, plugin, hook) from error
-                self._fault(faults, plugin, hook, "error_text a SpecError without a diagnostic")
+                self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
                 continue
             except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
                 reraise_interrupt(error)
-                self._fault(faults, plugin, hook, "error_text", error)
+                self._fault(faults, plugin, hook, "raised", error)
                 continue
             if complaint:
                 self._fault(faults, plugin, hook, complaint)
@@ -157,7 +143,7 @@ class Plugins:
                         complaint = _claim(hook, found, plugin, taken)
                 except BaseException as error:  # noqa: BLE001  an answer is foreign code
                     reraise_interrupt(error)
-                    found, complaint = (), f"gave an answer that error_text {error_text(error)}"
+                    found, complaint = (), f"gave an answer that raised {error_text(error)}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
@@ -174,7 +160,7 @@ class Plugins:
         message: str,
         cause: BaseException | None = None,
     ) -> None:
-        """Note what *plugin* did, or was wrong with what it gave, and what it error_text.
+        """Note what *plugin* did, or was wrong with what it gave, and what it raised.
 
         Raises:
             PluginError: There is no list to note it in, or another plugin was named already.

@@ -23,13 +23,13 @@ import pluggy
 from attrs import field, frozen
 
 from parcost.contract import hookspecs, terms
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
 from parcost.language.errors import error_text, reraise_interrupt
 
 if TYPE_CHECKING:
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
 
 GROUP = "parcost"
 OWN_DISTRIBUTION = "parcost"
@@ -182,7 +182,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
     except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
         reraise_interrupt(error)
         return _fault(
-            plugin, "registration", f"error_text {error_text(error)}{place(error, plugin)}"
+            plugin, "registration", f"raised {error_text(error)}{place(error, plugin)}"
         )
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
@@ -228,7 +228,7 @@ def _offers_of(
         raise
     except BaseException as error:
         reraise_interrupt(error)
-        raise OfferError(f"error_text {error_text(error)}{place(error, plugin)}") from error
+        raise OfferError(f"raised {error_text(error)}{place(error, plugin)}") from error
     taken = {(kind, name) for kind, name, _ in before}
     for name, thing in found:
         other = plugin if (hook, name) in taken else offers[hook].get(name, (None,))[0]

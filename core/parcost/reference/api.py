@@ -52,7 +52,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
         "What plugins are asked and return",
         (
             "contract.hookspecs",
-            "engine.study",
+            "contract.study",
             "contract.queries",
             "contract.terms",
             "contract.formulas",

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from parcost.records import record
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault, Outcome
+    from parcost.contract.outcome import Outcome
+    from parcost.contract.plugin import Fault, Plugin
+    from parcost.contract.study import Study
     from parcost.contract.terms import Figure, Interval, Section
-    from parcost.engine.study import Study
     from parcost.language.diagnostics import Diagnostic
     from parcost.numeric import Mask, Real
-    from parcost.plugins.discovery import Plugin
 
 
 @record(kw_only=True, eq=False)

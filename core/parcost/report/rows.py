@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parcost.contract.checks import said
 from parcost.language.diagnostics import Severity
 from parcost.report.figures import select
 
@@ -104,15 +105,13 @@ def _point(result: Result, i: int) -> dict[str, Any]:
 
 
 def _reasons(result: Result, i: int) -> str:
-    from parcost.engine.rules import message_at
-
     assert result.outcome is not None
-    said = [
-        message_at(check, i)
+    messages = [
+        said(check, i).message
         for check in result.outcome.failed
         if check.severity == "error" and not at(check.holds, i)
     ]
-    return "; ".join(said)
+    return "; ".join(messages)
 
 
 def _count(result: Result) -> int:

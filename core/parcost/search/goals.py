@@ -15,8 +15,8 @@ from parcost.search.failures import objective_of
 from parcost.search.space import named, offered
 
 if TYPE_CHECKING:
+    from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
 
 
 def goal_of(study: Study) -> Goal:

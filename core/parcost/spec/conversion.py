@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from attrs import evolve
 
+from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType, Curve, Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity as shown
+from parcost.language.text import Span
 from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
-from parcost.spec.modules import Origin
-from parcost.spec.scope import Bound, BrokenError, Given, Scope
+from parcost.spec.expressions import Expressions
+from parcost.spec.names import Names
+from parcost.spec.scope import Binding, BrokenError, Given, Scope
+from parcost.spec.values import Bound
 
-if TYPE_CHECKING:
-    from parcost.language.text import Span
-    from parcost.spec.binder import Binder
+
+class Binder(Binding, Protocol):
+    """The binder that a value is converted for."""
+
+    names: Names
+    expressions: Expressions
 
 
 def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:

@@ -10,43 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, define
 
+from parcost.contract.origin import Origin
 from parcost.contract.terms import Catalogue
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest, problem
 from parcost.language.errors import SpecError
 from parcost.language.parse import parse
-from parcost.language.text import Source, Span
-from parcost.records import record
+from parcost.language.text import Source
 from parcost.spec import sources
+from parcost.spec.values import Bound
 from parcost.system.files import failure, project_root
-
-if TYPE_CHECKING:
-    from parcost.spec.scope import Bound
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
-
-
-@record(eq=False)
-class Origin:
-    """Where a value comes from.
-
-    *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
-    outside. *kind* and *source* are the provenance (``measured``, ``vendor``,
-    ``published``, ``assumed``, or "") as written. *expression* is the default's text, and
-    *word* the one behind the value, such as ``per_direction``.
-    """
-
-    how: str
-    span: Span | None = None
-    kind: str = ""
-    source: str = ""
-    expression: str = ""
-    word: str = ""
 
 
 @define(eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from attrs import Factory, define, evolve
 
@@ -17,17 +16,14 @@ from parcost.numeric import is_array
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition, find_block
 from parcost.spec.modules import Module, label_of
-from parcost.spec.scope import BrokenError, Scope
-
-if TYPE_CHECKING:
-    from parcost.spec.binder import Binder
+from parcost.spec.scope import Binding, BrokenError, Scope
 
 
 @define(eq=False)
 class Names:
     """Resolves paths for a binder."""
 
-    binder: Binder
+    binder: Binding
     _lets: dict[int, v.Value | None] = Factory(dict)
     used: dict[str, str] = Factory(dict)  # lets by the names that they were met under
 
