@@ -127,7 +127,7 @@ if TYPE_CHECKING:
     from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report.report import Report as Report
-    from parcost.report.report import Result as Result
+    from parcost.report.result import Result as Result
 
 #: The public names by the module, below parcost, that defines them.
 HOMES = {
@@ -207,7 +207,8 @@ HOMES = {
         "WATTS",
     ),
     "engine.session": ("Session", "evaluate", "load", "load_text"),
-    "report.report": ("Report", "Result"),
+    "report.report": ("Report",),
+    "report.result": ("Result",),
     "engine.scenario": ("Scenario",),
 }
 _HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names}

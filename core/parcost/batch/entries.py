@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from parcost.contract.terms import Figure
-    from parcost.report.report import Expectation, Report, Result
+    from parcost.report.report import Report
+    from parcost.report.result import Expectation, Result
 
 _MOST_PROBLEMS = 100
 
@@ -44,7 +45,7 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         exit_code=code,
         problems=tuple(_first(report, code)),
         faults=tuple(dict.fromkeys(faults)),
-        missing=tuple(missing_names(report, view.figures).items()),
+        missing=tuple(missing_names(report.results, view.figures).items()),
         part=part,
         text=text,
     )
@@ -76,9 +77,9 @@ def _part(report: Report, part: Part, view: View) -> str:
         case "points":
             return encoded(points(list(_points(report, view.figures))))
         case "page":
-            from parcost.output.narrative import tell
+            from parcost.output.report_page import report_page
 
-            return encoded(page_data(tell(report, view)))
+            return encoded(page_data(report_page(report, view)))
 
 
 def _first(report: Report, code: int) -> Iterator[Problem]:
@@ -110,7 +111,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
     every = {f.name: f for result in legal for f in _chosen(result, names)}
     units = {name: figure.unit for name, figure in every.items()}
     units |= report.units
-    claims = claims_by_point(report)
+    claims = claims_by_point(report.axes, report.results)
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
     for row in data.points(report, names or tuple(every)):
@@ -124,7 +125,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
                 if name not in last
             },
             **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
-            **_claims(claims.get(key_of(row, report), ())),
+            **_claims(claims.get(key_of(row, report.axes), ())),
             **last,
         }
 

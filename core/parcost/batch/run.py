@@ -196,7 +196,7 @@ class Run:
     def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[Answer]]:
         task = Task(
             question=self.question,
-            picked=self.environment.picked,
+            selection=self.environment.selection,
             expected=self.environment.digest,
             folder=str(Path.cwd()),
             keep=self.cache is not None,

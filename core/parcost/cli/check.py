@@ -16,7 +16,7 @@ from parcost.language.escapes import visible_json
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.language.diagnostics import Diagnostic
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 def command(
     paths: tuple[str, ...],
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """Find problems without evaluating: syntax, names, units, rules.
 
@@ -47,7 +47,7 @@ def command(
     from parcost.batch.scenarios import scenarios
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     found: dict[tuple[object, ...], Diagnostic] = {}
     worst = files = 0
     for spec, scenario in scenarios(paths, session, overrides=values, study=study):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parcost.batch.worker import Worker
     from parcost.cli.formats import Format
     from parcost.output.view import Kind, Order, View
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @options.out
 @options.jobs
 @options.executor
@@ -83,7 +83,7 @@ def command(
     figures: str | None,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     out: str | None,
     jobs: int | None,
     executor: str | None,
@@ -108,9 +108,9 @@ def command(
     values = options.parse_overrides(overrides)
     given = _shard(shard)
     engine = options.engine(jobs, executor)
-    options.check(picked)
+    options.check(selection)
     many = several(paths)
-    environment = Environment(picked)
+    environment = Environment(selection)
     cache = None if no_cache or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
     if given is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Goal
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import Wish
     from parcost.search.result import Found
     from parcost.search.space import Space
@@ -80,7 +80,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 )
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option("--jobs", "--executor", hidden=True, expose_value=False, callback=_refuse_processes)
 def command(
     path: str,
@@ -95,7 +95,7 @@ def command(
     out: str | None,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """Find the best layouts of a study for its model and machine.
 
@@ -120,7 +120,7 @@ def command(
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     if out is not None:
         _check_name(out)
-    session = options.session(picked)
+    session = options.session(selection)
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
     try:

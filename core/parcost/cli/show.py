@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parcost.contract.study import Study
     from parcost.contract.terms import Section
     from parcost.engine.scenario import Scenario
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -49,7 +49,7 @@ class _WithLists(click.Command):
 @options.path
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option(
     "--ranks",
     metavar="[LIST]",
@@ -71,7 +71,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     ranks: str | None,
     stages: str | None,
     format_: str,
@@ -86,7 +86,7 @@ def command(
     if not wanted and format_ != "table":
         raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
     for _, scenario in scenarios([path], session, overrides=values, study=study):

@@ -12,7 +12,7 @@ from parcost.cli.streams import Reporter, paper, put, show, tell
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Replay
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @options.path
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option(
     "--format",
     "format_",
@@ -32,7 +32,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     format_: str,
 ) -> int:
     """Draw what every device of the pipeline does when.
@@ -46,7 +46,7 @@ def command(
     from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
     for entry in evaluate([path], session, overrides=values, study=study):

@@ -10,26 +10,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import evolve, field, frozen
 
+from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
-from parcost.engine.claims import claims
+from parcost.engine.claims import Claims
 from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.numeric import all_of, any_of, quiet
-from parcost.report.report import Infeasible, Report, Result
+from parcost.plugins.discovery import Plugins
+from parcost.report.report import Report
+from parcost.report.result import Infeasible, Result
 from parcost.spec.binder import Binder
 from parcost.spec.defaults import given
 from parcost.spec.modules import Loader, Module
 from parcost.spec.scope import Axis, Sweep
-
-if TYPE_CHECKING:
-    from parcost.contract.plugin import Fault
-    from parcost.plugins.discovery import Plugins
 
 MOST_POINTS = 10_000_000
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
@@ -79,6 +78,14 @@ class Scenario:
     def binder(self) -> Binder:
         """The binder of the probing pass, which knows every name of the scenario."""
         return self._probe[2]
+
+    @property
+    def _claims(self) -> Claims:
+        own = [(block, self.module) for block in self.module.expects]
+        inner = self.study.items if self.study is not None else ()
+        blocks = [item for item in inner if isinstance(item, s.Block)]
+        own += [(block, self.module) for block in blocks if block.kind.text == "expect"]
+        return Claims(own, self.binder)
 
     @property
     def axes(self) -> Sequence[tuple[str, Sequence[Any]]]:
@@ -160,11 +167,11 @@ class Scenario:
                 found += [evaluation.diagnose(check, study) for check in rules.failed]
             found += [self._fault(fault) for fault in study.faults]
         try:
-            if good and claims(self):
+            if good and not self._claims.empty:
                 with quiet():
-                    evaluation.claimed(self, self.first)
+                    evaluation.claimed(self._claims, self.first)
             else:
-                evaluation.expectations(self)
+                evaluation.expectations(self._claims)
         except SpecError as error:
             raise SpecError([*found, *error.diagnostics]) from error
         return found
@@ -265,7 +272,7 @@ class Scenario:
             return
         if not study.axes:
             with quiet():
-                result = evaluation.evaluate(self, study, warnings, at)
+                result = evaluation.evaluate(self._claims, study, warnings, at)
             yield self._with_warnings(result)
             return
         infeasible = self._infeasible(points, rules)
@@ -274,7 +281,7 @@ class Scenario:
             with quiet():
                 bound, never = self._that_end(kept)
                 again = [c for c in evaluation.rules(bound).failed if c.severity == "warning"]
-                result = evaluation.evaluate(self, bound, again, at)
+                result = evaluation.evaluate(self._claims, bound, again, at)
             yield self._with_warnings(evolve(result, infeasible=[*infeasible, *never]))
             infeasible = ()
 

@@ -17,7 +17,7 @@ from parcost.language.numbers import quantity
 
 if TYPE_CHECKING:
     from parcost.engine.orders import Order
-    from parcost.report.report import Result
+    from parcost.report.result import Result
 
 _CUT = " ~~ "
 _MARGIN = 2  # of the page

@@ -30,7 +30,7 @@ from parcost.language.errors import (
     reraise_interrupt,
 )
 from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
-from parcost.plugins.selection import module_of, name_of
+from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
@@ -225,6 +225,15 @@ def load(
         _load_one(partial(module_of, path), Plugin(name_of(path), path), found, broken)
     kept = tuple(found[name] for name in sorted(found))
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
+
+
+def load_selection(selection: PluginSelection) -> Plugins:
+    """Return the plugins of a *selection*.
+
+    Raises:
+        PluginError: Nothing installed has a name that it leaves out, or two share a name.
+    """
+    return load(without=selection.without, files=selection.files)
 
 
 def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:

@@ -181,9 +181,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
         return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
     except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
         reraise_interrupt(error)
-        return _fault(
-            plugin, "registration", f"raised {error_text(error)}{place(error, plugin)}"
-        )
+        return _fault(plugin, "registration", f"raised {error_text(error)}{place(error, plugin)}")
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]

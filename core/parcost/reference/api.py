@@ -42,6 +42,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "engine.session",
             "engine.scenario",
             "report.report",
+            "report.result",
             "contract.outcome",
             "language.diagnostics",
             "language.errors",

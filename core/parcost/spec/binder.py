@@ -410,7 +410,11 @@ def _closure(module: Module, done: set[int]) -> list[Module]:
         return []
     done.add(id(module))
     found = [module]
-    for other in (*module.merged, *module.aliases.values(), *(m for m, _, _ in module.picked)):
+    for other in (
+        *module.merged,
+        *module.aliases.values(),
+        *(m for m, _, _ in module.imported_blocks),
+    ):
         found += _closure(other, done)
     return found
 

@@ -471,3 +471,12 @@ _SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", 
 def _under(over: Any, wanted: Any) -> list[str]:
     """Return the units by which something in *over* divides to what is *wanted*."""
     return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]
+
+
+def qualifier(field: Field, origin: Origin | None = None) -> str:
+    """Return the word that was written or must follow, if it leaves the number as it is."""
+    if origin is not None and field.qualifiers.get(origin.word) == 1:
+        return f" {origin.word}"
+    if not field.must_qualify:
+        return ""
+    return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)

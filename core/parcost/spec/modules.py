@@ -43,7 +43,9 @@ class Module:
     requires: list[s.Statement] = Factory(list)
     merged: list[Module] = Factory(list)  # imported without a name
     aliases: dict[str, Module] = Factory(dict)  # imported with one
-    picked: list[tuple[Module, s.Block, str]] = Factory(list)  # catalogue blocks, name here
+    imported_blocks: list[tuple[Module, s.Block, str]] = Factory(
+        list
+    )  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
     literals: dict[tuple[str, int], Bound] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
@@ -323,7 +325,7 @@ class Loader:
         name = (alias or target.parts[-1]).text
         for block in imported.blocks:
             if label_of(block) == steps[-1]:
-                module.picked.append((imported, block, name))
+                module.imported_blocks.append((imported, block, name))
                 return imported
         message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
         raise SpecError([problem("unknown-import", message, target.span)])
