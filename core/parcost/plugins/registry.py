@@ -15,7 +15,10 @@ Of two plugins with one name to offer, one of parcost's own keeps it, or else th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from traceback import extract_tb
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -113,9 +116,6 @@ def precedence(plugin: Plugin) -> tuple[bool, str]:
 
 def place(error: BaseException, plugin: Plugin) -> str:
     """Return where in the code of *plugin* an error came about, if it has code in files."""
-    import os
-    from pathlib import Path
-    from traceback import extract_tb
 
     file = getattr(plugin.module, "__file__", None)
     if not isinstance(file, str):

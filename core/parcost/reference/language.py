@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.schema import BlockType, Field
+from parcost.engine.session import Session
 from parcost.language.numbers import literal
+from parcost.language.syntax import Attribute
 from parcost.language.units import (
     BYTES,
     DOLLARS,
@@ -29,6 +31,8 @@ from parcost.language.units import (
     SECONDS,
     WATTS,
 )
+from parcost.plugins.discovery import load
+from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
     from parcost.language.syntax import Attribute
@@ -65,9 +69,6 @@ def reference(plugins: Plugins) -> str:
 
 def _provenances(plugins: Plugins) -> Mapping[tuple[str, str], str]:
     """Return what preludes give every study, with where it is from, by block and attribute."""
-    from parcost.engine.session import Session
-    from parcost.language.syntax import Attribute
-    from parcost.spec.modules import label_of
 
     return {
         (block.kind.text, item.name.text): _with_origin(item)
@@ -191,7 +192,6 @@ def insert(document: str, made: str) -> str:
 
 def main(arguments: list[str]) -> None:
     """Print the reference, or rewrite it in the named file."""
-    from parcost.plugins.discovery import load
 
     made = reference(load())
     if not arguments:
