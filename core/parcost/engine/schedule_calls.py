@@ -107,7 +107,7 @@ def _shape(asked: Asked) -> tuple[int, ...]:
 
 
 def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
-    """Say whether an array of *shape* is one of shape *over*, less what does not vary.
+    """Return whether an array of *shape* is one of shape *over*, less what does not vary.
 
     >>> _spreads((1, 3), (2, 3)), _spreads((3,), (2, 3)), _spreads((2,), (2, 3))
     (True, True, False)
