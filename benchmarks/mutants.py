@@ -151,7 +151,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 def expressions(function: ast.FunctionDef) -> Iterator[ast.expr]:
     """Yield the expressions of a function's body that compute something."""
-    waiting: list[ast.AST] = list(function.body)
+    documented = ast.get_docstring(function) is not None
+    waiting: list[ast.AST] = list(function.body[documented:])
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.JoinedStr | ast.Raise | ast.Assert):

@@ -7,6 +7,8 @@ import itertools
 import pytest
 
 import parcost
+from parcost_plugins.advice.sensitivity import section
+from parcost_plugins.advice.vary import Change, Effect
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -54,6 +56,21 @@ def test_where_no_order_is_faster_none_is_named() -> None:
         for names in itertools.permutations(("tp", "dp", "pp"))
     )
     assert step("tp = 8, pp = 2") <= best * 1.001
+
+
+@pytest.mark.parametrize(
+    ("count", "note"),
+    [
+        (1, "1 other order was tried: none places the degrees for a faster step"),
+        (2, "2 other orders were tried: none places the degrees for a faster step"),
+    ],
+)
+def test_orders_are_counted_in_words(count: int, note: str) -> None:
+    orders = [Change(None, "order", "tp-dp")] * count
+    found = section((), (), orders, [Effect(1.0, -0.0009, 0.0)] * count)
+    assert ([*found.rows], [*found.notes]) == ([], [note])
+    found = section((), (), orders, [Effect(1.0, -0.001, 0.0)] * count)
+    assert [*found.rows] == [('layout.order = "tp-dp"', (1.0, "s"), (-0.001, "%"))]
 
 
 def test_devices_of_one_node_have_no_better_order() -> None:

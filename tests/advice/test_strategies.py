@@ -82,6 +82,16 @@ def test_the_strategies_in_their_order(arguments: Any, expected: list[str]) -> N
 
 def test_what_each_strategy_sets() -> None:
     study: Any = Fake(8, 4, 2, 6)
+    assert [s.title for s in plan._strategies(study)] == [
+        "DDP",
+        "ZeRO-1",
+        "ZeRO-2",
+        "ZeRO-3",
+        "experts within a node",
+        "tensor parallel",
+        "tensor and pipeline",
+        "tensor and pipeline",
+    ]
     found = {s.layout: s.values for s in plan._strategies(study)}
     plain = {
         "layout.tp": 1, "layout.cp": 1, "layout.ep": 1, "layout.etp": 1, "layout.pp": 1,

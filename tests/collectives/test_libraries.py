@@ -72,6 +72,14 @@ def test_parallel_trees_gather_where_each_rank_has_a_node() -> None:
     assert (call.algorithm, call.seconds) == ("pat", pytest.approx(3 * 14e-6))
 
 
+def test_what_is_read_of_a_library_is_of_a_release() -> None:
+    cited = {
+        name: library.source.split(",")[0]
+        for name, (_, library) in load().named("libraries").items()
+    }
+    assert cited == {"nccl": "NCCL 2.30", "rccl": "RCCL", "mpi": "Thakur"}
+
+
 def test_every_library_has_an_algorithm_for_what_a_step_needs() -> None:
     for name, (_, library) in load().named("libraries").items():
         known = load().named("collectives")

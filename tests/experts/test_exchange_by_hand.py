@@ -98,6 +98,7 @@ def test_a_deduplicated_exchange_takes_as_long_as_its_slowest_level(
         1 * 3 + 3 * away / speeds[2],
     ]
     assert found.seconds == pytest.approx(max(levels), rel=1e-9)
+    assert found.formula.source == "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
     assert found.bytes_ == pytest.approx(TOKENS * BACK * (TOP + 5 * visited(6) / 6), rel=1e-9)
 
 

@@ -10,6 +10,7 @@ import pytest
 import parcost
 from parcost import Formula, Section, Study, Work
 from parcost.engine.reduce import evaluate
+from parcost_plugins.advice.sensitivity import improvements
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
 
 Bind = Callable[..., Study]
@@ -115,3 +116,34 @@ training { sequence = 2048, global_batch = 8 sequences }
     result = parcost.load_text(text)[0].evaluate().result
     (section,) = [s for _, s in result.sections if s.title == "What it rests on"]
     assert [(row[0], row[2]) for row in section.rows] == [("mine.matmul_efficiency", "unsaid")]
+
+
+def test_each_part_of_the_machine_is_improved_in_turn() -> None:
+    text = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+device own extends h100_sxm {
+  bf16 = 100 TFLOP/s dense, memory_bandwidth = 3 TB/s, host_bandwidth = 50 GB/s per_direction
+  power = 700 W, power_cap = 500 W
+}
+fabric wires { level net { bandwidth = 7 GB/s per_direction, latency = 5 us } }
+framework slow { issue = 6 us, graph_issue = 2 us }
+cluster { device = own, devices = 8 }
+layout { tp = 2 }
+training { framework = slow, sequence = 2048, global_batch = 8 sequences }
+"""
+    (study,) = parcost.load_text(text)[0].studies()
+    found = {title: (change.attribute, change.value) for title, change in improvements(study)}
+    assert found == {
+        "bf16 peak x 2": ("bf16", 200e12),
+        "memory bandwidth x 2": ("memory_bandwidth", 6e12),
+        "no power cap: own.power_cap = 700 W": ("power_cap", 700),
+        "bandwidth to the host x 2": ("host_bandwidth", 100e9),
+        "time of the host for a kernel / 2": ("issue", pytest.approx(3e-6)),
+        "CUDA graphs: kernels.cuda_graphs = layer": ("cuda_graphs", "layer"),
+        "CUDA graphs: kernels.cuda_graphs = iteration": ("cuda_graphs", "iteration"),
+        "bandwidth of `net` x 2": ("bandwidth", 14e9),
+        "latency of `net` / 2": ("latency", pytest.approx(2.5e-6)),
+        "overlap.tensor = on": ("tensor", "on"),
+    }

@@ -144,6 +144,21 @@ def test_a_head_between_two_that_were_measured_is_between_them() -> None:
         assert core_seconds(study_of(f"head_dim = {size}")) == pytest.approx(expected, rel=1e-12)
 
 
+def test_heads_without_a_width_are_not_padded() -> None:
+    (scenario,) = parcost.load_text(
+        """
+        use catalog.devices.h100_sxm
+        use catalog.fabrics.hgx_h100
+        use catalog.precisions.bf16
+        model nominal { layers = 4, parameters = 1 G, heads = 8 }
+        cluster { devices = 1 }
+        training { sequence = 4096, global_batch = 8 sequences }
+        """
+    )
+    (study,) = scenario.studies()
+    assert core_seconds(study) == core_seconds(study, "B") == 0
+
+
 def test_padding_counts_in_backward_by_its_five_products() -> None:
     model = "head_dim = 128, kv_lora = 512, nope_dim = 72, rope_dim = 64, v_dim = 72"
     # 136 is padded to 192 and 72 to 96, on average 144: three products of the first, two of

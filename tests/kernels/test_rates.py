@@ -261,6 +261,14 @@ def test_a_roofline_fills_every_tile(study_with: StudyWith) -> None:
         assert seconds(operator, study, Roofline()) == seconds(operator, study, Tiled())
 
 
+@pytest.mark.parametrize("model", [Roofline(), Tiled()])
+def test_small_products_reach_less_of_the_bandwidth(study_with: StudyWith, model: object) -> None:
+    study = study_with(f"start = 0 s, {WHOLE}\n{BY_SIZE}")
+    # 5 products of 200 x 8 by 8 x 4800, to 200 x 4800: a million elements each, 10 MB
+    product = Gemm(name="p", m=200, n=4800, k=8, batch=5, pass_="F", count=(1.0,))
+    assert seconds(product, study, model) == pytest.approx(10e6 / (3.35e12 * 0.75), rel=1e-9)
+
+
 def test_the_ridge_of_an_h100_is_295_flop_per_byte(study_with: StudyWith) -> None:
     # a square product of side N has 2 N^3 FLOPs for 6 N^2 bytes: N / 3
     study = study_with("gemm_efficiency = 1, memory_efficiency = 1")

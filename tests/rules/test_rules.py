@@ -222,6 +222,36 @@ def test_the_ranks_of_a_stage_are_cut_whole_among_experts(
     assert found.notes == ("a stage has tp x cp x dp = etp x ep x edp ranks",)
 
 
+@pytest.mark.parametrize(
+    ("fp8", "doubted"),
+    [
+        (1.49, True),
+        (1.5, True),
+        (1.51, False),
+        (2.0, False),
+        (2.99, False),
+        (3.0, True),
+        (3.1, True),
+    ],
+)
+def test_a_narrower_type_is_about_twice_as_fast(fp8: float, doubted: bool) -> None:
+    text = f"""
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama32_1b
+use catalog.precisions.bf16
+device own extends h100_sxm {{
+  tf32 = 50 TFLOP/s dense, fp16 = 100 TFLOP/s dense, bf16 = 100 TFLOP/s dense
+  fp8 = {100 * fp8} TFLOP/s dense
+}}
+cluster {{ device = own, devices = 8 }}
+training {{ sequence = 2048, global_batch = 8 sequences }}
+"""
+    found = [d.message for d in parcost.load_text(text)[0].check() if d.id == "sparse-peak"]
+    says = f"fp8 at {100 * fp8:g} TFLOPS is {fp8:.3g} times fp16 at 100 TFLOPS: dense peaks differ "
+    assert found == doubted * [says + "by 2, so one of them is sparse"]
+
+
 DEVICES = sorted(
     path.stem for path in (Path(__file__).parents[2] / "specs/parcost_specs/devices").glob("*.par")
 )

@@ -537,6 +537,12 @@ def test_a_message_between_groups_of_a_dragonfly_has_half_a_port_or_its_own(
     assert given.group("pp").hop.bandwidth == pytest.approx(hop * 1e9)
 
 
+def test_a_message_between_devices_of_two_groups_has_half_of_their_own_ports() -> None:
+    """Of three ports each, on a pod of which the links carry less than those of a rack."""
+    given = study("dp = 64", pod="kind = dragonfly, routing = valiant, ports = 96")
+    assert given.group("dp").hop.bandwidth == pytest.approx(25e9 * 3 / 2)
+
+
 def test_links_of_a_sweep_have_one_name_where_one_level_limits_them_all() -> None:
     swept = study("tp = [2, 4, 8]")
     assert swept.group("tp").flat.name == "node"

@@ -168,6 +168,12 @@ def test_a_plain_call_shows_its_own_formula_and_any_other_that_of_all_calls() ->
     assert (cut.formula.text[:9], cut.value) == ("c (t + o)", 4 * (2 + 4))
 
 
+@pytest.mark.parametrize("ranks, busy", [(1, 0), (2, 1), (4, 1)])
+def test_a_broadcast_keeps_the_bus_busy_with_its_bytes(ranks: int, busy: int) -> None:
+    found = figures(f"operation = broadcast, algorithm = tree, ranks = {ranks}, size = 40 B, {OWN}")
+    assert found["bus_bandwidth"] == pytest.approx(busy * found["algorithm_bandwidth"])
+
+
 def test_additions_are_counted_and_priced() -> None:
     compared(
         f"{RING}, size = 40 B, gamma = 3 s/B",

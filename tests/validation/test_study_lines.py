@@ -348,6 +348,7 @@ def test_what_a_row_says_of_its_state_names_its_framework_first(row: Make) -> No
     one = row(**said, parallel__zero_stage_or_fsdp="DeepSpeed ZeRO-1")
     assert profile_of(one).framework == "megatron_deepspeed"
     assert profile_of(row(**said)).framework == "megatron_core"
+    assert profile_of(row(**{**BRIDGE, "year": 2024})).title == "NeMo of 2024"
 
 
 def test_the_release_from_which_a_framework_is_another(row: Make) -> None:

@@ -210,7 +210,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
         "longest span of a device",
         "s",
         _replay_formula(
-            "last end - first start of one device, the longest, by replay", sketch, span
+            "from first start to last end of one device, the longest, by replay", sketch, span
         ),
         note="a step without a barrier before the optimizer",
     )

@@ -245,7 +245,7 @@ def _memory(replica: Replica, memory: Memory, sheet: Sheet) -> Iterator[Figure]:
         "largest_batch",
         "largest batch",
         "",
-        "max(floor((usable - weights_memory - overhead) / (k kv_sequence)), 0)",
+        "floor((usable - weights_memory - overhead) / (k kv_sequence))",
         note="sequences that find room in the cache",
     )
     yield sheet("devices", "devices", "", "t g p")

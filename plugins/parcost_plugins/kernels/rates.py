@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from parcost import Real, Study
-from parcost.numeric import log, maximum, minimum, where
+from parcost.numeric import log, maximum, minimum, ratio, where
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -163,7 +163,7 @@ def padding(operator: FusedAttention, study: Study) -> Real:
     padded_query, padded_value = _head_sizes(study)
     needed = of_queries * model.qk_dim + of_values * model.value_dim
     # A nominal model without a width has heads of no size, and then no FLOPs either.
-    return (of_queries * padded_query + of_values * padded_value) / maximum(needed, 1.0)
+    return ratio(of_queries * padded_query + of_values * padded_value, needed)
 
 
 def _head_sizes(study: Study) -> tuple[Real, Real]:
@@ -176,7 +176,7 @@ def _head_sizes(study: Study) -> tuple[Real, Real]:
 def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
     """Return the smallest of *sizes* that holds *size*; beyond all of them nothing is padded."""
     padded = size
-    for larger in sorted(sizes, reverse=True):
+    for larger in sorted((0, *sizes), reverse=True):
         padded = where(size <= larger, float(larger), padded)
     return padded
 

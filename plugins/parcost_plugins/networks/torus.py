@@ -34,12 +34,9 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     )
     # The link that closes a dimension of two is the one that is there already.
     wraps = [network.wrap and k > 2 for k in sizes]
-    cuts = [
-        (total / k * (2 if wrap else 1), k, wrap)
-        for k, wrap in zip(sizes, wraps, strict=True)
-        if k > 1
-    ]
-    _, across, wrapped = min(cuts, default=(0.0, 1, False))
+    _, across, wrapped = min(
+        (total / k * (2 if wrap else 1), k, wrap) for k, wrap in zip(sizes, wraps, strict=True)
+    )
     sheet = Sheet(
         called(network),
         source=_SOURCE,
@@ -59,7 +56,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "bisection",
         "bandwidth between two halves, one direction",
         "B/s",
-        ("2 P B / K" if wrapped else "P B / K") if cuts else "0, of one device",
+        ("2 P B / K" if wrapped else "P B / K") if across > 1 else "0, of one device",
         note="across the longest dimension",
     )
     yield sheet(

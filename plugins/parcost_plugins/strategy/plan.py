@@ -8,6 +8,7 @@ does not, and costs what it costs. The simplest that fits is named, and the fast
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from attrs import frozen
@@ -52,13 +53,14 @@ class _Answer:
 def section(study: Study) -> Iterator[Section]:
     """Yield the strategies, whether each fits, and what it costs."""
     answers = [_answer(study, strategy) for strategy in _strategies(study)]
-    fitting = [a for a in answers if a.fits]
+    fitting = [(a, float(a.outcome.step_seconds)) for a in answers if a.outcome and a.fits]
     rows = [_row(a) for a in answers]
     notes = []
     if fitting:
-        fastest = min(fitting, key=lambda a: float(a.outcome.step_seconds) if a.outcome else 0.0)
-        notes.append(f"the simplest that fits: {fitting[0].strategy.title}, {_layout(fitting[0])}")
-        if fastest is not fitting[0]:
+        simplest, _ = fitting[0]
+        fastest, _ = min(fitting, key=itemgetter(1))
+        notes.append(f"the simplest that fits: {simplest.strategy.title}, {_layout(simplest)}")
+        if fastest is not simplest:
             notes.append(f"the fastest that fits: {fastest.strategy.title}, {_layout(fastest)}")
     else:
         notes.append("none fits: take more devices, or devices with more memory")

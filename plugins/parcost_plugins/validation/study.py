@@ -626,7 +626,7 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     size = domain_of(hardware) or (hardware.gpus_per_node if entry.level == "node" else None)
     network = facts.network
     if network is None:
-        if (facts.row.nodes or 2) > 1:
+        if facts.row.nodes != 1:
             assumptions.append(f"a network as that of {entry.fabric}: the row does not say")
         if size is None:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Group, Mask, Real
-from parcost.numeric import INFINITY, floor_log2, maximum, minimum, where
+from parcost.numeric import INFINITY, floor_log2, maximum, minimum, ratio, where
 from parcost_plugins.collectives.nccl.machine import Machine, Placed
 from parcost_plugins.vocabulary import ProtocolTuning
 
@@ -97,7 +97,7 @@ def _nvls(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
     if not _multicasts(machine, placed):
         return INFINITY
     P, row = placed.ranks, machine.protocol("nvls")
-    spread = 2.0 if operation == "all_reduce" else (placed.local - 1) / maximum(placed.local, 1.0)
+    spread = 2.0 if operation == "all_reduce" else (placed.local - 1) / placed.local
     inside = _nvls_channel(machine) * spread
     channel = where(placed.nodes > 1, minimum(inside, machine.inter), inside)
     bus = machine.channels * channel
@@ -161,8 +161,7 @@ def _pat(machine: Machine, placed: Placed, n: Real) -> Real:
 
 def _copy_time(latency: Real, n: Real, bandwidth: Real) -> Real:
     """Return the time of *n* bytes; a table that gives a pair no bandwidth does not offer it."""
-    offered = bandwidth > 0
-    return where(offered, latency + n / where(offered, bandwidth, 1.0), INFINITY)
+    return where(bandwidth > 0, latency + ratio(n, bandwidth), INFINITY)
 
 
 def _total_time(times: Real, step: Real) -> Real:

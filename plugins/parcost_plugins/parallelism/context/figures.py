@@ -160,7 +160,7 @@ def _free_from(found: Exchange) -> Formula:
     link = found.outer.hop
     tokens = _tokens(found)
     return formula(
-        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), larger root of f X^2 - n X - alpha",
+        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), where working takes as long as sending",
         f=formula("T / (r X^2)", T=(_core(found), "s"), r=found.rounds, X=tokens),
         n=formula(
             "N / (X B)", N=(found.sized("s / c b w e"), "B"), X=tokens, B=(link.bandwidth, "B/s")
