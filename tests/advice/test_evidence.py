@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
-from parcost_plugins.advice import evidence
+from parcost_plugins.analysis.advice import evidence
 
 SPEC = """
 use catalog.devices.h100_sxm

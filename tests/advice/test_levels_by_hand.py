@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from parcost_plugins.advice import levels, vary
-from parcost_plugins.advice.levels import crossed, needed_bandwidths, regime
+from parcost_plugins.analysis.advice import levels, vary
+from parcost_plugins.analysis.advice.levels import crossed, needed_bandwidths, regime
 from parcost_plugins.vocabulary import Cluster, Plan, Targets
 
 

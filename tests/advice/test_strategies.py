@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parcost import Check
-from parcost_plugins.strategy import plan, used
-from parcost_plugins.strategy.plan import _Answer, _Strategy
+from parcost_plugins.analysis.strategy import plan, used
+from parcost_plugins.analysis.strategy.plan import _Answer, _Strategy
 from parcost_plugins.vocabulary import Cluster, MemoryBudget, Plan, Training
 
 

@@ -43,10 +43,10 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Developed:
 def test_another_plugin_is_another_environment() -> None:
     before = Environment().digest
     assert Environment().digest == before
-    assert Environment(Picked(("advice",))).digest != before
+    assert Environment(Picked(("analysis.advice",))).digest != before
     assert (
-        Environment(Picked(("advice", "figures"))).digest
-        == Environment(Picked(("figures", "advice"))).digest
+        Environment(Picked(("analysis.advice", "analysis.figures"))).digest
+        == Environment(Picked(("analysis.figures", "analysis.advice"))).digest
     )
 
 

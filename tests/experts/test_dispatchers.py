@@ -19,7 +19,7 @@ import pytest
 import parcost
 import parcost_specs
 from parcost import Memory, Study, Work
-from parcost_plugins.experts.exchange import Exchange, exchange_of
+from parcost_plugins.parallelism.expert.exchange import Exchange, exchange_of
 
 Mixture = Callable[..., Study]
 
@@ -32,7 +32,7 @@ def works(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "expert_exchange"
+        if plugin.name == "expert_parallel.exchange"
     }
 
 

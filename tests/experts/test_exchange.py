@@ -9,7 +9,7 @@ import pytest
 
 import parcost
 from parcost import Study, Work
-from parcost_plugins.experts.exchange import Exchange, exchange_of
+from parcost_plugins.parallelism.expert.exchange import Exchange, exchange_of
 
 Mixture = Callable[..., Study]
 
@@ -20,7 +20,7 @@ def works(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "expert_exchange"
+        if plugin.name == "expert_parallel.exchange"
     }
 
 
@@ -279,7 +279,7 @@ def seconds(study: Study) -> dict[tuple[str, str], Any]:
     """Seconds by name and pass; points that use different links have terms of their own."""
     found: dict[tuple[str, str], Any] = {}
     for plugin, term in study.contributions("terms"):
-        if plugin.name == "expert_exchange":
+        if plugin.name == "expert_parallel.exchange":
             key = (term.name, term.pass_)
             found[key] = found.get(key, 0.0) + term.seconds
     return found
@@ -288,7 +288,9 @@ def seconds(study: Study) -> dict[tuple[str, str], Any]:
 def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
     def held(routing: str) -> float:
         study = mixture("ep = 64", routing)
-        (term,) = [t for p, t in study.contributions("memory") if p.name == "expert_buffers"]
+        (term,) = [
+            t for p, t in study.contributions("memory") if p.name == "expert_parallel.buffers"
+        ]
         assert term.once_per_device
         return term.bytes_
 

@@ -12,8 +12,8 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost_plugins.experts import buffers, details, exchange, rules
-from parcost_plugins.experts.exchange import Exchange
+from parcost_plugins.parallelism.expert import buffers, details, exchange, rules
+from parcost_plugins.parallelism.expert.exchange import Exchange
 from parcost_plugins.vocabulary import CollectiveChoice
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 

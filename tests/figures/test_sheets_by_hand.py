@@ -10,8 +10,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Study, Work, plain_of
-from parcost_plugins.figures import further, plausible
-from parcost_plugins.figures.pipelines import replays, sketches
+from parcost_plugins.analysis.figures import further, plausible
+from parcost_plugins.calculators.sheets.pipelines import replays, sketches
 from parcost_plugins.vocabulary import ModelFlops
 
 
@@ -292,7 +292,7 @@ def test_the_formula_of_textbooks_stands_where_it_holds(
 
 
 def test_the_longest_order_is_worked_out_and_none_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parcost_plugins.figures.pipelines.LONGEST_ORDER", 24)
+    monkeypatch.setattr("parcost_plugins.calculators.sheets.pipelines.LONGEST_ORDER", 24)
 
     def study(stages: int, m: int, v: int) -> Study:
         more = f"kind = interleaved, stages = {stages}, micro_batches = {m}, chunks = {v}"

@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Check, Figure
-from parcost_plugins.networks import shared
+from parcost_plugins.calculators.networks import shared
 
 
 def answers(text: str) -> list[Any]:

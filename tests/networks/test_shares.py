@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Figure
-from parcost_plugins.networks.shared import Moving, fair_rates, finish
+from parcost_plugins.calculators.networks.shared import Moving, fair_rates, finish
 
 RESOURCES = "abcd"
 ROUTES = st.lists(st.sampled_from(RESOURCES), min_size=1, max_size=4, unique=True)

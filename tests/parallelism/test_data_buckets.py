@@ -11,7 +11,7 @@ import parcost
 from parcost import Formula, Study, Work
 from parcost.evaluation.judge import diagnose
 from parcost.evaluation.reduce import evaluate
-from parcost_plugins.parallelism.data.alone.buckets import exposed
+from parcost_plugins.calculators.data.buckets import exposed
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]

@@ -9,7 +9,7 @@ import pytest
 
 import parcost
 from parcost import SpecError
-from parcost_plugins.networks.shared import Moving, fair_rates, finish
+from parcost_plugins.calculators.networks.shared import Moving, fair_rates, finish
 from parcost_plugins.vocabulary.nearest import all_divisors, divisors
 
 JOB = """

@@ -36,7 +36,7 @@ READERS = {
     "operators": set[str](),
     "parameters": set[str](),
     "terms": {"data_parallel", "optimizer", "pipeline", "tensor_parallel"},
-    "memory": {"memory_overheads", "memory_state"},
+    "memory": {"memory.overheads", "memory.state"},
 }
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import parcost
 from parcost import Group
-from parcost_plugins.rules import framework, unread
+from parcost_plugins.frameworks import features
+from parcost_plugins.rules import unread
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -178,4 +179,4 @@ def test_links_of_the_job_count_where_a_transfer_crosses_them(
 )
 def test_the_nearest_of_an_offer(values: str, kind: str, value: Any, near: str) -> None:
     offer: Any = SimpleNamespace(attribute="a.b", values=values, beyond="any")
-    assert framework._nearest(offer, value, kind) == near
+    assert features._nearest(offer, value, kind) == near

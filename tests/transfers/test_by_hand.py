@@ -11,16 +11,22 @@ from attrs import evolve
 import parcost
 from parcost import Curve, Group, Study, formula
 from parcost.plugins import load
+from parcost_plugins.calculators.transfers.figures import SENT
+from parcost_plugins.calculators.transfers.links import Measured, Slowest
+from parcost_plugins.calculators.transfers.place import place
+from parcost_plugins.calculators.transfers.priced import (
+    bisection,
+    bus_factor,
+    fastest,
+    limit,
+    price,
+)
+from parcost_plugins.calculators.transfers.tables import _spelled
 from parcost_plugins.collectives import in_network, naive, ring
 from parcost_plugins.collectives.bounds import LowerBound
 from parcost_plugins.collectives.halving_doubling import HalvingDoubling
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
-from parcost_plugins.transfers.figures import SENT
-from parcost_plugins.transfers.links import Measured, Slowest
-from parcost_plugins.transfers.place import place
-from parcost_plugins.transfers.priced import bisection, bus_factor, fastest, limit, price
-from parcost_plugins.transfers.tables import _spelled
 from parcost_plugins.vocabulary import OPERATIONS, CollectiveChoice, Transfer
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parcost import Curve
-from parcost_plugins.transfers.links import Measured, Slowest, link
+from parcost_plugins.calculators.transfers.links import Measured, Slowest, link
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 #: 1 KB in 1 ms and 1 MB in 4 ms: between them half the way in logarithms is twice the time.

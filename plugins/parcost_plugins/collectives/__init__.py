@@ -13,3 +13,26 @@ which link of the group it is priced on.
 
 Most algorithms say what they are made of, in phases, and :class:`Phased` adds these up.
 """
+
+PARTS = (
+    "bounds",
+    "bruck",
+    "direct",
+    "double_tree",
+    "halving_doubling",
+    "hierarchical",
+    "in_network",
+    "leader",
+    "libraries",
+    "naive",
+    "nccl",
+    "pairwise",
+    "pat",
+    "pipelined",
+    "recursive_doubling",
+    "ring",
+    "rules",
+    "torus",
+    "tree",
+    "van_de_geijn",
+)

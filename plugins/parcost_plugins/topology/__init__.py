@@ -20,6 +20,8 @@ from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster
 
+PARTS = ("checks", "details", "views")
+
 
 @hookimpl
 def groups(study: Study) -> Iterator[Group]:
