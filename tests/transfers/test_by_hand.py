@@ -10,7 +10,7 @@ from attrs import evolve
 
 import parcost
 from parcost import Curve, Group, Study, formula
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins.calculators.transfers.figures import SENT
 from parcost_plugins.calculators.transfers.links import Measured, Slowest
 from parcost_plugins.calculators.transfers.place import place
