@@ -96,7 +96,7 @@ memory { usable = 1, context = 0 B, communicator = 0 B, fragmentation = 0 }
 _SHIPPED = {
     "catalogue": "parcost_specs",
     **{
-        name.replace(".", "_"): f"parcost_plugins.{name}"
+        name: f"parcost_plugins.{name}"
         for name in (
             "analysis.advice",
             "analysis.figures",
@@ -104,6 +104,7 @@ _SHIPPED = {
             "collectives.pairwise",
             "collectives.ring",
             "custom_terms",
+            "frameworks.features",
             "memory.figures",
             "memory.fit",
             "memory.offload",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Sheet, called
-from parcost_plugins.parallelism.data.compressed import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary import ExchangeSketch
+from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 
 
 def figures(e: ExchangeSketch) -> Iterator[Figure]:

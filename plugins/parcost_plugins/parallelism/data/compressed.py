@@ -13,11 +13,8 @@ from collections.abc import Sequence
 from parcost import Formula, Group, Real, Study, formula, record
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Compression, Training
+from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.held import Alike
-
-#: Bits of an element on the wire; what is exchanged as a sum, and what is not.
-SUMMED = {"fp16": 16.0, "bf16": 16.0}
-EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
 
 
 @record(kw_only=True, eq=False)

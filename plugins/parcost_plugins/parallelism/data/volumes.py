@@ -12,13 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Figure, Once, Outcome, Real, Sheet, Study, Work
 from parcost.numeric import any_of, maximum
-from parcost_plugins.parallelism.data.compressed import (
-    EXCHANGED,
-    SUMMED,
-    kept,
-    low_rank,
-    quantised,
-)
+from parcost_plugins.parallelism.data.compressed import kept, low_rank, quantised
 from parcost_plugins.parallelism.data.sharded import held_once
 from parcost_plugins.parallelism.data.wire import COMPRESSION, GRADIENTS, MEETING, Wire, wires
 from parcost_plugins.vocabulary import (
@@ -29,6 +23,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards, scatters
+from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.partition import stages_of_devices
 
 #: The tags of what the end of backward waits for.
