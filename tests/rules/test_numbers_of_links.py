@@ -179,4 +179,4 @@ def test_links_of_the_job_count_where_a_transfer_crosses_them(
 )
 def test_the_nearest_of_an_offer(values: str, kind: str, value: Any, near: str) -> None:
     offer: Any = SimpleNamespace(attribute="a.b", values=values, beyond="any")
-    assert features._nearest(offer, value, kind) == near
+    assert features._nearest_values(offer, value, kind) == near

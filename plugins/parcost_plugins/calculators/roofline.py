@@ -27,7 +27,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
     for asked in study.all(Roofline):
         peak: Real | None = getattr(asked.device, asked.compute)
         label = _label(asked)
-        yield _offered(asked, label)
+        yield _peak_check(asked, label)
         if peak is None:
             continue
         rates = list(_rates(asked))
@@ -45,7 +45,7 @@ def _label(asked: Roofline) -> str:
     return label
 
 
-def _offered(asked: Roofline, label: str) -> Check:
+def _peak_check(asked: Roofline, label: str) -> Check:
     device = asked.device
     offered = [n for n in ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4") if getattr(device, n)]
     return Check(

@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from parcost import Group, Real, hookimpl
 from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
-from parcost_plugins.collectives.phases import Phased, only
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary import Phase
 
 _CUT = "n / B + 2 {d} alpha + sqrt(8 {d} alpha n / B)"
@@ -23,7 +23,7 @@ _ONCE = f"min({_CUT}, {_WHOLE})".format(d="ceil(log2(P))")
 
 
 @frozen(eq=False)
-class DoubleTree(Phased):
+class DoubleTree(PhasedAlgorithm):
     """A broadcast down both trees, a reduction up them; an all-reduce is both.
 
     The *pieces* of each tree are the best where they are left out.
@@ -57,7 +57,7 @@ class DoubleTree(Phased):
             bytes_ = where(whole, depth * n, bytes_)
         passes = 2 if operation == "all_reduce" else 1
         reduced = 0.0 if operation == "broadcast" else bytes_
-        return only(link, passes * rounds, passes * bytes_, reduced)
+        return single_phase(link, passes * rounds, passes * bytes_, reduced)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters, for a message that is cut or whole."""

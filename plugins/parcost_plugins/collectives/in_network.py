@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from parcost import Group, Link, Mask, Real, hookimpl
 from parcost.numeric import all_of, any_of, minimum
-from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary import Phase
 
@@ -26,14 +26,14 @@ _NVLS = {
 }
 
 
-def _turned_on(links: Sequence[Link], fabric: str) -> str:
+def _reducing_spec(links: Sequence[Link], fabric: str) -> str:
     """Return the spec of the levels that do not reduce, as ones that do."""
     names = [link.name for link in links if not reduces(link)]
     levels = ", ".join(f"level {name} {{ in_network = on }}" for name in names)
     return f"fabric {fabric} {{ {levels} }}" if names else ""
 
 
-class Nvls(Phased):
+class Nvls(PhasedAlgorithm):
     """NVLink SHARP: the switch of one node adds and multicasts."""
 
     name = "nvls"
@@ -54,7 +54,7 @@ class Nvls(Phased):
     def remedy(self, group: Group, fabric: str) -> str:
         """Return what to write so that the switch reduces, if that is all that is missing."""
         within = all_of(group.shape[0] == group.ranks)
-        return _turned_on(group.links[:1], fabric) if within else ""
+        return _reducing_spec(group.links[:1], fabric) if within else ""
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the reading and the multicast."""
@@ -69,7 +69,7 @@ class Nvls(Phased):
         return _NVLS[operation]
 
 
-class _CollNet(Phased):
+class _CollNet(PhasedAlgorithm):
     """What both have in common: the network's switches reduce."""
 
     operations = frozenset({"all_reduce"})
@@ -93,7 +93,7 @@ class _CollNet(Phased):
     def remedy(self, group: Group, fabric: str) -> str:
         """Return what to write so that the switches that are crossed reduce."""
         beyond = zip(group.shape[1:], group.links[1:], strict=True)
-        return _turned_on([link for g, link in beyond if any_of(g > 1)], fabric)
+        return _reducing_spec([link for g, link in beyond if any_of(g > 1)], fabric)
 
     def _network(self, n: Real, group: Group) -> list[Phase]:
         """Return the way up the switches and down: the bytes cross each level once."""

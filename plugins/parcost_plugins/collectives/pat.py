@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from parcost import Group, Mask, Real, hookimpl
 from parcost.numeric import ceil_log2
-from parcost_plugins.collectives.phases import Phased, only
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary import Phase
 
 
-class Pat(Phased):
+class Pat(PhasedAlgorithm):
     """Trees from every rank at the same time, over ranks on nodes of their own."""
 
     name = "pat"
@@ -34,7 +34,7 @@ class Pat(Phased):
         """Return the rounds."""
         P = group.ranks
         share = n * (P - 1) / P
-        return only(
+        return single_phase(
             group.flat, ceil_log2(P), share, share if operation == "reduce_scatter" else 0.0
         )
 

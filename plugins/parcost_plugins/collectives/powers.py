@@ -21,7 +21,7 @@ def largest_power(P: Real) -> Real:
     return P / (2 * _mantissa(P))
 
 
-def by_levels(group: Group) -> Mask:
+def fills_levels(group: Group) -> Mask:
     """Say where every level holds the same power of two of the units below."""
     even: Mask = True
     product: Real = 1.0

@@ -16,14 +16,14 @@ from typing import Any
 
 from parcost import Group, Link, Mask, Real, hookimpl
 from parcost.numeric import divides, floor, maximum, minimum, where
-from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import exchange_links
 
 _NEEDS = "levels that say `kind = torus` and `dimensions` that the ranks fill"
 
 
-class _OnTorus(Phased):
+class _TorusAlgorithm(PhasedAlgorithm):
     """What both have in common: every level that is crossed is a torus."""
 
     source = "Chan et al. 2007; jax-ml/scaling-book"
@@ -50,7 +50,7 @@ class _OnTorus(Phased):
         return _NEEDS
 
 
-class Bucket(_OnTorus):
+class Bucket(_TorusAlgorithm):
     """A ring along each dimension, one after another."""
 
     name = "bucket"
@@ -73,7 +73,7 @@ class Bucket(_OnTorus):
         return "sum(r alpha + w / B)"
 
 
-class Torus(_OnTorus):
+class Torus(_TorusAlgorithm):
     """All dimensions at the same time, in both directions where the ends are joined."""
 
     name = "torus"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from parcost import Group, Real, hookimpl
 from parcost.numeric import ceil_log2
-from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.vocabulary import Phase
 
 _WHOLE = "sum({}ceil(log2(g)) (alpha + n / B))"
@@ -24,7 +24,7 @@ _FORMULAS = {
 }
 
 
-class Tree(Phased):
+class Tree(PhasedAlgorithm):
     """Broadcast down the tree, reduce up it; an all-reduce does both."""
 
     name = "tree"

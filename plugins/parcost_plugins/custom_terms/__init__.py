@@ -18,7 +18,7 @@ _WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
 @hookimpl
 def terms(study: Study) -> list[Work | Once]:
     """Return the time of every ``term`` block that has some."""
-    return [_time(term, study) for term in study.all(CustomTerm) if _given(term.seconds)]
+    return [_time(term, study) for term in study.all(CustomTerm) if _is_given(term.seconds)]
 
 
 @hookimpl
@@ -32,7 +32,7 @@ def memory(study: Study) -> list[Memory]:
             once_per_device=term.stage is None,
         )
         for term in study.all(CustomTerm)
-        if _given(term.memory)
+        if _is_given(term.memory)
     ]
 
 
@@ -81,6 +81,6 @@ def _value(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
     return formula(name, {name: (value, unit)}, source=term.source or "the spec")
 
 
-def _given(value: Real) -> bool:
+def _is_given(value: Real) -> bool:
     """Whether a term has a part at all; a sweep never decides that."""
     return not (isinstance(value, (float, int)) and value == 0)

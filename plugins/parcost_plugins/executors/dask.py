@@ -66,7 +66,7 @@ def executor(address: str) -> Executor:
         raise PluginError(
             "`dask://` needs the library `distributed`: pip install 'parcost[dask]'"
         ) from None
-    unreachable = _no_answer(address)
+    unreachable = _connection_error(address)
     if unreachable:
         raise _failure(address, unreachable)
     try:
@@ -87,7 +87,7 @@ def _failure(address: str, why: str) -> SpecError:
     return SpecError([found])
 
 
-def _no_answer(address: str) -> str:
+def _connection_error(address: str) -> str:
     """Return why nobody takes a connection at *address*; nothing where it is no plain one.
 
     The client of the library tries for long, and prints what it was cut short in.

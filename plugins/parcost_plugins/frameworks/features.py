@@ -30,14 +30,14 @@ def checks(study: Study) -> Iterator[Check]:
     for offer in framework.offers:
         if not offer.values:  # withdrawn by a profile that extends another
             continue
-        unknown = _unknown(study, framework, offer)
+        unknown = _name_check(study, framework, offer)
         if unknown is not None:
             yield unknown
         elif framework.enforced and (target := target_of(study, offer)) is not None:
-            yield _lacks(study, framework, offer, target)
+            yield _feature_check(study, framework, offer, target)
 
 
-def _lacks(study: Study, framework: Framework, offer: Offer, target: Target) -> Check:
+def _feature_check(study: Study, framework: Framework, offer: Offer, target: Target) -> Check:
     value = spelled(getattr(target.block, target.name))
     origin = study.origin(offer, "values")
     known = ", ".join(f"`{text}`" for text in listed(offer)) or "none"
@@ -53,14 +53,14 @@ def _lacks(study: Study, framework: Framework, offer: Offer, target: Target) -> 
         inputs={
             "value": value,
             "version": f" {framework.version}" if framework.version else "",
-            "near": _nearest(offer, value, target.kind),
+            "near": _nearest_values(offer, value, target.kind),
         },
         notes=[note.replace("{", "{{").replace("}", "}}") for note in notes],
         help="take {near}; another framework, or none, may have it",
     )
 
 
-def _nearest(offer: Offer, value: object, kind: str) -> str:
+def _nearest_values(offer: Offer, value: object, kind: str) -> str:
     """Return what of *offer* stands next to *value*: numbers beside it, or a word like it."""
     values = values_of(offer, kind)
     numbers = [one for one in values if isinstance(one, float)]
@@ -74,7 +74,7 @@ def _nearest(offer: Offer, value: object, kind: str) -> str:
     return " or ".join(f"`{word}`" for word in close or words)
 
 
-def _unknown(study: Study, framework: Framework, offer: Offer) -> Check | None:
+def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | None:
     """Return the rule that a statement of a profile breaks: nothing is called as it says."""
     kind, _, name = offer.attribute.rpartition(".")
     type_ = study.plugins.blocks.get(kind)

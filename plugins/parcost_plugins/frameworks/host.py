@@ -45,15 +45,15 @@ _BACKWARD = 2  # gradients of each operator outside of a dense layer: of its inp
 
 
 @frozen
-class _Issued:
+class _Launches:
     """What the host issues for one occurrence: kernels and collectives."""
 
     kernels: Real
     calls: Real = 0.0
 
-    def times(self, parts: float) -> _Issued:
+    def times(self, parts: float) -> _Launches:
         """Return what is issued for a micro-batch that runs in *parts*."""
-        return _Issued(parts * self.kernels, parts * self.calls)
+        return _Launches(parts * self.kernels, parts * self.calls)
 
 
 @hookimpl
@@ -119,15 +119,15 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     elif study[Training].recompute == "selective" and framework.reruns_core:
         again, core = every, 1.0
     rest = maximum(framework.backward_kernels - framework.weight_kernels, 0.0)
-    passes: list[tuple[Pass, _Issued, Sequence[float]]] = [
-        ("F", _Issued(framework.forward_kernels, gathered + forward), every),
+    passes: list[tuple[Pass, _Launches, Sequence[float]]] = [
+        ("F", _Launches(framework.forward_kernels, gathered + forward), every),
         (
             "R",
-            _Issued(core) if core else _Issued(framework.forward_kernels, forward),
+            _Launches(core) if core else _Launches(framework.forward_kernels, forward),
             again,
         ),
-        ("B", _Issued(rest, 2 * gathered + backward), every),
-        ("W", _Issued(framework.weight_kernels, weights), every),
+        ("B", _Launches(rest, 2 * gathered + backward), every),
+        ("W", _Launches(framework.weight_kernels, weights), every),
     ]
     captured = graphs(study) == "layer"
     parts = 2.0 if tensor_overlap(study) == "split_batch" else 1.0
@@ -135,11 +135,11 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
         if captured and (pass_ == "W" or (pass_ == "R" and core)):
             continue  # a part of the graph of the backward pass
         if captured:
-            seconds = _of_graph(framework, parts)
+            seconds = _graph_seconds(framework, parts)
         elif mode(study) == "compiled":
-            seconds = _compiled(issued, framework, parts, apart=pass_ == "W")
+            seconds = _compiled_seconds(issued, framework, parts, apart=pass_ == "W")
         else:
-            seconds = _eager(issued.times(parts), framework)
+            seconds = _eager_seconds(issued.times(parts), framework)
         yield from _work(NAME, pass_, seconds, count)
 
 
@@ -179,13 +179,13 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
         ("B", backward, standing(study, moe=True)),
     ]
     for pass_, kernels, count in passes:
-        seconds = _eager(_Issued(kernels), framework)
+        seconds = _eager_seconds(_Launches(kernels), framework)
         yield from _work(f"{NAME}, experts", pass_, seconds, count)
     if not has_fixed_counts(study):
-        yield from _counted(study, framework)
+        yield from _token_count_work(study, framework)
 
 
-def _counted(study: Study, framework: Framework) -> Iterator[Work]:
+def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
     """Yield what the device waits for where the host reads how many tokens each expert has.
 
     The host cannot issue ahead: the device has nothing to run until the next kernel is issued.
@@ -196,7 +196,7 @@ def _counted(study: Study, framework: Framework) -> Iterator[Work]:
     passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
     for pass_, recomputed in passes:
         count = standing(study, moe=True, recomputed=recomputed)
-        if any(count) and _any(seconds):
+        if any(count) and _takes_time(seconds):
             yield Work(
                 name="waiting for token counts",
                 cause=HOST,
@@ -214,13 +214,13 @@ def _ends(study: Study, framework: Framework) -> Iterator[Work]:
         ("B", _BACKWARD * framework.outer_kernels),
     )
     for pass_, kernels in passes:
-        seconds = _eager(_Issued(kernels), framework)
+        seconds = _eager_seconds(_Launches(kernels), framework)
         yield from _work(f"{NAME}, embedding and head", pass_, seconds, count)
 
 
 def _update(study: Study, framework: Framework) -> Iterator[Once]:
-    seconds = _eager(_Issued(framework.update_kernels), framework)
-    if _any(seconds):
+    seconds = _eager_seconds(_Launches(framework.update_kernels), framework)
+    if _takes_time(seconds):
         yield Once(
             name=f"{NAME}, update",
             cause=HOST,
@@ -231,7 +231,7 @@ def _update(study: Study, framework: Framework) -> Iterator[Once]:
         )
 
 
-def _eager(issued: _Issued, framework: Framework) -> Formula:
+def _eager_seconds(issued: _Launches, framework: Framework) -> Formula:
     return formula(
         "(k + c) tau, k kernels and c collectives",
         k=issued.kernels,
@@ -241,7 +241,9 @@ def _eager(issued: _Issued, framework: Framework) -> Formula:
     )
 
 
-def _compiled(issued: _Issued, framework: Framework, parts: float, *, apart: bool) -> Formula:
+def _compiled_seconds(
+    issued: _Launches, framework: Framework, parts: float, *, apart: bool
+) -> Formula:
     """Return what a compiled layer takes; gradients of weights *apart* are of the same call."""
     each = 0.0 if framework.compiled_issue is None else framework.compiled_issue
     return formula(
@@ -257,14 +259,14 @@ def _compiled(issued: _Issued, framework: Framework, parts: float, *, apart: boo
     )
 
 
-def _of_graph(framework: Framework, parts: float) -> Formula:
+def _graph_seconds(framework: Framework, parts: float) -> Formula:
     each = 0.0 if framework.graph_issue is None else framework.graph_issue
     return formula("q g", q=parts, g=(each, "s"), source=SOURCE)
 
 
 def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> Iterator[Work]:
     """Yield the term, unless it is nothing: it may hide under all that the device does."""
-    if any(count) and _any(seconds):
+    if any(count) and _takes_time(seconds):
         yield Work(
             name=name,
             cause=HOST,
@@ -276,6 +278,6 @@ def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> I
         )
 
 
-def _any(seconds: Formula) -> bool:
+def _takes_time(seconds: Formula) -> bool:
     """Return whether a term takes time at all; a sweep may."""
     return is_array(seconds.value) or bool(seconds.value)

@@ -15,11 +15,11 @@ from parcost import Figure, Outcome, Section, Study, hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Return the levels, what reaches the targets, what helps most, and what it rests on."""
     from parcost_plugins.analysis.advice import evidence, levels, placement, reach, sensitivity
-    from parcost_plugins.analysis.advice.vary import effects
+    from parcost_plugins.analysis.advice.changes import effects
 
     yield from levels.section(study, outcome)
     yield from reach.section(study, outcome)
-    tried, values = sensitivity.improvements(study), evidence.vouched(study)
+    tried, values = sensitivity.improvements(study), evidence.values_with_provenance(study)
     orders = placement.orders(study)
     changes = [*(change for _, change in tried), *(value.less for value in values), *orders]
     found = effects(study, outcome, changes)  # all at once: one evaluation for the numbers

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from parcost import ONE, Curve, Section, Study, block_type, called
-from parcost_plugins.analysis.advice.vary import Change, Effect
+from parcost_plugins.analysis.advice.changes import Change, Effect
 from parcost_plugins.vocabulary import (
     Cluster,
     Device,
@@ -68,7 +68,7 @@ def section(values: Sequence[Value], found: Sequence[Effect]) -> Section:
         rows=rows[:_MOST],
         notes=[
             "step, memory: what 10 % less of the value does to them",
-            _counted([value for value, _ in matter]),
+            _count_text([value for value, _ in matter]),
             *([_LINE_RATE.format(names=" and ".join(lines))] if lines else []),
         ],
     )
@@ -78,19 +78,19 @@ def _weight(effect: Effect) -> float:
     return max(abs(effect.time), abs(effect.memory))
 
 
-def _counted(values: list[Value]) -> str:
+def _count_text(values: list[Value]) -> str:
     """Return how many values matter, by provenance."""
     number = Counter(value.kind for value in values)
     listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
     return f"values with a provenance that matter: {listed or 'none'}"
 
 
-def vouched(study: Study) -> list[Value]:
+def values_with_provenance(study: Study) -> list[Value]:
     """Return the numbers with a provenance in the blocks that the study is evaluated by."""
-    return list(_vouched(study))
+    return list(_values_with_provenance(study))
 
 
-def _vouched(study: Study) -> Iterator[Value]:
+def _values_with_provenance(study: Study) -> Iterator[Value]:
     seen: set[int] = set()
     for schema in (Cluster, Training, KernelChoice, Overlap, MemoryBudget):
         for block in _blocks(study[schema], seen):

@@ -16,7 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study, formula
-from parcost_plugins.analysis.advice import vary
+from parcost_plugins.analysis.advice import changes
 from parcost_plugins.vocabulary import Cluster, Plan, Targets, Training
 
 _COMPUTE = ("compute", "hbm")  # a wait, or a transfer to the host, is neither
@@ -34,7 +34,7 @@ _WOULD_DO = (
 
 
 @frozen(kw_only=True, eq=False)
-class Crossed:
+class LevelUse:
     """One level that the step uses: seconds of a step on the busiest device."""
 
     name: str
@@ -50,7 +50,7 @@ class Crossed:
         return self.busy / self.compute
 
 
-def crossed(study: Study, outcome: Outcome) -> list[Crossed]:
+def level_uses(study: Study, outcome: Outcome) -> list[LevelUse]:
     """Return the levels that the step keeps busy, from the fastest outwards."""
     lines = [line for line in outcome.ledger if line.kind in ("work", "hop", "once")]
     names = {level.label: level for level in _levels(study)}
@@ -59,9 +59,9 @@ def crossed(study: Study, outcome: Outcome) -> list[Crossed]:
     for link in study.group("job").links:
         busy = _sum(x.exposed + x.hidden for x in lines if x.resource == link.name)
         exposed = _sum(x.exposed for x in lines if x.resource == link.name)
-        if link.name in names and _some(busy) and _some(compute):
+        if link.name in names and _is_nonzero(busy) and _is_nonzero(compute):
             found.append(
-                Crossed(
+                LevelUse(
                     name=link.name,
                     level=names[link.name],
                     bandwidth=link.bandwidth,
@@ -81,7 +81,7 @@ def _sum(values: Iterator[Real]) -> Real:
     return sum(values, 0.0)
 
 
-def _some(value: Real) -> bool:
+def _is_nonzero(value: Real) -> bool:
     from parcost.numeric import any_of
 
     return any_of(value > 0)
@@ -91,7 +91,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield ridge and ratio of each level, and the bandwidth that would do."""
     compute = study[Training].precision.compute
     peak = getattr(study[Cluster].device, compute)
-    levels = crossed(study, outcome)
+    levels = level_uses(study, outcome)
     wanted = {} if study.axes else needed_bandwidths(study, levels)
     for at in levels:
         if peak is not None:
@@ -123,7 +123,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             )
 
 
-def needed_bandwidths(study: Study, levels: Sequence[Crossed]) -> dict[str, float]:
+def needed_bandwidths(study: Study, levels: Sequence[LevelUse]) -> dict[str, float]:
     """Return the least bandwidth of each level that leaves no bottleneck there, by name.
 
     A level is left out where its times are measured, and where no bandwidth searched does.
@@ -147,10 +147,10 @@ def needed_bandwidths(study: Study, levels: Sequence[Crossed]) -> dict[str, floa
             whole = np.full(count * len(sought), now)
             whole[i * count : (i + 1) * count] = np.append(tried, now * 1e9)
             values[at.level, "bandwidth"] = whole
-        outcome = vary.along(study, values)
+        outcome = changes.evaluate_arrays(study, values)
         if outcome is None:
             return {}
-        steps = vary.points(outcome, count * len(sought))
+        steps = changes.points(outcome, count * len(sought))
         for i, at in enumerate(sought):
             here = slice(i * count, (i + 1) * count)
             tried, own = values[at.level, "bandwidth"][here][:-1], steps[here]
@@ -179,7 +179,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
 
     That is looked for by evaluating the step at many bandwidths.
     """
-    levels = crossed(study, outcome)
+    levels = level_uses(study, outcome)
     if not levels:
         return
     targets = study[Targets]

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from parcost import Study
 from parcost.numeric import all_of
-from parcost_plugins.analysis.advice.vary import Change
+from parcost_plugins.analysis.advice.changes import Change
 from parcost_plugins.vocabulary import Cluster, Layout
 
 _DEGREES = ("tp", "cp", "dp", "pp")
@@ -28,11 +28,11 @@ def orders(study: Study) -> list[Change]:
     if set(named) - set(_DEGREES):
         return []  # the order places experts as well
     used = [name for name in named if not all_of(getattr(layout, name) == 1)]
-    changes = [Change(layout, "order", "-".join(order)) for order in _moved(used)]
-    return [change for change in changes if _legal(study, change)]
+    changes = [Change(layout, "order", "-".join(order)) for order in _reorderings(used)]
+    return [change for change in changes if _is_legal(study, change)]
 
 
-def _moved(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _reorderings(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the orders in which one name has moved, each once.
 
     >>> list(_moved(["tp", "dp"]))
@@ -48,7 +48,7 @@ def _moved(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 yield order
 
 
-def _legal(study: Study, change: Change) -> bool:
+def _is_legal(study: Study, change: Change) -> bool:
     layout: Any = study[Layout]
     layout = evolve(layout, order=change.value)
     return all_of(study.with_blocks({Layout: (layout,)}).legal())

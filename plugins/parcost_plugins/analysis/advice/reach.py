@@ -40,9 +40,9 @@ class Attempt:
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield which single changes reach the targets, the fastest step first."""
     targets = study.get(Targets)
-    if targets is None or not _wanted(targets):
+    if targets is None or not _goals(targets):
         return
-    notes = [f"to reach: {', '.join(_wanted(targets))}"]
+    notes = [f"to reach: {', '.join(_goals(targets))}"]
     if meets(targets, study, outcome):
         yield Section(
             title="What reaches the targets",
@@ -95,7 +95,7 @@ def _figures(study: Study, outcome: Outcome) -> tuple[Any, ...]:
     return (step, "s"), (mfu, "%"), (idle, "%")
 
 
-def _wanted(targets: Targets) -> list[str]:
+def _goals(targets: Targets) -> list[str]:
     return [
         *([f"step <= {targets.step_time:.4g} s"] if targets.step_time is not None else []),
         *([f"MFU >= {targets.mfu:.3g}"] if targets.mfu is not None else []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Curve, Section, Study, called
-from parcost_plugins.analysis.advice.vary import Change, Effect
+from parcost_plugins.analysis.advice.changes import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 from parcost_plugins.vocabulary.chosen import HIDING, tensor_overlap
 from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
@@ -28,7 +28,7 @@ def section(
         if abs(effect.time) >= _LEAST
     ]
     small = len(tried) - len(rows)
-    notes = [_others(small)] if small else []
+    notes = [_remainder_text(small)] if small else []
     if orders:
         best, effect = min(zip(orders, effects, strict=True), key=lambda pair: pair[1].seconds)
         if effect.time <= -_LEAST:
@@ -47,7 +47,7 @@ def section(
     )
 
 
-def _others(small: int) -> str:
+def _remainder_text(small: int) -> str:
     changes = "1 other change moves" if small == 1 else f"{small} other changes move"
     return f"{changes} the step by less than 0.1 %"
 

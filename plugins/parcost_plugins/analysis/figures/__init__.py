@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Outcome, Study, hookimpl
-from parcost_plugins.analysis.figures import memory, model, plausible, time
+from parcost_plugins.analysis.figures import memory, model, plausibility, time
 
 
 @hookimpl
@@ -25,15 +25,15 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 @hookimpl
 def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Return the rules that any believable outcome meets."""
-    yield from plausible.rules(study, outcome)
+    yield from plausibility.rules(study, outcome)
 
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return what few ask for."""
-    from parcost_plugins.analysis.figures import further
+    from parcost_plugins.analysis.figures import details
 
-    yield from further.counts(study, outcome)
-    yield from further.sizes(study)
-    yield from further.shares(study, outcome)
-    yield from further.rates(study, outcome)
+    yield from details.counts(study, outcome)
+    yield from details.sizes(study)
+    yield from details.shares(study, outcome)
+    yield from details.rates(study, outcome)

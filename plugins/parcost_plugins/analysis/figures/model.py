@@ -49,7 +49,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="hardware FLOPs utilisation (HFU)",
         value=formula(
             "ratio(D, T peak)",
-            D=(_executed(study, outcome), "FLOP"),
+            D=(_executed_flops(study, outcome), "FLOP"),
             T=step,
             peak=(peak, "FLOP/s"),
         ),
@@ -79,7 +79,7 @@ def size(study: Study) -> Iterator[Figure]:
     )
 
 
-def _executed(study: Study, outcome: Outcome) -> Real:
+def _executed_flops(study: Study, outcome: Outcome) -> Real:
     """Return the FLOPs that a device executes in a step, averaged over the stages."""
     cut = outcome.pipeline
     stages = cut.stages * cut.chunks

@@ -15,7 +15,7 @@ def tokens(study: Study) -> Formula:
     return formula("batch s", batch=training.global_batch, s=training.sequence)
 
 
-def exposed(lines: Iterable[Any]) -> Formula:
+def exposed_seconds(lines: Iterable[Any]) -> Formula:
     """Return the exposed seconds of some lines of the ledger."""
     seconds: dict[str, Real] = {}
     for line in lines:
@@ -28,7 +28,8 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the step time and the tokens per second."""
     kinds = dict.fromkeys(str(line.kind) for line in outcome.ledger)
     parts = {
-        kind: (exposed(line for line in outcome.ledger if line.kind == kind), "s") for kind in kinds
+        kind: (exposed_seconds(line for line in outcome.ledger if line.kind == kind), "s")
+        for kind in kinds
     }
     step = outcome.step_seconds
     yield Figure(
@@ -109,10 +110,10 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 def bubble_seconds(outcome: Outcome) -> Formula:
     """Return what the pipeline idles in fill and drain."""
-    return exposed(line for line in outcome.ledger if line.kind == "bubble")
+    return exposed_seconds(line for line in outcome.ledger if line.kind == "bubble")
 
 
 def communication_seconds(study: Study, outcome: Outcome) -> Formula:
     """Return the exposed seconds of whatever keeps a link of the fabric busy."""
     links = {link.name for _, group in study.contributions("groups") for link in group.links}
-    return exposed(line for line in outcome.ledger if line.resource in links)
+    return exposed_seconds(line for line in outcome.ledger if line.resource in links)

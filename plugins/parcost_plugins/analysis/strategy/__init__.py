@@ -11,9 +11,9 @@ from parcost_plugins.vocabulary import Plan
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Return the strategies in use and their traffic; with a ``plan`` block, the others too."""
-    from parcost_plugins.analysis.strategy import traffic, used
+    from parcost_plugins.analysis.strategy import dimensions, traffic
 
-    yield from used.section(study)
+    yield from dimensions.section(study)
     yield from traffic.section(study, outcome)
     if study.get(Plan) is not None:
         from parcost_plugins.analysis.strategy import plan

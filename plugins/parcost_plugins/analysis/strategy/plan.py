@@ -37,7 +37,7 @@ class _Strategy:
 
 
 @frozen(kw_only=True, eq=False)
-class _Answer:
+class _StrategyCost:
     strategy: _Strategy
     outcome: Outcome | None
     room: float
@@ -70,11 +70,11 @@ def section(study: Study) -> Iterator[Section]:
     )
 
 
-def _layout(answer: _Answer) -> str:
+def _layout(answer: _StrategyCost) -> str:
     return answer.strategy.layout + (", full recomputation" if answer.recomputed else "")
 
 
-def _row(answer: _Answer) -> tuple[Any, ...]:
+def _row(answer: _StrategyCost) -> tuple[Any, ...]:
     if answer.outcome is None:
         return (answer.strategy.title, answer.strategy.layout, "", f"no: {answer.why}", "")
     return (
@@ -144,18 +144,18 @@ def _powers(first: int, last: int) -> Iterator[int]:
         first *= 2
 
 
-def _answer(study: Study, strategy: _Strategy) -> _Answer:
+def _answer(study: Study, strategy: _Strategy) -> _StrategyCost:
     """Return a strategy as it comes out, recomputing only where it does not fit without."""
-    plain = _evaluated(study, strategy, {"training.recompute": "none"})
+    plain = _evaluate(study, strategy, {"training.recompute": "none"})
     if plain.outcome is None or plain.fits or not study[Plan].recompute:
         return plain
-    again = _evaluated(study, strategy, {"training.recompute": "full"}, recomputed=True)
+    again = _evaluate(study, strategy, {"training.recompute": "full"}, recomputed=True)
     return plain if again.outcome is None else again
 
 
-def _evaluated(
+def _evaluate(
     study: Study, strategy: _Strategy, more: Mapping[str, Any], *, recomputed: bool = False
-) -> _Answer:
+) -> _StrategyCost:
     room = float(study[MemoryBudget].usable * study[Cluster].device.memory)
     try:
         changed = study.replace({**strategy.values, **more})
@@ -165,14 +165,18 @@ def _evaluated(
             if check.severity == "error" and not all_of(check.holds)
         ]
         if failed:
-            why = failed[0].message.format(**{k: _plain(v) for k, v in failed[0].inputs.items()})
-            return _Answer(strategy=strategy, outcome=None, room=room, why=why)
+            why = failed[0].message.format(
+                **{k: _whole_number(v) for k, v in failed[0].inputs.items()}
+            )
+            return _StrategyCost(strategy=strategy, outcome=None, room=room, why=why)
         outcome = changed.evaluate()
     except SpecError as error:
-        return _Answer(strategy=strategy, outcome=None, room=room, why=error.diagnostics[0].message)
-    return _Answer(strategy=strategy, outcome=outcome, room=room, recomputed=recomputed)
+        return _StrategyCost(
+            strategy=strategy, outcome=None, room=room, why=error.diagnostics[0].message
+        )
+    return _StrategyCost(strategy=strategy, outcome=outcome, room=room, recomputed=recomputed)
 
 
-def _plain(value: Any) -> Any:
+def _whole_number(value: Any) -> Any:
     """Return a whole number as one, which a message shows."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -25,7 +25,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
                 line.times if line.kind != "hop" else 2 * outcome.pipeline.micro_batches,
                 (line.exposed + line.hidden, "s"),
                 (line.exposed, "s"),
-                classified(line.exposed, line.hidden),
+                criticality(line.exposed, line.hidden),
             )
         )
     if rows:
@@ -37,7 +37,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
         )
 
 
-def classified(exposed: Real, hidden: Real) -> str:
+def criticality(exposed: Real, hidden: Real) -> str:
     """Return whether a transfer is on the critical path.
 
     >>> classified(1.0, 0.0), classified(0.5, 0.5), classified(0.0, 1.0)

@@ -108,7 +108,7 @@ def section(b: BucketSketch) -> Iterator[Section]:
     )
 
 
-def exposed(count: Real, each: Real, backward: Real) -> Real:
+def exposed_seconds(count: Real, each: Real, backward: Real) -> Real:
     """Return what shows of equal buckets behind *backward*.
 
     >>> exposed(4.0, 1.0, 100.0), exposed(4.0, 50.0, 100.0)

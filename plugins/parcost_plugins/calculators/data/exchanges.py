@@ -31,7 +31,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         index=(e.index, "B"),
         B=(e.bandwidth, "B/s"),
     )
-    sheet.letters["c"] = (_compressed(e, sheet), "B")
+    sheet.letters["c"] = (_compressed_bytes(e, sheet), "B")
     yield sheet("gradients", "gradients of a rank", "GB", "n e")
     yield sheet("chunk", "what a ring sends at a time", "GB", "n e / P")
     often, remark = _OFTEN.get(e.method, _IN_A_RING)
@@ -90,7 +90,7 @@ _OFTEN = {
 }
 
 
-def _compressed(e: ExchangeSketch, sheet: Sheet) -> Formula:
+def _compressed_bytes(e: ExchangeSketch, sheet: Sheet) -> Formula:
     """Return the bytes of a compressed element."""
     if e.method in EXCHANGED:
         return sheet.formula(

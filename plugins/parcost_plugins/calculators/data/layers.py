@@ -38,7 +38,7 @@ def figures(f: FsdpSketch) -> Iterator[Figure]:
         BW=(f.backward, "s"),
         AG=(f.gather, "s"),
         RS=(f.reduce, "s"),
-        again=_gathered_again(f),
+        again=_regathers(f),
     )
     yield sheet("forward_time", "forward pass", "s", "AG + (L - 1) max(F, AG) + F")
     first = "" if f.keep_last or not f.reshard else "AG + "
@@ -59,7 +59,7 @@ def section(f: FsdpSketch) -> Iterator[Section]:
     """Yield the timeline of both passes."""
     if is_array(f.forward, f.backward, f.gather, f.reduce):
         return
-    count = 4 * f.layers + _gathered_again(f)  # both passes, gathers, reductions
+    count = 4 * f.layers + _regathers(f)  # both passes, gathers, reductions
     shown = timeline(f, most=_ROWS)[:_ROWS]
     yield Section(
         title=f"Timeline, {called(f)}",
@@ -123,5 +123,5 @@ def _run(
     return events
 
 
-def _gathered_again(f: FsdpSketch) -> int:
+def _regathers(f: FsdpSketch) -> int:
     return f.layers - int(f.keep_last) if f.reshard else 0

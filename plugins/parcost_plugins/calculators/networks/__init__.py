@@ -29,7 +29,7 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
         dragonfly,
         fat_tree,
         rails,
-        shared,
+        sharing,
         torus,
     )
 
@@ -49,5 +49,5 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
     for exchange in study.all(RailExchange):
         headlines = ("direct_seconds", "two_level_seconds", "pipelined_seconds")
         yield from outlined(rails.exchange(study, exchange), *headlines)
-    for sharing in study.all(Sharing):
-        yield from outlined(shared.flows(sharing), "bound", "seconds", "near", "far")
+    for block in study.all(Sharing):
+        yield from outlined(sharing.flows(block), "bound", "seconds", "near", "far")

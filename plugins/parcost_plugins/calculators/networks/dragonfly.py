@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Real, Sheet, called
 from parcost.numeric import divides
-from parcost_plugins.calculators.networks.lacks import lacks
+from parcost_plugins.calculators.networks.requirements import missing_attributes
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Kim, Dally, Scott, Abts 2008; each link counted once"
@@ -20,8 +20,8 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     """
     links = global_links(network)
     if network.groups is None or links is None:
-        yield from lacks(network, "groups")
-        yield from lacks(network, *([] if links is not None else ["global_links"]))
+        yield from missing_attributes(network, "groups")
+        yield from missing_attributes(network, *([] if links is not None else ["global_links"]))
         return
     g, b, port = network.groups, network.bandwidth, network.port
     yield from _rules(network, g)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Sheet, called
 from parcost.numeric import any_of, ceil_div, floor, where
-from parcost_plugins.calculators.networks.lacks import lacks
+from parcost_plugins.calculators.networks.requirements import missing_attributes
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Al-Fares et al. 2008: k-ary fat trees; NVIDIA SuperPOD reference: rails"
@@ -19,7 +19,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     tree of its own, of the devices with the same place in their nodes.
     """
     if network.radix is None:
-        yield from lacks(network, "radix")
+        yield from missing_attributes(network, "radix")
         return
     r, o = network.radix, network.oversubscription
     trees = network.per_node if network.kind == "rail" else 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from parcost import Check, Figure, Sheet, called
-from parcost_plugins.calculators.networks.lacks import lacks
+from parcost_plugins.calculators.networks.requirements import missing_attributes
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Dally and Towles 2004, chapter 5"
@@ -16,7 +16,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     """Yield the links, the bisection and the ways of a torus, or of a grid without wrap."""
     sizes = network.dimensions
     if not sizes:
-        yield from lacks(network, "dimensions")
+        yield from missing_attributes(network, "dimensions")
         return
     total = float(prod(sizes))
     yield Check(

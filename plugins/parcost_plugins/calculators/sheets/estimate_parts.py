@@ -11,7 +11,7 @@ from parcost_plugins.vocabulary import Estimate
 
 
 @frozen(kw_only=True, eq=False)
-class _Wire:
+class _EstimateLink:
     """A link of one bandwidth; see :class:`parcost.Link`."""
 
     name: str
@@ -88,11 +88,11 @@ def _gradients(e: Estimate, study: Study, held: Formula) -> Formula | float:
     """Return the time to all-reduce the gradients over the replicas."""
     if e.outer is None:
         return 0.0
-    outer = _Wire(name="outer", latency=e.outer_latency, bandwidth=e.outer)
+    outer = _EstimateLink(name="outer", latency=e.outer_latency, bandwidth=e.outer)
     n: Any = held.value
     if e.reduction == "flat" or e.inner is None:
         return _ring(study, n, e.dp, outer)
-    inner = _Wire(name="inner", latency=e.inner_latency, bandwidth=e.inner)
+    inner = _EstimateLink(name="inner", latency=e.inner_latency, bandwidth=e.inner)
     within = e.dp / e.nodes
     if e.reduction == "nested_rings":
         shard = n / within
@@ -110,11 +110,11 @@ def _tensor(e: Estimate, study: Study, sheet: Sheet) -> Formula | float:
     """Return the time of the all-reduces of tensor parallelism: four in every layer."""
     if e.inner is None:
         return 0.0
-    inner = _Wire(name="inner", latency=e.inner_latency, bandwidth=e.inner)
+    inner = _EstimateLink(name="inner", latency=e.inner_latency, bandwidth=e.inner)
     n: Any = sheet.formula("samples s h w", h=e.hidden).value
     return sheet.formula("4 L / pp t", t=(_ring(study, n, e.tp, inner), "s"))
 
 
-def _ring(study: Study, n: Real, ranks: Real, wire: _Wire) -> Formula:
+def _ring(study: Study, n: Real, ranks: Real, wire: _EstimateLink) -> Formula:
     group = Group(name=wire.name, ranks=ranks, shape=(ranks,), links=(wire,))
     return study.collective("all_reduce", n, group, "ring").formula

@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary import Estimate
 def estimates(study: Study) -> Iterator[Figure | Check]:
     """Yield the figures of every ``estimate`` block, or what it lacks."""
     for estimate in study.all(Estimate):
-        lacking = list(_lacking(estimate))
+        lacking = list(_missing_inputs(estimate))
         yield from lacking
         if lacking:
             continue
@@ -31,7 +31,7 @@ def estimates(study: Study) -> Iterator[Figure | Check]:
         yield from _rates(estimate, sheet)
         yield from ridges(estimate, sheet)
         baseline = estimate.baseline
-        if baseline is not None and not list(_lacking(baseline)):
+        if baseline is not None and not list(_missing_inputs(baseline)):
             yield from _comparison(sheet, parts_of(baseline, study))
 
 
@@ -109,7 +109,7 @@ def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:
     )
 
 
-def _lacking(e: Estimate) -> Iterator[Check]:
+def _missing_inputs(e: Estimate) -> Iterator[Check]:
     """Yield what keeps the estimate from being one."""
     yield from (
         Check(
@@ -119,7 +119,7 @@ def _lacking(e: Estimate) -> Iterator[Check]:
             message="nothing says what the step computes or sends",
             help="give `compute`, or `parameters` with `peak` or `stream`",
         )
-        for _ in range(_nothing_said(e))
+        for _ in range(_is_empty(e))
     )
     yield from (
         Check(
@@ -134,6 +134,6 @@ def _lacking(e: Estimate) -> Iterator[Check]:
     )
 
 
-def _nothing_said(e: Estimate) -> bool:
+def _is_empty(e: Estimate) -> bool:
     said = (e.compute, e.parameters, e.message, e.message_time, e.communication)
     return all(value is None for value in said)

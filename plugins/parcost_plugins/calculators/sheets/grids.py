@@ -17,7 +17,7 @@ def grids(study: Study) -> Iterator[Figure | Check]:
     for grid in study.all(Grid):
         order = grid.order.split("-")
         if sorted(order) != sorted(_DEGREES):
-            yield _no_order(grid)
+            yield _order_check(grid)
             continue
         yield from _rules(grid)
         yield from _sizes(grid)
@@ -114,7 +114,7 @@ def _rules(grid: Grid) -> Iterator[Check]:
     )
 
 
-def _no_order(grid: Grid) -> Check:
+def _order_check(grid: Grid) -> Check:
     return Check(
         id="grid-order",
         holds=False,

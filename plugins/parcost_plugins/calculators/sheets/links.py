@@ -8,7 +8,7 @@ from parcost import Check, Figure, Formula, Sheet, Study, called, formula
 from parcost_plugins.vocabulary import LinkSheet, MachineSheet
 
 
-def per_direction(link: LinkSheet) -> Formula | None:
+def port_bandwidth(link: LinkSheet) -> Formula | None:
     """Return the payload bandwidth of one port in one direction, if something says it."""
     if link.bandwidth is not None:
         return formula("B", B=(link.bandwidth, "B/s"))
@@ -25,14 +25,14 @@ def per_direction(link: LinkSheet) -> Formula | None:
 
 def all_ports(link: LinkSheet) -> Formula | None:
     """Return the same of all ports together, if something says it."""
-    one = per_direction(link)
+    one = port_bandwidth(link)
     return None if one is None else formula("ports B", ports=link.ports, B=(one, "B/s"))
 
 
 def links(study: Study) -> Iterator[Figure | Check]:
     """Yield the figures of every ``link`` block, or what it lacks."""
     for link in study.all(LinkSheet):
-        one = per_direction(link)
+        one = port_bandwidth(link)
         if one is None:
             yield Check(
                 id="link-bandwidth",

@@ -18,7 +18,7 @@ def _sheet(sketch: PipelineSketch) -> Sheet:
     )
 
 
-def _counted(sketch: PipelineSketch, number: float) -> Formula:
+def _count_formula(sketch: PipelineSketch, number: float) -> Formula:
     """Return the formula of what only the order of the schedule says."""
     inputs = {
         "schedule": sketch.kind,
@@ -48,7 +48,7 @@ def counts(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
         "",
         "2 c, c changes of device of all micro-batches",
         note="both directions",
-        c=_counted(sketch, float(_changes(sketch, schedule))),
+        c=_count_formula(sketch, float(_changes(sketch, schedule))),
     )
     if sketch.layers is not None:
         note = "on the average"
@@ -75,7 +75,9 @@ def _ops(entries: Sequence[Op | Pair]) -> list[Op]:
     return [op for entry in entries for op in (entry if isinstance(entry, Pair) else (entry,))]
 
 
-def sent(sketch: PipelineSketch, schedule: Schedule, makespan: Real) -> Iterator[Figure]:
+def boundary_traffic(
+    sketch: PipelineSketch, schedule: Schedule, makespan: Real
+) -> Iterator[Figure]:
     """Yield what crosses a boundary, where something says how large it is."""
     sheet = _sheet(sketch)
     if sketch.message is not None:
@@ -91,7 +93,7 @@ def sent(sketch: PipelineSketch, schedule: Schedule, makespan: Real) -> Iterator
             e=(sketch.element, "B"),
         )
         sheet.letters["n"] = (message, "B")
-    sheet.letters["c"] = _counted(sketch, float(_changes(sketch, schedule)))
+    sheet.letters["c"] = _count_formula(sketch, float(_changes(sketch, schedule)))
     sheet.letters["T"] = (makespan if sketch.period is None else sketch.period, "s")
     note = "both directions"
     yield sheet("message_size", "activation of one micro-batch", "MB", "n")
@@ -107,7 +109,7 @@ def sent(sketch: PipelineSketch, schedule: Schedule, makespan: Real) -> Iterator
     yield sheet("boundary_rate", "mean rate over a boundary", "GB/s", "2 m n / T", note=note)
 
 
-def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
+def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     """Yield what the op order says of the device that is asked about."""
     sheet = _sheet(sketch)
     entries = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
@@ -123,7 +125,7 @@ def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
         "alive",
         f"most micro-batches alive on {asked}",
         "",
-        _counted(sketch, float(most)),
+        _count_formula(sketch, float(most)),
         note="chunks count one by one",
     )
     if sketch.kept is not None and sketch.layers is not None:
@@ -152,4 +154,4 @@ def of_device(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
         ("first_stage", f"first virtual stage of {asked}", held[0] + 1, "counted from 1"),
         ("last_stage", f"last virtual stage of {asked}", held[-1] + 1, "counted from 1"),
     ):
-        yield sheet(name, title, "", _counted(sketch, float(number)), note=note)
+        yield sheet(name, title, "", _count_formula(sketch, float(number)), note=note)

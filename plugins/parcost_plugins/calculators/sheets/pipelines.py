@@ -26,7 +26,11 @@ from parcost import (
 )
 from parcost import makespan as timed
 from parcost.numeric import all_of, any_of, maximum
-from parcost_plugins.calculators.sheets.pipeline_counts import counts, of_device, sent
+from parcost_plugins.calculators.sheets.pipeline_counts import (
+    boundary_traffic,
+    counts,
+    device_figures,
+)
 from parcost_plugins.vocabulary import PipelineSketch
 
 # Quotients that are whole numbers come out a little off: 7 x 0.9 / 0.1 is 63.
@@ -38,8 +42,8 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
     for sketch in study.all(PipelineSketch):
         schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
         if sketch.stage >= sketch.stages:
-            yield _no_such_stage(sketch)
-        elif why := _impossible(sketch, schedule):
+            yield _stage_check(sketch)
+        elif why := _limit_check(sketch, schedule):
             yield why
         else:
             run = _replay(sketch, schedule)
@@ -48,20 +52,20 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
             yield from _bubble(sketch, makespan)
             yield from _span(sketch, longest_span(schedule, *passes))
             yield from counts(sketch, schedule)
-            yield from sent(sketch, schedule, makespan)
-            yield from of_device(sketch, schedule)
+            yield from boundary_traffic(sketch, schedule, makespan)
+            yield from device_figures(sketch, schedule)
             if sketch.target is not None:
                 below = _target_check(sketch, sketch.target)
                 yield below
                 if any_of(below.holds):
-                    yield from _fewest(sketch, makespan)
+                    yield from _fewest_micro_batches(sketch, makespan)
 
 
 def replays(study: Study) -> Iterator[Replay]:
     """Yield every ``pipeline`` block that runs and is of one point."""
     for sketch in study.all(PipelineSketch):
         schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
-        if not _impossible(sketch, schedule):
+        if not _limit_check(sketch, schedule):
             yield _replay(sketch, schedule)
 
 
@@ -81,11 +85,11 @@ def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
     return Replay(name=called(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop)
 
 
-def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
+def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     """Return what the schedule has against the pipeline."""
     limits = getattr(schedule, "limits", None)
     if sketch.stages * sketch.chunks * sketch.micro_batches > LONGEST_ORDER:
-        return _too_many(sketch)
+        return _length_check(sketch)
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     why = limits(p, m, v) if limits is not None else None
     if not why:
@@ -99,7 +103,7 @@ def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     )
 
 
-def _too_many(sketch: PipelineSketch) -> Check:
+def _length_check(sketch: PipelineSketch) -> Check:
     """Return the rule that a schedule is no longer than what is worked out."""
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     largest = max(("stages", p), ("micro_batches", m), ("chunks", v), key=lambda one: one[1])
@@ -113,7 +117,7 @@ def _too_many(sketch: PipelineSketch) -> Check:
     )
 
 
-def _no_such_stage(sketch: PipelineSketch) -> Check:
+def _stage_check(sketch: PipelineSketch) -> Check:
     return Check(
         id="pipeline-stage",
         holds=False,
@@ -150,7 +154,7 @@ def _sheet(sketch: PipelineSketch) -> Sheet:
 
 def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     sheet = _sheet(sketch)
-    busy = _busy(sketch)
+    busy = _busy_seconds(sketch)
     off = (makespan - busy) / busy - (sketch.stages - 1) / (sketch.micro_batches * sketch.chunks)
     textbook = all_of(maximum(off, -off) <= _ROUNDING)
     run = _replay_formula("replay of the order of the schedule", sketch, makespan)
@@ -223,7 +227,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
     )
 
 
-def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     """Yield how many micro-batches the idle time is worth at the target."""
     sheet = _sheet(sketch)
     run = _replay_formula("replay of the order of the schedule", sketch, makespan)
@@ -257,5 +261,5 @@ def _fewest(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     )
 
 
-def _busy(sketch: PipelineSketch) -> Real:
+def _busy_seconds(sketch: PipelineSketch) -> Real:
     return sketch.micro_batches * (sketch.forward + sketch.backward)

@@ -18,9 +18,9 @@ _WIDTHS = (1, 2, 4, 8)  # tensor-parallel ranks of a table, as many as a node us
 def states(study: Study) -> Iterator[Figure]:
     """Yield the figures of every ``state`` block."""
     for sheet in study.all(StateSheet):
-        yield from _whole(sheet)
-        yield from _figures_of_a_device(sheet)
-        yield from _sent(sheet)
+        yield from _total_figures(sheet)
+        yield from _device_figures(sheet)
+        yield from _traffic_figures(sheet)
         if sheet.capacity is not None:
             room = formula("capacity usable", capacity=(sheet.capacity, "B"), usable=sheet.usable)
             yield from _room(sheet, room)
@@ -31,7 +31,7 @@ def tables(study: Study) -> Iterator[Section]:
     for sheet in study.all(StateSheet):
         if sheet.capacity is None:
             continue
-        room, each = sheet.capacity * sheet.usable, _each(sheet)
+        room, each = sheet.capacity * sheet.usable, _bytes_per_parameter(sheet)
         if is_array(room, each):
             yield section_note(called(sheet))
             continue
@@ -53,7 +53,7 @@ def _widest_layer(room: Real, each: Real) -> Real:
     return sqrt(room / (_PER_LAYER * each))
 
 
-def _each(sheet: StateSheet) -> Real:
+def _bytes_per_parameter(sheet: StateSheet) -> Real:
     recipe = sheet.precision
     return recipe.weights + recipe.gradients + recipe.optimizer
 
@@ -74,7 +74,7 @@ def _sheet(state: StateSheet) -> Sheet:
     )
 
 
-def _whole(state: StateSheet) -> Iterator[Figure]:
+def _total_figures(state: StateSheet) -> Iterator[Figure]:
     sheet = _sheet(state)
     yield sheet("weights", "weights", "GB", "N w")
     yield sheet("gradients", "gradients", "GB", "N g")
@@ -89,7 +89,7 @@ def _whole(state: StateSheet) -> Iterator[Figure]:
         )
 
 
-def _figures_of_a_device(state: StateSheet) -> Iterator[Figure]:
+def _device_figures(state: StateSheet) -> Iterator[Figure]:
     sheet = _sheet(state)
     yield sheet("parameters_per_stage", "parameters of a stage", "G", "N / pp")
     yield sheet("parameters_per_device", "parameters of a device", "G", "N / (tp pp)")
@@ -132,7 +132,7 @@ def _figures_of_a_device(state: StateSheet) -> Iterator[Figure]:
     )
 
 
-def _sent(state: StateSheet) -> Iterator[Figure]:
+def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
     sheet, recipe = _sheet(state), state.precision
     sheet.letters["g"] = sheet.formula("N r / (tp pp)", r=(recipe.reduction, "B")), "B"
     sheet.letters["w"] = sheet.formula("N a / (tp pp)", a=(recipe.gather, "B")), "B"

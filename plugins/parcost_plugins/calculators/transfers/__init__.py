@@ -25,13 +25,13 @@ def calculations(study: Study) -> Iterator[Check | Figure | Section]:
 
 
 def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]:
-    from parcost_plugins.calculators.transfers.checks import described, runs, shard
+    from parcost_plugins.calculators.transfers.checks import description_checks, runs, shard
     from parcost_plugins.calculators.transfers.figures import figures
     from parcost_plugins.calculators.transfers.place import place
-    from parcost_plugins.calculators.transfers.priced import price
+    from parcost_plugins.calculators.transfers.pricing import price
     from parcost_plugins.calculators.transfers.tables import sections
 
-    rules = list(described(study, transfer))
+    rules = list(description_checks(study, transfer))
     yield from rules
     if not _may_run(rules):
         return

@@ -7,19 +7,19 @@ from typing import Any
 
 from parcost import Check, Group, Mask, Study, called
 from parcost.numeric import any_of, divides, floor_log2
-from parcost_plugins.calculators.transfers.place import known_levels, level, ranks
-from parcost_plugins.calculators.transfers.priced import DIVIDED, chosen
+from parcost_plugins.calculators.transfers.place import level, level_names, ranks
+from parcost_plugins.calculators.transfers.pricing import DIVIDED, candidates
 from parcost_plugins.vocabulary import Transfer
 
 
-def described(study: Study, transfer: Transfer) -> Iterator[Check]:
+def description_checks(study: Study, transfer: Transfer) -> Iterator[Check]:
     """Require that the ranks, their links and the size are said once, and clearly."""
     yield from _size(study, transfer)
     yield from _links(study, transfer)
     if transfer.group == "own":
         yield from _ranks(transfer)
     else:
-        yield _of_layout(transfer)
+        yield _layout_check(transfer)
 
 
 def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
@@ -52,11 +52,11 @@ def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
         if name not in cutting:
             return
     if name != "auto":
-        (only,) = chosen(study, transfer)
-        yield from _able(transfer, group, only)
+        (only,) = candidates(study, transfer)
+        yield from _algorithm_checks(transfer, group, only)
 
 
-def _able(transfer: Transfer, group: Group, algorithm: Any) -> Iterator[Check]:
+def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Any) -> Iterator[Check]:
     able: Mask = algorithm.able(transfer.operation, group) if hasattr(algorithm, "able") else True
     if able is True:
         return
@@ -84,10 +84,10 @@ def _able(transfer: Transfer, group: Group, algorithm: Any) -> Iterator[Check]:
 
 def shard(study: Study, transfer: Transfer) -> bool:
     """Say whether the size is that of one rank's part."""
-    return _said(study, transfer) == "shard"
+    return _size_qualifier(study, transfer) == "shard"
 
 
-def _said(study: Study, transfer: Transfer) -> str | None:
+def _size_qualifier(study: Study, transfer: Transfer) -> str | None:
     """Return the word after the size; None where no spec wrote the size."""
     origin = study.origin(transfer, "size")
     if origin is None or (origin.how == "set" and not origin.word):
@@ -96,7 +96,7 @@ def _said(study: Study, transfer: Transfer) -> str | None:
 
 
 def _size(study: Study, transfer: Transfer) -> Iterator[Check]:
-    said, operation = _said(study, transfer), transfer.operation
+    said, operation = _size_qualifier(study, transfer), transfer.operation
     subject = f"{called(transfer)}.size"
     inputs = {"operation": operation}
     if operation in DIVIDED and said == "":
@@ -141,7 +141,7 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
         help="give a `bandwidth`, or a `level` of the fabric, or a `group` of the layout",
     )
     if transfer.level:
-        known = known_levels(study)
+        known = level_names(study)
         yield Check(
             id="transfer-level",
             holds=level(study, transfer) is not None,
@@ -160,7 +160,7 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
     )
 
 
-def _of_layout(transfer: Transfer) -> Check:
+def _layout_check(transfer: Transfer) -> Check:
     """Require that a transfer of the layout does not describe ranks of its own."""
     given = {
         "ranks": transfer.ranks is not None,

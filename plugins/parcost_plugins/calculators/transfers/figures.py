@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Real, Sheet, Study, called, formula
-from parcost_plugins.calculators.transfers.priced import DIVIDED, Priced
+from parcost_plugins.calculators.transfers.pricing import DIVIDED, TransferPrice
 
 _BUSY = "nccl-tests, doc/PERFORMANCE.md"
 
 
-def figures(study: Study, priced: Priced) -> Iterator[Figure]:
+def figures(study: Study, priced: TransferPrice) -> Iterator[Figure]:
     """Return the figures of one transfer."""
     sheet = _sheet(priced)
     yield from _time(sheet, priced)
@@ -18,11 +18,11 @@ def figures(study: Study, priced: Priced) -> Iterator[Figure]:
     yield from _rates(sheet, study, priced)
     yield from _parts(sheet, priced)
     yield from _chunks(sheet, priced)
-    yield from _hiding(sheet, priced)
+    yield from _overlap_figures(sheet, priced)
     yield from _choices(sheet, priced)
 
 
-def _sheet(priced: Priced) -> Sheet:
+def _sheet(priced: TransferPrice) -> Sheet:
     """Return the letters of a transfer: n bytes over P ranks, sent s, in c calls of t."""
     transfer, group = priced.transfer, priced.group
     link = group.hop if transfer.operation == "point_to_point" else group.links[0]
@@ -45,29 +45,33 @@ def _sheet(priced: Priced) -> Sheet:
     )
 
 
-def _counted(priced: Priced, value: Real) -> Formula:
+def _count_formula(priced: TransferPrice, value: Real) -> Formula:
     """Return the formula of what only the algorithm says."""
     inputs = {"n": (priced.sent, "B"), "P": priced.group.ranks}
     return Formula(text="counted in the phases of the algorithm", inputs=inputs, value=value)
 
 
-def _time(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
+def _time(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     transfer, call = priced.transfer, priced.call
-    plain = _is(priced.extra, 0.0) and _is(transfer.skew, 0.0) and transfer.codec is None
-    if plain and _is(transfer.chunks, 1.0) and transfer.pieces is None:
+    plain = (
+        _is_default(priced.extra, 0.0)
+        and _is_default(transfer.skew, 0.0)
+        and transfer.codec is None
+    )
+    if plain and _is_default(transfer.chunks, 1.0) and transfer.pieces is None:
         seconds = call.formula
     else:
         seconds = sheet.formula("c (t + o) + packing + skew, c calls of t")
     yield sheet("seconds", "time", "s", seconds, note=f"by {call.algorithm}")
-    if _repeated(priced):
+    if _is_repeated(priced):
         yield sheet("total_seconds", "time, all times", "s", "setup + times seconds")
 
 
-def _repeated(priced: Priced) -> bool:
-    return not (_is(priced.transfer.times, 1.0) and _is(priced.transfer.setup, 0.0))
+def _is_repeated(priced: TransferPrice) -> bool:
+    return not (_is_default(priced.transfer.times, 1.0) and _is_default(priced.transfer.setup, 0.0))
 
 
-def _is(value: Real, plain: float) -> bool:
+def _is_default(value: Real, plain: float) -> bool:
     """Say whether *value* is left at what it is by default."""
     return isinstance(value, float) and value == plain
 
@@ -85,22 +89,24 @@ SENT = {
 _CROSSING = {"all_to_all": "s P / 4", **dict.fromkeys(DIVIDED - {"all_to_all"}, "s / 2")}
 
 
-def _amounts(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
+def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     yield sheet("ranks", "ranks", "", "P")
     yield sheet("size", "buffer", "B", "n")
     yield sheet("shard", "part of one rank", "B", "n / P")
     moved = priced.moved
     if moved is not None:
-        yield sheet("rounds", "rounds (alpha)", "", _counted(priced, moved.rounds))
+        yield sheet("rounds", "rounds (alpha)", "", _count_formula(priced, moved.rounds))
         title = "bytes through the busiest port, each way"
-        yield sheet("bytes", title, "B", _counted(priced, moved.bytes_))
-        if _repeated(priced):
+        yield sheet("bytes", title, "B", _count_formula(priced, moved.bytes_))
+        if _is_repeated(priced):
             yield sheet("total_bytes", f"{title}, all times", "B", "times bytes")
         if len(moved.by_link) > 1:
             for name, (rounds, bytes_) in moved.by_link.items():
-                counted = _counted(priced, rounds)
+                counted = _count_formula(priced, rounds)
                 yield sheet(f"{name}_rounds", f"rounds over {name}", "", counted)
-                yield sheet(f"{name}_bytes", f"bytes over {name}", "B", _counted(priced, bytes_))
+                yield sheet(
+                    f"{name}_bytes", f"bytes over {name}", "B", _count_formula(priced, bytes_)
+                )
     text = SENT[priced.transfer.operation]
     yield sheet(
         "volume",
@@ -108,12 +114,12 @@ def _amounts(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
         "B",
         f"{text}, whatever the algorithm",
     )
-    if _repeated(priced):
+    if _is_repeated(priced):
         title = "bytes that all ranks send, all times"
         yield sheet("total_volume", title, "B", "times volume")
 
 
-def _rates(sheet: Sheet, study: Study, priced: Priced) -> Iterator[Figure]:
+def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure]:
     transfer, operation = priced.transfer, priced.transfer.operation
     link = priced.group.hop if operation == "point_to_point" else priced.group.links[0]
     yield sheet("bandwidth", f"bandwidth of {link.name}", "B/s", "B")
@@ -141,7 +147,7 @@ def _rates(sheet: Sheet, study: Study, priced: Priced) -> Iterator[Figure]:
     sheet.source = ""
 
 
-def _limit(study: Study, priced: Priced, crossing: Formula | None) -> Formula:
+def _limit(study: Study, priced: TransferPrice, crossing: Formula | None) -> Formula:
     """Return a time that no algorithm beats on these links, and on this network."""
     operation = priced.transfer.operation
     bound = formula("0, as no plugin knows a bound")
@@ -152,15 +158,15 @@ def _limit(study: Study, priced: Priced, crossing: Formula | None) -> Formula:
     return formula("max(t, x)", t=(bound, "s"), x=(crossing, "s"))
 
 
-def _parts(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
+def _parts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     moved = priced.moved
     if moved is None:
         return
-    waiting, moving = _counted(priced, moved.waiting), _counted(priced, moved.moving)
+    waiting, moving = _count_formula(priced, moved.waiting), _count_formula(priced, moved.moving)
     yield sheet("latency_seconds", "of which start-up", "s", waiting)
     yield sheet("bandwidth_seconds", "of which bytes under way", "s", moving)
     if priced.transfer.gamma is not None:
-        yield sheet("reduced", "bytes that a rank adds", "B", _counted(priced, moved.reduced))
+        yield sheet("reduced", "bytes that a rank adds", "B", _count_formula(priced, moved.reduced))
         yield sheet("reduction_seconds", "of which additions", "s", "gamma reduced")
     yield sheet(
         "crossover",
@@ -170,8 +176,8 @@ def _parts(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
     )
 
 
-def _chunks(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
-    if _is(priced.transfer.chunks, 1.0) and _is(priced.extra, 0.0):
+def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+    if _is_default(priced.transfer.chunks, 1.0) and _is_default(priced.extra, 0.0):
         return
     yield sheet("chunks", "chunks", "", "c")
     yield sheet("chunk_size", "chunk", "B", "n / c")
@@ -196,7 +202,7 @@ def _chunks(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
         yield sheet("exposed_tail", "last chunk and overhead", "s", "bandwidth_seconds / c + c o")
 
 
-def _hiding(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
+def _overlap_figures(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     if priced.transfer.compute is None:
         return
     sheet.letters["compute"] = (priced.transfer.compute, "s")
@@ -206,7 +212,7 @@ def _hiding(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
     yield sheet("exposed", "exposed", "s", "max(0, T - compute)")
 
 
-def _choices(sheet: Sheet, priced: Priced) -> Iterator[Figure]:
+def _choices(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     """Return the time of each of the ways among which an algorithm chooses itself."""
     if priced.transfer.algorithm == "auto":
         return

@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 
 @frozen(kw_only=True, eq=False)
-class Measured:
+class CurveLink:
     """Points of message size and time, of which a rank has the share *ports*.
 
     Between points the time is interpolated on logarithmic axes, and beyond them the
@@ -49,7 +49,7 @@ class Measured:
 
 
 @frozen(kw_only=True, eq=False)
-class Slowest:
+class TransferLinks:
     """Links that a round waits for together, where each of them is *crossed*."""
 
     name: str
@@ -91,5 +91,5 @@ class Slowest:
 def link(name: str, *, latency: Real, rate: Rate, share: Real, level: Any) -> Link:
     """Return what a rank has of a port of so much *rate*: the part *share* of it."""
     if isinstance(rate, Curve):
-        return Measured(name=name, latency=latency, curve=rate, ports=share, level=level)
+        return CurveLink(name=name, latency=latency, curve=rate, ports=share, level=level)
     return AlphaBeta(name=name, latency=latency, bandwidth=rate * share, level=level)

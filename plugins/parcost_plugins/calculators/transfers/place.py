@@ -8,7 +8,7 @@ from attrs import evolve
 
 from parcost import Group, Link, Rate, Real, Study, called
 from parcost.numeric import maximum, minimum
-from parcost_plugins.calculators.transfers.links import Slowest, link
+from parcost_plugins.calculators.transfers.links import TransferLinks, link
 from parcost_plugins.vocabulary import Cluster, Fabric, Level, Transfer
 
 
@@ -30,7 +30,7 @@ def place(study: Study, transfer: Transfer) -> Group:
     assert P is not None
     gamma = 0.0 if transfer.gamma is None else transfer.gamma
     if transfer.level:
-        near = _on_level(study, level(study, transfer), transfer.congestion)
+        near = _level_link(study, level(study, transfer), transfer.congestion)
         return Group(name="own", ranks=P, shape=(P,), links=(near,), reduction=gamma)
     assert transfer.bandwidth is not None
     described = Level(
@@ -51,7 +51,7 @@ def place(study: Study, transfer: Transfer) -> Group:
     )
     if transfer.network_bandwidth is None:
         return Group(name="own", ranks=P, shape=(P,), links=(near,), reduction=gamma)
-    return _two_levels(transfer, transfer.network_bandwidth, P, near, gamma)
+    return _two_level_group(transfer, transfer.network_bandwidth, P, near, gamma)
 
 
 def level(study: Study, transfer: Transfer) -> Level | None:
@@ -66,12 +66,12 @@ def _fabrics(study: Study) -> Sequence[Fabric]:
     return [cluster.fabric] if cluster is not None else study.all(Fabric)
 
 
-def known_levels(study: Study) -> list[str]:
+def level_names(study: Study) -> list[str]:
     """Return the names of the levels that a transfer may name."""
     return [called(one) for f in _fabrics(study) for one in f.levels]
 
 
-def _on_level(study: Study, found: Level | None, congestion: Real) -> Link:
+def _level_link(study: Study, found: Level | None, congestion: Real) -> Link:
     assert found is not None
     outermost = any(fabric.levels[-1] is found for fabric in _fabrics(study))
     own = found.oversubscription if outermost and found.kind != "rail" else 1.0
@@ -85,7 +85,7 @@ def _on_level(study: Study, found: Level | None, congestion: Real) -> Link:
     )
 
 
-def _two_levels(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma: Real) -> Group:
+def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma: Real) -> Group:
     """Return the ranks on several nodes, each with its ports into the network.
 
     A ring leaves a node through every port; a leader has one to itself.
@@ -113,7 +113,7 @@ def _two_levels(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma: Real
     own = far(ports / local)
 
     def both(outer: Link) -> Link:
-        return Slowest(name="network", links=(near, outer), crossed=crossed, level=described)
+        return TransferLinks(name="network", links=(near, outer), crossed=crossed, level=described)
 
     return Group(
         name="own",

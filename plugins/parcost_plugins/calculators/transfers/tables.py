@@ -7,12 +7,12 @@ from typing import Any
 
 from parcost import Real, Section, Study, block_type, called
 from parcost.numeric import INFINITY, ceil
-from parcost_plugins.calculators.transfers.priced import (
+from parcost_plugins.calculators.transfers.pricing import (
     DIVIDED,
-    Priced,
+    TransferPrice,
     bus_factor,
-    chosen,
-    fastest,
+    candidates,
+    fastest_algorithm,
     limit,
     movement,
 )
@@ -26,7 +26,7 @@ _LADDER = tuple(1024.0 * 4.0**step for step in range(13))
 _SHORT = {"reduce-scatter": "RS", "all-gather": "AG"}
 
 
-def sections(study: Study, priced: Priced) -> Iterator[Section]:
+def sections(study: Study, priced: TransferPrice) -> Iterator[Section]:
     """Return the tables that the transfer asks for."""
     transfer = priced.transfer
     if _is_swept(priced):
@@ -43,7 +43,7 @@ def sections(study: Study, priced: Priced) -> Iterator[Section]:
         yield advice(study, priced)
 
 
-def _is_swept(priced: Priced) -> bool:
+def _is_swept(priced: TransferPrice) -> bool:
     """Return whether the transfer differs between the points of a sweep."""
     transfer, group = priced.transfer, priced.group
     fields = block_type(type(transfer)).fields
@@ -54,7 +54,7 @@ def _is_swept(priced: Priced) -> bool:
     return any(getattr(value, "ndim", 0) for value in values)
 
 
-def comparison(study: Study, priced: Priced) -> Section:
+def comparison(study: Study, priced: TransferPrice) -> Section:
     """Return every algorithm of the operation, or of every operation, fastest first."""
     transfer, group = priced.transfer, priced.group
     all_ = transfer.compare == "operations"
@@ -94,7 +94,7 @@ def _row(
     operation: str,
     known: Any,
     seconds: Any,
-    priced: Priced,
+    priced: TransferPrice,
     best: Any,
     *,
     by_name: bool,
@@ -113,10 +113,10 @@ def _row(
     return (operation, *row) if all_ else row
 
 
-def by_size(study: Study, priced: Priced) -> Section:
+def by_size(study: Study, priced: TransferPrice) -> Section:
     """Return the fastest algorithm by size: what a library would choose on this fabric."""
     transfer, group = priced.transfer, priced.group
-    offered = chosen(study, transfer)
+    offered = candidates(study, transfer)
     rows: list[tuple[Any, ...]] = []
     for n in _LADDER:
         each: list[tuple[Any, str]] = []
@@ -137,7 +137,7 @@ def by_size(study: Study, priced: Priced) -> Section:
     )
 
 
-def ring(priced: Priced) -> Section:
+def ring(priced: TransferPrice) -> Section:
     """Return who sends which chunk to whom, step by step, around a ring."""
     operation = priced.transfer.operation
     P = int(priced.group.ranks)
@@ -169,7 +169,7 @@ def ring(priced: Priced) -> Section:
     )
 
 
-def advice(study: Study, priced: Priced) -> Section:
+def advice(study: Study, priced: TransferPrice) -> Section:
     """Return what limits the transfer, and what each remedy would take off it."""
     transfer, group, moved = priced.transfer, priced.group, priced.moved
     name, seconds = called(transfer), priced.whole
@@ -181,7 +181,7 @@ def advice(study: Study, priced: Priced) -> Section:
         kind = "latency" if meets > 1 else "bandwidth"
         notes.append(
             f"{kind}-bound: the bytes take {moved.moving * 1e6:.4g} us and start-up "
-            f"{moved.waiting * 1e6:.4g} us; they are equal at {_spelled(meets * priced.n)}"
+            f"{moved.waiting * 1e6:.4g} us; they are equal at {_size_text(meets * priced.n)}"
         )
         if kind == "latency":
             rows += _fewer_starts(priced, meets)
@@ -203,26 +203,26 @@ def advice(study: Study, priced: Priced) -> Section:
     )
 
 
-def _fewer_starts(priced: Priced, meets: Any) -> Iterator[tuple[Any, ...]]:
+def _fewer_starts(priced: TransferPrice, meets: Any) -> Iterator[tuple[Any, ...]]:
     """Yield what fusing messages saves on each."""
     transfer, group = priced.transfer, priced.group
     many = ceil(meets)
-    fused, _ = fastest(priced.algorithms, transfer.operation, priced.sent * many, group)
+    fused, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent * many, group)
     each = fused / many
     saved = priced.whole - each
     yield f"fuse {many:.0f} such messages into one: each", (each, "s"), (saved, "s")
 
 
-def _fewer_bytes(priced: Priced) -> Iterator[tuple[Any, ...]]:
+def _fewer_bytes(priced: TransferPrice) -> Iterator[tuple[Any, ...]]:
     """Yield what half of the bytes, and hiding them, saves."""
     transfer, group = priced.transfer, priced.group
-    half, _ = fastest(priced.algorithms, transfer.operation, priced.sent / 2, group)
+    half, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent / 2, group)
     yield "send half the bytes (a narrower type)", (half, "s"), (priced.whole - half, "s")
     if transfer.operation in DIVIDED or transfer.operation == "all_reduce":
         yield "hide it under compute of its length", (0.0, "s"), (priced.whole, "s")
 
 
-def _spelled(bytes_: Real) -> str:
+def _size_text(bytes_: Real) -> str:
     """Return bytes as a sentence has them.
 
     >>> _spelled(179.2e6), _spelled(12.5)

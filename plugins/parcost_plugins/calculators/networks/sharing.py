@@ -22,7 +22,7 @@ _SOURCE = "Bertsekas and Gallager 1992, 6.5.2: max-min fair shares by progressiv
 
 
 @frozen(kw_only=True)
-class Moving:
+class ActiveFlow:
     """So many bytes over these resources, from *start* on."""
 
     bytes_: float
@@ -40,11 +40,11 @@ def fair_rates(
     """
     import numpy as np
 
-    rates = _filled(_uses(flows.values(), bandwidths), np.array([*bandwidths.values()]))
+    rates = _fill(_uses(flows.values(), bandwidths), np.array([*bandwidths.values()]))
     return dict(zip(flows, rates.tolist(), strict=True))
 
 
-def finish(flows: Mapping[str, Moving], bandwidths: Mapping[str, float]) -> dict[str, float]:
+def finish(flows: Mapping[str, ActiveFlow], bandwidths: Mapping[str, float]) -> dict[str, float]:
     """Return when every flow is done, as shares change with those that come and go.
 
     >>> short, long = Moving(bytes_=1.0, over=["nic"]), Moving(bytes_=3.0, over=["nic"])
@@ -62,7 +62,7 @@ def finish(flows: Mapping[str, Moving], bandwidths: Mapping[str, float]) -> dict
     while (waiting := np.isinf(done)).any():
         active = np.flatnonzero(waiting & (starts <= now))
         later = starts[waiting & (starts > now)]
-        rates = _filled(uses[active], rate_of)
+        rates = _fill(uses[active], rate_of)
         needed = left[active] / rates
         step = float(min(later.min(initial=np.inf) - now, needed.min(initial=np.inf)))
         now += step
@@ -86,7 +86,7 @@ def _uses(flows: Iterable[Sequence[str]], resources: Iterable[str]) -> Uses:
     return found
 
 
-def _filled(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
+def _fill(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the rates of flows that grow alike until some resource is full.
 
     Its flows stay there, and the others grow on.
@@ -154,7 +154,7 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
     sheet = Sheet(label, source=_SOURCE)
     ends = finish(
         {
-            name: Moving(bytes_=float(f.bytes), over=f.over.split(), start=float(f.start))
+            name: ActiveFlow(bytes_=float(f.bytes), over=f.over.split(), start=float(f.start))
             for name, f in moving.items()
         },
         {name: float(rate) for name, rate in known.items()},

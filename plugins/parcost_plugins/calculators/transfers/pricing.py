@@ -16,7 +16,7 @@ DIVIDED = frozenset({"all_gather", "reduce_scatter", "scatter", "gather", "all_t
 
 
 @define(kw_only=True, eq=False)
-class Moved:
+class Movement:
     """What phases add up to: rounds, bytes, and the seconds that each costs.
 
     *by_link* has the rounds and the bytes of each level, by name; *bytes_* are the most
@@ -32,7 +32,7 @@ class Moved:
 
 
 @frozen(kw_only=True, eq=False)
-class Priced:
+class TransferPrice:
     """A transfer on its *group*: *n* bytes of buffer, sent in *chunks* calls.
 
     *each* is one call without overhead, *seconds* all of them with it. *moved* is of the
@@ -49,7 +49,7 @@ class Priced:
     whole: Real
     extra: Real
     packing: Real
-    moved: Moved | None
+    moved: Movement | None
 
     @property
     def seconds(self) -> Real:
@@ -63,17 +63,17 @@ class Priced:
         return self.transfer.setup + self.transfer.times * self.seconds
 
 
-def price(study: Study, transfer: Transfer, group: Group, n: Real) -> Priced:
+def price(study: Study, transfer: Transfer, group: Group, n: Real) -> TransferPrice:
     """Return *transfer* of *n* bytes on *group*."""
     operation = transfer.operation
     sent = n / transfer.compression
-    algorithms = chosen(study, transfer)
-    each, _ = fastest(algorithms, operation, sent / transfer.chunks, group)
-    whole, moved = fastest(algorithms, operation, sent, group)
+    algorithms = candidates(study, transfer)
+    each, _ = fastest_algorithm(algorithms, operation, sent / transfer.chunks, group)
+    whole, moved = fastest_algorithm(algorithms, operation, sent, group)
     choice = study.get(CollectiveChoice)
     launch = choice.launch if choice is not None and choice.launch is not None else 0.0
     packing = 0.0 if transfer.codec is None else 2 * n / transfer.codec
-    return Priced(
+    return TransferPrice(
         transfer=transfer,
         group=group,
         algorithms=algorithms,
@@ -88,7 +88,7 @@ def price(study: Study, transfer: Transfer, group: Group, n: Real) -> Priced:
     )
 
 
-def chosen(study: Study, transfer: Transfer) -> Sequence[Collective]:
+def candidates(study: Study, transfer: Transfer) -> Sequence[Collective]:
     """Return the algorithms that *transfer* picks among: one, unless it says ``auto``."""
     found = study.candidates(transfer.operation, transfer.algorithm)
     if transfer.pieces is None:
@@ -96,9 +96,9 @@ def chosen(study: Study, transfer: Transfer) -> Sequence[Collective]:
     return [known.cut(transfer.pieces) for known in found if hasattr(known, "cut")]
 
 
-def fastest(
+def fastest_algorithm(
     algorithms: Sequence[Collective], operation: str, n: Real, group: Group
-) -> tuple[Real, Moved | None]:
+) -> tuple[Real, Movement | None]:
     """Return the time of the fastest of *algorithms*, and what it moves."""
     best = algorithms[0].seconds(operation, n, group)
     if len(algorithms) == 1:
@@ -108,16 +108,16 @@ def fastest(
         seconds = known.seconds(operation, n, group)
         if seconds is INFINITY:
             continue
-        moved = _either(seconds < best, movement(known, operation, n, group), moved)
+        moved = _select(seconds < best, movement(known, operation, n, group), moved)
         best = minimum(best, seconds)
     return best, moved
 
 
-def movement(algorithm: Any, operation: str, n: Real, group: Group) -> Moved | None:
+def movement(algorithm: Any, operation: str, n: Real, group: Group) -> Movement | None:
     """Return what *algorithm* moves, if it says."""
     if not hasattr(algorithm, "phases"):
         return None
-    moved = Moved()
+    moved = Movement()
     for link, rounds, bytes_, reduced in algorithm.phases(operation, n, group):
         moved.rounds = moved.rounds + rounds
         moved.reduced = moved.reduced + reduced
@@ -130,7 +130,7 @@ def movement(algorithm: Any, operation: str, n: Real, group: Group) -> Moved | N
     return moved
 
 
-def _either(first: Any, one: Moved | None, other: Moved | None) -> Moved | None:
+def _select(first: Any, one: Movement | None, other: Movement | None) -> Movement | None:
     """Return *one* where *first* holds, and *other* elsewhere."""
     if one is None or other is None:
         return None
@@ -145,7 +145,7 @@ def _either(first: Any, one: Moved | None, other: Moved | None) -> Moved | None:
         )
         for name in {**one.by_link, **other.by_link}
     }
-    return Moved(
+    return Movement(
         rounds=where(first, one.rounds, other.rounds),
         bytes_=where(first, one.bytes_, other.bytes_),
         reduced=where(first, one.reduced, other.reduced),
@@ -178,7 +178,7 @@ def bisection(operation: str, n: Real, P: Real, rate: Real) -> Real:
     return crossing * minimum(P - 1, 1.0) / rate
 
 
-def limit(study: Study, priced: Priced) -> Real:
+def limit(study: Study, priced: TransferPrice) -> Real:
     """Return a time that no algorithm beats on these links, and on this network."""
     operation, P = priced.transfer.operation, priced.group.ranks
     bound: Real = 0.0

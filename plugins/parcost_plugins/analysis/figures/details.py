@@ -8,7 +8,7 @@ from parcost import Figure, Formula, Outcome, Sheet, Study
 from parcost_plugins.analysis.figures.time import (
     bubble_seconds,
     communication_seconds,
-    exposed,
+    exposed_seconds,
     tokens,
 )
 from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
@@ -129,7 +129,7 @@ def rates(study: Study, outcome: Outcome) -> Iterator[Figure]:
         ("backward_time", "backward passes, recomputation included", "BWR"),
     ):
         lines = [line for line in outcome.ledger if line.pass_ and line.pass_ in passes]
-        yield sheet(name, title, "s", exposed(lines))
+        yield sheet(name, title, "s", exposed_seconds(lines))
     run = Formula(
         text="replay of the order of the schedule",
         inputs={"schedule": outcome.pipeline.schedule, "m": outcome.pipeline.micro_batches},

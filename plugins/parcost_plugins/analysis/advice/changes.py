@@ -41,23 +41,23 @@ def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Ef
     """Return what each of *changes* does on its own to a study without sweeps."""
     numbers = [i for i, change in enumerate(changes) if isinstance(change.value, float)]
     found: dict[int, tuple[float, float]] = {}
-    if numbers and (together := _together(study, [changes[i] for i in numbers])):
+    if numbers and (together := _array_effects(study, [changes[i] for i in numbers])):
         found.update(zip(numbers, together, strict=True))
     for i, change in enumerate(changes):
         if i not in found:
-            outcome, _ = evaluated(study, {(id(change.block), change.attribute): change.value})
+            outcome, _ = evaluate_with(study, {(id(change.block), change.attribute): change.value})
             found[i] = float(outcome.step_seconds), float(outcome.memory_bytes)
     return [
         Effect(
             seconds=seconds,
-            time=_relative(seconds, before.step_seconds),
-            memory=_relative(bytes_, before.memory_bytes),
+            time=_relative_change(seconds, before.step_seconds),
+            memory=_relative_change(bytes_, before.memory_bytes),
         )
         for seconds, bytes_ in (found[i] for i in range(len(changes)))
     ]
 
 
-def along(study: Study, values: Mapping[tuple[Any, str], Any]) -> Outcome | None:
+def evaluate_arrays(study: Study, values: Mapping[tuple[Any, str], Any]) -> Outcome | None:
     """Return the step along arrays: attributes of blocks that change together, point by point.
 
     None where a plugin cannot take arrays.
@@ -65,7 +65,7 @@ def along(study: Study, values: Mapping[tuple[Any, str], Any]) -> Outcome | None
     import numpy as np
 
     with np.errstate(all="ignore"):
-        outcome, faultless = evaluated(
+        outcome, faultless = evaluate_with(
             study, {(id(block), attribute): array for (block, attribute), array in values.items()}
         )
     return outcome if faultless else None
@@ -78,11 +78,11 @@ def points(outcome: Outcome, count: int) -> NDArray[np.float64]:
     return np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
 
 
-def _relative(after: float, before: Any) -> float:
+def _relative_change(after: float, before: Any) -> float:
     return float(after / before - 1.0) if before else 0.0
 
 
-def _together(study: Study, changes: Sequence[Change]) -> list[tuple[float, float]] | None:
+def _array_effects(study: Study, changes: Sequence[Change]) -> list[tuple[float, float]] | None:
     """Return step and memory after each change, or None if a plugin cannot take arrays."""
     import numpy as np
 
@@ -90,7 +90,7 @@ def _together(study: Study, changes: Sequence[Change]) -> list[tuple[float, floa
     for point, (block, attribute, value) in enumerate(changes):
         now = np.full(len(changes), getattr(block, attribute))
         values.setdefault((id(block), attribute), now)[point] = value
-    outcome, faultless = evaluated(study, values)
+    outcome, faultless = evaluate_with(study, values)
     if not faultless:
         return None
     seconds = np.broadcast_to(outcome.step_seconds, len(changes))
@@ -98,12 +98,12 @@ def _together(study: Study, changes: Sequence[Change]) -> list[tuple[float, floa
     return [(float(t), float(b)) for t, b in zip(seconds, bytes_, strict=True)]
 
 
-def evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
+def evaluate_with(study: Study, values: _Values) -> tuple[Outcome, bool]:
     """Return what *study* costs with other *values*, and whether plugins answered as before."""
     made: dict[int, Any] = {}
     changed = study.with_blocks(
         {
-            schema: tuple(_changed(block, values, made) for block in found)
+            schema: tuple(_replace(block, values, made) for block in found)
             for schema, found in study.blocks.items()
         }
     )
@@ -111,10 +111,10 @@ def evaluated(study: Study, values: _Values) -> tuple[Outcome, bool]:
     return outcome, not changed.faults_beyond(study)
 
 
-def _changed(value: Any, values: _Values, made: dict[int, Any]) -> Any:
+def _replace(value: Any, values: _Values, made: dict[int, Any]) -> Any:
     """Return *value* with the new values in it and in every block below it."""
     if isinstance(value, tuple):
-        items = tuple(_changed(item, values, made) for item in value)
+        items = tuple(_replace(item, values, made) for item in value)
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if not hasattr(type(value), "__block__"):
         return value
@@ -124,7 +124,7 @@ def _changed(value: Any, values: _Values, made: dict[int, Any]) -> Any:
             if (id(value), name) in values:
                 new[name] = values[id(value), name]
             elif isinstance(inner, tuple) or hasattr(type(inner), "__block__"):
-                changed = _changed(inner, values, made)
+                changed = _replace(inner, values, made)
                 if changed is not inner:
                     new[name] = changed
         made[id(value)] = attrs.evolve(value, **new) if new else value

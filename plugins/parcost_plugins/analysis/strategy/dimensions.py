@@ -16,7 +16,7 @@ from parcost.numeric import all_of
 from parcost_plugins.vocabulary import Cluster, Layout
 
 
-class _Dimension(NamedTuple):
+class _ParallelDimension(NamedTuple):
     attribute: str
     title: str
     splits: str
@@ -25,15 +25,19 @@ class _Dimension(NamedTuple):
 
 
 _DIMENSIONS = (
-    _Dimension(
+    _ParallelDimension(
         "tp", "tensor", "matrices of a layer", "weights, activations", "all-reduces in every layer"
     ),
-    _Dimension("cp", "context", "the sequence", "activations", "keys and values in every layer"),
-    _Dimension(
+    _ParallelDimension(
+        "cp", "context", "the sequence", "activations", "keys and values in every layer"
+    ),
+    _ParallelDimension(
         "ep", "expert", "the experts", "expert weights", "tokens to all ranks in every MoE layer"
     ),
-    _Dimension("pp", "pipeline", "the layers", "weights, in stages", "one activation, to one peer"),
-    _Dimension(
+    _ParallelDimension(
+        "pp", "pipeline", "the layers", "weights, in stages", "one activation, to one peer"
+    ),
+    _ParallelDimension(
         "dp", "data", "the batch", "nothing, or state by ZeRO", "gradients once per step, hideable"
     ),
 )
@@ -50,8 +54,8 @@ def section(study: Study) -> Iterator[Section]:
             f"{d.title} ({d.attribute})",
             getattr(layout, d.attribute),
             d.splits,
-            _spares(d, layout),
-            _reach(study.group(d.attribute), study),
+            _saving(d, layout),
+            _level_names(study.group(d.attribute), study),
             d.burden,
         )
         for d in used
@@ -63,7 +67,7 @@ def section(study: Study) -> Iterator[Section]:
     )
 
 
-def _spares(dimension: _Dimension, layout: Layout) -> str:
+def _saving(dimension: _ParallelDimension, layout: Layout) -> str:
     if dimension.attribute != "dp":
         return dimension.spares
     return (
@@ -74,16 +78,16 @@ def _spares(dimension: _Dimension, layout: Layout) -> str:
     )[layout.zero]
 
 
-def _reach(group: Group, study: Study) -> str:
+def _level_names(group: Group, study: Study) -> str:
     """Return the levels of the fabric that the group crosses."""
     crossed = [
         link.name
         for link, members in zip(group.links, group.shape, strict=True)
         if not all_of(members <= 1)
     ]
-    return " and ".join(crossed) or _first(study[Cluster].fabric.levels)
+    return " and ".join(crossed) or _first_level(study[Cluster].fabric.levels)
 
 
-def _first(levels: Sequence[Any]) -> str:
+def _first_level(levels: Sequence[Any]) -> str:
     name: str = levels[0].label
     return name

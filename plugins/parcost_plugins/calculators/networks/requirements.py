@@ -8,7 +8,7 @@ from typing import Any
 from parcost import Check, called
 
 
-def lacks(block: Any, *names: str) -> Iterator[Check]:
+def missing_attributes(block: Any, *names: str) -> Iterator[Check]:
     """Yield an error for each attribute of *names* that *block* needs and leaves out."""
     for name in names:
         value = getattr(block, name)
