@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Formula, Study, Work, plain_of
-from parcost_plugins.analysis.figures import details, plausibility
+from parcost_plugins.analysis.figures import plausibility, statistics
 from parcost_plugins.calculators.sheets.pipelines import replays, sketches
 from parcost_plugins.vocabulary import ModelFlops
 
@@ -375,13 +375,13 @@ def test_layers_are_dealt_to_the_last(bind: Bind) -> None:
 def counted(bind: Bind, layers: int, stages: int) -> dict[str, Any]:
     study = bind({"small.layers": layers, "cluster.devices": stages, "layout.pp": stages})
     outcome = SimpleNamespace(pipeline=study.pipeline, device_alive=[1])
-    return {f.name: f for f in details.counts(study, outcome)}  # type: ignore[arg-type]
+    return {f.name: f for f in statistics.counts(study, outcome)}  # type: ignore[arg-type]
 
 
 def test_chunks_of_a_step_are_counted(bind: Bind) -> None:
     study = bind({"small.layers": 30, "cluster.devices": 3, "layout.pp": 3, "schedule.chunks": 2})
     outcome = SimpleNamespace(pipeline=study.pipeline, device_alive=[1])
-    found = {f.name: f.value for f in details.counts(study, outcome)}  # type: ignore[arg-type]
+    found = {f.name: f.value for f in statistics.counts(study, outcome)}  # type: ignore[arg-type]
     m = study.pipeline.micro_batches
     assert found["operations"] == 3 * m * 2
     assert found["layers_per_stage"] == 10
@@ -397,13 +397,15 @@ def test_a_replica_of_primes_takes_nodes(bind: Bind) -> None:
     """
     values = {"cluster.devices": 42, "cluster.fabric": "racks", "layout.tp": 2, "layout.cp": 3}
     study = bind(values, text=racks)
-    found = {f.name: f.value for f in details.sizes(study)}
+    found = {f.name: f.value for f in statistics.sizes(study)}
     assert (found["replica_devices"], found["replicas"]) == (6, 7)
     assert (found["nodes"], found["replica_nodes"]) == (11, 2)  # 10.5 and 1.5, rounded up
 
 
 def test_experts_are_sparse_by_those_that_a_token_leaves_out(bind: Bind) -> None:
-    found = {f.name: f.value for f in details.sizes(bind({"small.experts": 12, "small.top_k": 3}))}
+    found = {
+        f.name: f.value for f in statistics.sizes(bind({"small.experts": 12, "small.top_k": 3}))
+    }
     assert found["expert_sparsity"] == 4.0
 
 

@@ -55,7 +55,7 @@ def test_a_layer_saves_what_the_model_says(study_of: StudyOf) -> None:
         layout="tp = 8",
         training="micro_batch = 2",
     )
-    (saved,) = [t for p, t in study.contributions("memory") if p.name == "model.nominal"]
+    (saved,) = [t for p, t in study.contributions("memory") if p.name == "model.stated_size"]
     assert saved.bytes_ == 34 * 8192 * 2048 * 2 / 8
     assert tuple(saved.count) == (80,)
 

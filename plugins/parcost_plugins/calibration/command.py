@@ -230,9 +230,9 @@ def _text(report: Report, format_: str, target: Target, *, inside: bool) -> str:
 
 def _shipped(session: Session) -> Input:
     from parcost_plugins.calibration.inputs import Input
-    from parcost_plugins.validation.rows import shipped
+    from parcost_plugins.validation.rows import shipped_runs
 
-    found = shipped(session.plugins)
+    found = shipped_runs(session.plugins)
     if found is None:
         raise click.UsageError("no catalogue has measured runs; name files: RUNS, LOGS, TABLES")
     return Input(*found, "runs")

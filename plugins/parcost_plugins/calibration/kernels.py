@@ -16,7 +16,7 @@ from parcost import ParcostError, Session, Study, called
 from parcost_plugins.calibration.constants import Constant, Kind, kind_of, made
 from parcost_plugins.calibration.grids import Grid, Measurement, axes_of, set_text
 from parcost_plugins.calibration.inputs import FieldError, Placed, is_number, number, text, truth
-from parcost_plugins.validation.hardware import ENTRIES, entry_of, known_devices
+from parcost_plugins.validation.hardware import ENTRIES, device_names, entry_of
 from parcost_plugins.validation.rows import Flaw, Hardware
 from parcost_plugins.vocabulary import Cluster, Gemm, KernelChoice, Training
 
@@ -282,9 +282,7 @@ class Tables:
             return name
         entry = entry_of(Hardware(gpu=name, gpus=1))
         if entry is None:
-            raise FieldError(
-                f"the device `{name}` is none of {known_devices()}; --device names one"
-            )
+            raise FieldError(f"the device `{name}` is none of {device_names()}; --device names one")
         return entry.device
 
     def _constant(

@@ -17,7 +17,7 @@ from parcost_plugins.calibration.logs import Network, lines
 from parcost_plugins.calibration.solve import Fit, Left, Value, scored
 from parcost_plugins.calibration.spec import Entry
 from parcost_plugins.validation.rows import Flaw
-from parcost_plugins.validation.scores import Score, by
+from parcost_plugins.validation.scores import Score, group_by
 
 _MOST = 10  # outliers and rows left out that are listed
 _WIDE = 0.5  # of the bounds: an interval beyond is called wide
@@ -224,7 +224,7 @@ def _score(name: str, s: Score) -> Row:
 def _groups(part: Part) -> Iterator[Item]:
     """Yield the mean errors by source and by device, where there are several."""
     for title, key in (("source", "source"), ("device", "device")):
-        groups = by(range(len(part.rows)), lambda i, key=key: getattr(part.rows[i], key))  # type: ignore[misc]
+        groups = group_by(range(len(part.rows)), lambda i, key=key: getattr(part.rows[i], key))  # type: ignore[misc]
         if len(groups) < 2 or (title == "source" and part.title != "runs"):
             continue
         yield Heading(f"MAPE by {title}", 3)

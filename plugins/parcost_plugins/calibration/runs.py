@@ -13,7 +13,7 @@ from parcost import ParcostError, SpecError, Study, called
 from parcost_plugins.calibration.constants import Constant, Kind, kind_of, made
 from parcost_plugins.calibration.grids import MOST_AXES, Grid, Measurement, axes_of, set_text
 from parcost_plugins.validation.pricing import Case, Prediction, write_studies
-from parcost_plugins.validation.rows import Flaw, Row, Rows
+from parcost_plugins.validation.rows import Flaw, Rows, RunRow
 from parcost_plugins.validation.summary import device_class, excess
 from parcost_plugins.vocabulary import Cluster, Training
 
@@ -309,7 +309,7 @@ def _single(pair: tuple[Constant, float]) -> tuple[Constant, list[float]]:
     return constant, [value]
 
 
-def measurement(row: Row, place: str) -> Measurement:
+def measurement(row: RunRow, place: str) -> Measurement:
     """Return what is to be explained of *row*."""
     p = row.parallel
     return Measurement(

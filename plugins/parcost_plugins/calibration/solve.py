@@ -13,7 +13,7 @@ import click
 from attrs import evolve, frozen
 
 from parcost_plugins.calibration.grids import Grid, Measurement
-from parcost_plugins.validation.scores import Score, by, score, weights_of
+from parcost_plugins.validation.scores import Score, group_by, score, weights_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -512,7 +512,7 @@ def parts_of(groups: Sequence[Hashable], folds: int) -> list[int]:
     >>> parts_of(["a", "b", "a", "c"], 2)
     [0, 1, 0, 1]
     """
-    members = by(range(len(groups)), lambda i: groups[i])
+    members = group_by(range(len(groups)), lambda i: groups[i])
     sizes = [0] * max(1, min(folds, len(members)))
     found = [0] * len(groups)
     for _, rows in sorted(members.items(), key=lambda item: (-len(item[1]), str(item[0]))):

@@ -34,21 +34,21 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
     if not study.all(Serving):
         return
     from parcost_plugins.inference.figures import figures_of, table
-    from parcost_plugins.inference.memory import Memory
+    from parcost_plugins.inference.memory import ServingMemory
     from parcost_plugins.inference.replica import Replica
-    from parcost_plugins.inference.rules import before, ends, fits
+    from parcost_plugins.inference.rules import capacity_check, ends, prerequisites
     from parcost_plugins.inference.speed import decode, prefill
 
     for serving in study.all(Serving):
         legal = True
-        for check in before(serving):
+        for check in prerequisites(serving):
             yield check
             legal = legal and all_of(check.holds)
         if not legal:
             continue
         replica = Replica.of(study, serving)
-        memory = Memory.of(replica)
-        yield fits(replica, memory)
+        memory = ServingMemory.of(replica)
+        yield capacity_check(replica, memory)
         first, next_ = prefill(replica), decode(replica)
         yield ends(replica, first, next_)
         yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)

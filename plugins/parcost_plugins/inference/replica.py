@@ -39,7 +39,7 @@ class Replica:
     @classmethod
     def of(cls, study: Study, serving: Serving) -> Replica:
         """Return the replica that *serving* describes."""
-        return cls(serving=serving, study=_stand_in(study, serving))
+        return cls(serving=serving, study=_replica_study(study, serving))
 
     @property
     def ranks(self) -> Real:
@@ -113,7 +113,7 @@ class Replica:
             most = maximum(most, other)
         return most
 
-    def hit(self, tokens: Real) -> Real:
+    def visited_share(self, tokens: Real) -> Real:
         """Return the share of the experts that *tokens* of every group visit, by even chance."""
         model = self.serving.model
         if not model.experts:
@@ -163,7 +163,7 @@ class Replica:
         return kinds(self.study)
 
 
-def _stand_in(study: Study, serving: Serving) -> Study:
+def _replica_study(study: Study, serving: Serving) -> Study:
     """Return a study of one replica: one sequence of the prompt's length, nothing trained."""
     model: Any = serving.model
     dealt: Any = study[ScheduleChoice]

@@ -86,7 +86,7 @@ def _phase(
 ) -> Phase:
     serving = replica.serving
     dense = replica.dense / serving.tp
-    expert = replica.expert * replica.hit(tokens) / replica.ranks
+    expert = replica.expert * replica.visited_share(tokens) / replica.ranks
     one, all_ = _communication(replica, tokens, measured)
     return Phase(
         flops=flops,

@@ -67,10 +67,10 @@ def _recipe(study: Study) -> Iterator[Figure]:
         "",
         f"ceil(state_total / M - {_ROUNDING})",
     )
-    yield _largest(study, sheet)
+    yield _largest_model(study, sheet)
 
 
-def _largest(study: Study, sheet: Sheet) -> Figure:
+def _largest_model(study: Study, sheet: Sheet) -> Figure:
     """Return the largest model whose state one device holds under this sharding."""
     layout = study[Layout]
     kinds = alike(study)

@@ -67,10 +67,14 @@ def _communicators(study: Study) -> Real:
     for name in used:
         found = found + _one(ranks[name])
     hybrid = _one(shard) + _one(ranks["replicate"]) + _one(ranks["workers"])
-    return found + where(shard == replicas, _one(replicas), hybrid) + _joint(study, ranks)
+    return (
+        found
+        + where(shard == replicas, _one(replicas), hybrid)
+        + _joint_communicators(study, ranks)
+    )
 
 
-def _joint(study: Study, ranks: Mapping[str, Real]) -> Real:
+def _joint_communicators(study: Study, ranks: Mapping[str, Real]) -> Real:
     """Return how many communicators join several degrees.
 
     The whole job has one, where no degree is all of it. The norm of the gradients is summed over

@@ -39,15 +39,15 @@ def memory(study: Study) -> Iterator[Memory]:
         if zero == 2 and reduces_each_micro_batch(study) and not any_of(staging != 0):
             yield _bucket(kind, study)
         if zero == 3:
-            yield from _gathered(kind, study)
+            yield from _gather_buffers(kind, study)
         if zero < 3 and any_of(staging != 0):
-            yield _staged(kind, study)
+            yield _staging_buffer(kind, study)
         if sharding.bucket_copy and zero == 0:
             yield _copies(kind, study)
         if study[Compression].method in _FEEDBACK:
-            yield _residual(kind, study)
+            yield _residual_memory(kind, study)
         if study[LocalUpdates].method == "outer" and not study[LocalUpdates].offload:
-            yield _outer(kind, study)
+            yield _outer_optimizer(kind, study)
 
 
 def _state(kind: Alike, study: Study) -> Iterator[Memory]:
@@ -94,7 +94,7 @@ def _bucket(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _staged(kind: Alike, study: Study) -> Memory:
+def _staging_buffer(kind: Alike, study: Study) -> Memory:
     """Return the buffer that gradients are copied into ahead of their reduction.
 
     Its size is no multiple of anything that was freed before, so an allocator takes it anew.
@@ -117,7 +117,7 @@ def _staged(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
+def _gather_buffers(kind: Alike, study: Study) -> Iterator[Memory]:
     """Yield what is whole of a stage for a while: of one stage at a time on a device.
 
     That is the layer that computes and those that are gathered ahead, and what stands
@@ -190,7 +190,7 @@ def _copies(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _residual(kind: Alike, study: Study) -> Memory:
+def _residual_memory(kind: Alike, study: Study) -> Memory:
     size = study[Compression].residual
     return Memory(
         name=kind.named("compression residual"),
@@ -206,7 +206,7 @@ def _residual(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _outer(kind: Alike, study: Study) -> Memory:
+def _outer_optimizer(kind: Alike, study: Study) -> Memory:
     """Return the outer optimizer's momentum, and the parameters of the last meeting."""
     local = study[LocalUpdates]
     shards = kind.shards(study[Layout].zero, since=1)

@@ -73,7 +73,7 @@ class Rank:
         return self._span(moe=True)
 
     @cached_property
-    def attending(self) -> list[tuple[bool, Span]]:
+    def attention_spans(self) -> list[tuple[bool, Span]]:
         """Whether a window bounds attention, and the layers where it does or does not."""
         if not self.model.window:
             return [(False, self.every)]
@@ -103,7 +103,7 @@ class Rank:
         return self.training.precision.activation
 
     @property
-    def kept_element(self) -> Real:
+    def saved_element_size(self) -> Real:
         """Bytes of an element of the input of a linear layer while it waits for backward."""
         return self.training.precision.kept
 
@@ -148,7 +148,7 @@ class Rank:
         return writes_scores(self.study)
 
     @property
-    def remakes(self) -> bool:
+    def remakes_outputs(self) -> bool:
         """Whether backward's own kernels make outputs of norms and activations again."""
         framework, chosen = self.training.framework, self.study[KernelChoice].mode
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
@@ -160,12 +160,12 @@ class Rank:
         return self.tokens * self.model.hidden if whole else self.residual
 
     @property
-    def gathered_text(self) -> str:
+    def gathered_elements_text(self) -> str:
         """The formula of those elements, in letters."""
         return "s b h" if self.training.framework.keeps_gathers else self.residual_text
 
     @property
-    def core_again(self) -> bool:
+    def reruns_core(self) -> bool:
         """Whether backward runs every attention core forward again, as a pass of its own.
 
         A fused kernel keeps no scores: selective recomputation is built into it, and only some
@@ -283,7 +283,7 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "t": lambda r: (r.layout.tp, ""),
     "u": lambda r: (r.layout.etp, ""),
     "e": lambda r: (r.element, "B"),
-    "q": lambda r: (r.kept_element, "B"),
+    "q": lambda r: (r.saved_element_size, "B"),
     "n": lambda r: (r.model.saved, "B"),
 }
 

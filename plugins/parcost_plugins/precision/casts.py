@@ -76,13 +76,13 @@ def weights(study: Study) -> Iterator[Once]:
             cause=OPTIMIZER,
             seconds=_price(cast, study),
             when="end",
-            count=_on(stages, study),
+            count=_stage_counts(stages, study),
             resource="hbm",
             bytes_=bytes_,
         )
 
 
-def greatest(study: Study) -> Iterator[Once]:
+def maximum_agreement(study: Study) -> Iterator[Once]:
     """Yield the agreement on greatest values, of the stage with the most tensors."""
     precision = study[Training].precision
     if precision.amax_group == "none":
@@ -121,7 +121,7 @@ def copies(study: Study) -> Iterator[Memory]:
                 e=(each, "B"),
                 source="Transformer Engine caches narrow weights over micro-batches",
             ),
-            count=_on(stages, study),
+            count=_stage_counts(stages, study),
         )
 
 
@@ -153,7 +153,7 @@ def _named(name: str, stages: tuple[int, ...], study: Study) -> str:
     return f"{name}, {'stage' if len(stages) == 1 else 'stages'} {listed}"
 
 
-def _on(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:
+def _stage_counts(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:
     return tuple(float(stage in stages) for stage in range(virtual_stages(study)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Study, hookimpl
-from parcost_plugins.rules import batch, layout, overlap, peaks, unread
+from parcost_plugins.rules import batch, layout, overlap, peaks, unread_attributes
 
 
 @hookimpl
@@ -19,4 +19,4 @@ def checks(study: Study) -> Iterator[Check]:
     yield from batch.rules(study)
     yield from overlap.rules(study)
     yield from peaks.rules(study)
-    yield from unread.rules(study)
+    yield from unread_attributes.rules(study)

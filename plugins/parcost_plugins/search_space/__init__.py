@@ -19,10 +19,10 @@ from parcost_plugins.vocabulary.partition import assignment, ends_counted
 def axes(study: Study) -> Iterator[Axis]:
     """Return degrees that divide what they cut, and every choice that the framework has."""
     for axis in _axes(study):
-        yield _that_framework_has(study, axis)
+        yield _supported_axis(study, axis)
 
 
-def _that_framework_has(study: Study, axis: Axis) -> Axis:
+def _supported_axis(study: Study, axis: Axis) -> Axis:
     """Return *axis* without what the framework lacks; all of it where it has none of that."""
     framework = study[Training].framework
     if not offers_of(framework, axis.attribute):
@@ -47,17 +47,19 @@ def _axes(study: Study) -> Iterator[Axis]:
     model = training.model
     heads, layers = int(model.heads), int(model.layers) + sum(ends_counted(study))
     whole = assignment(study) == "even"
-    yield Axis(attribute="layout.tp", values=_dividing(heads, devices))
-    stages = _dividing(layers if whole else devices, devices, ends=layers)
+    yield Axis(attribute="layout.tp", values=_common_divisors(heads, devices))
+    stages = _common_divisors(layers if whole else devices, devices, ends=layers)
     yield Axis(attribute="layout.pp", values=stages)
-    yield Axis(attribute="schedule.chunks", values=_dividing(layers, layers))
-    yield Axis(attribute="layout.cp", values=_dividing(int(training.sequence), devices, ends=64))
+    yield Axis(attribute="schedule.chunks", values=_common_divisors(layers, layers))
+    yield Axis(
+        attribute="layout.cp", values=_common_divisors(int(training.sequence), devices, ends=64)
+    )
     yield Axis(attribute="layout.dp", follows=True)
     batch = int(training.global_batch)
-    yield Axis(attribute="training.micro_batch", values=_dividing(batch, batch, ends=64))
+    yield Axis(attribute="training.micro_batch", values=_common_divisors(batch, batch, ends=64))
     if experts := int(getattr(model, "experts", 0) or 0):
-        yield Axis(attribute="layout.ep", values=_dividing(experts, devices))
-        yield Axis(attribute="layout.etp", values=_dividing(heads, devices, ends=8))
+        yield Axis(attribute="layout.ep", values=_common_divisors(experts, devices))
+        yield Axis(attribute="layout.etp", values=_common_divisors(heads, devices, ends=8))
     yield _schedules(study)
     yield Axis(attribute="layout.zero", values=[0, 1, 2, 3])
     yield Axis(attribute="layout.sequence_parallel", values=["off", "on"])
@@ -106,10 +108,10 @@ def _schedules(study: Study) -> Axis:
     )
 
 
-def _dividing(whole: int, also: int, ends: int | None = None) -> list[int]:
+def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int]:
     """Return the numbers, up to *ends*, that divide both.
 
-    >>> _dividing(96, 1024)
+    >>> _common_divisors(96, 1024)
     [1, 2, 4, 8, 16, 32]
     """
     return [n for n in all_divisors(gcd(whole, also)) if n <= (ends or whole)]

@@ -35,7 +35,7 @@ def orders(study: Study) -> list[Change]:
 def _reorderings(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the orders in which one name has moved, each once.
 
-    >>> list(_moved(["tp", "dp"]))
+    >>> list(_reorderings(["tp", "dp"]))
     [('dp', 'tp')]
     """
     seen = {tuple(names)}

@@ -31,9 +31,9 @@ def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return what few ask for."""
-    from parcost_plugins.analysis.figures import details
+    from parcost_plugins.analysis.figures import statistics
 
-    yield from details.counts(study, outcome)
-    yield from details.sizes(study)
-    yield from details.shares(study, outcome)
-    yield from details.rates(study, outcome)
+    yield from statistics.counts(study, outcome)
+    yield from statistics.sizes(study)
+    yield from statistics.shares(study, outcome)
+    yield from statistics.rates(study, outcome)

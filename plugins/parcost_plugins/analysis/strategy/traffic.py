@@ -40,7 +40,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
 def criticality(exposed: Real, hidden: Real) -> str:
     """Return whether a transfer is on the critical path.
 
-    >>> classified(1.0, 0.0), classified(0.5, 0.5), classified(0.0, 1.0)
+    >>> criticality(1.0, 0.0), criticality(0.5, 0.5), criticality(0.0, 1.0)
     ('critical', 'partly hidden', 'hidden')
     """
     share = float(hidden / (exposed + hidden)) if exposed + hidden else 1.0

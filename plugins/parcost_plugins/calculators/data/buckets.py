@@ -111,7 +111,7 @@ def section(b: BucketSketch) -> Iterator[Section]:
 def exposed_seconds(count: Real, each: Real, backward: Real) -> Real:
     """Return what shows of equal buckets behind *backward*.
 
-    >>> exposed(4.0, 1.0, 100.0), exposed(4.0, 50.0, 100.0)
+    >>> exposed_seconds(4.0, 1.0, 100.0), exposed_seconds(4.0, 50.0, 100.0)
     (1.0, 125.0)
     """
     return maximum(each, count * each - (1.0 - 1.0 / count) * backward)

@@ -47,7 +47,7 @@ def fair_rates(
 def finish(flows: Mapping[str, ActiveFlow], bandwidths: Mapping[str, float]) -> dict[str, float]:
     """Return when every flow is done, as shares change with those that come and go.
 
-    >>> short, long = Moving(bytes_=1.0, over=["nic"]), Moving(bytes_=3.0, over=["nic"])
+    >>> short, long = ActiveFlow(bytes_=1.0, over=["nic"]), ActiveFlow(bytes_=3.0, over=["nic"])
     >>> finish({"short": short, "long": long}, {"nic": 1.0})
     {'short': 2.0, 'long': 4.0}
     """

@@ -225,7 +225,7 @@ def _fewer_bytes(priced: TransferPrice) -> Iterator[tuple[Any, ...]]:
 def _size_text(bytes_: Real) -> str:
     """Return bytes as a sentence has them.
 
-    >>> _spelled(179.2e6), _spelled(12.5)
+    >>> _size_text(179.2e6), _size_text(12.5)
     ('179.2 MB', '12.5 B')
     """
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

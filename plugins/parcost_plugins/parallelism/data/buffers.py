@@ -31,7 +31,7 @@ def copies(study: Study) -> Iterator[Stream]:
         if isinstance(each, float) and each == 0.0:
             continue
         for pass_ in passes:
-            for held, count, elements in _by_count(study):
+            for held, count, elements in _elements_by_count(study):
                 yield Stream(
                     name=f"{name}: {held}",
                     bytes_=each * elements,
@@ -41,7 +41,7 @@ def copies(study: Study) -> Iterator[Stream]:
                 )
 
 
-def _by_count(study: Study) -> Iterator[tuple[str, tuple[float, ...], Real]]:
+def _elements_by_count(study: Study) -> Iterator[tuple[str, tuple[float, ...], Real]]:
     """Yield the parameters that occur as often on each stage, and their elements on a rank.
 
     The name of the first stands for all of them.

@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.sums import adding
 
 
-def held(study: Study) -> int:
+def copies_of_stage(study: Study) -> int:
     """Return on how many devices the schedule holds every stage."""
     copies: int = getattr(study.schedule, "copies", 1)
     return copies
@@ -23,7 +23,7 @@ def held(study: Study) -> int:
 
 def reduction(study: Study) -> Iterator[Once]:
     """Add up the gradients of the copies of every stage, once they have drained."""
-    if study[Layout].pp == 1 or (copies := study.query(held)) == 1:
+    if study[Layout].pp == 1 or (copies := study.query(copies_of_stage)) == 1:
         return
     pair = study.group("pp").pair
     ranks = float(copies)

@@ -18,7 +18,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if exchange is None:
         return
     room = maximum(exchange.lam, exchange.routing.buffer_factor)
-    token = exchange.there + exchange.back
+    token = exchange.dispatch_bytes + exchange.combine_bytes
     gathers = exchange.kind == "allgather"
     places = "P T" if gathers else "T k f"
     text = f"P > 1 ? {places} x : 0, x bytes of a {'token' if gathers else 'copy'} there and back"

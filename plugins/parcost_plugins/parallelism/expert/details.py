@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Sheet, Study, hookimpl
-from parcost_plugins.parallelism.expert.exchange import Exchange, exchanged
+from parcost_plugins.parallelism.expert.exchange import TokenExchange, token_exchange
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 from parcost_plugins.vocabulary.routing import (
     distinct,
@@ -53,7 +53,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
         "lam, of the routing",
     )
     yield from _capacity(study, sheet)
-    yield from _travel(exchanged(study), sheet)
+    yield from _travel(token_exchange(study), sheet)
 
 
 def _total(held: list[Parameters]) -> Real:
@@ -81,15 +81,15 @@ def _capacity(study: Study, sheet: Sheet) -> Iterator[Figure]:
     yield sheet("dropped_share", "tokens that the busiest rank drops", "%", "max(0, 1 - f / lam)")
 
 
-def _travel(exchange: Exchange, sheet: Sheet) -> Iterator[Figure]:
+def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
     limit = exchange.routing.node_limit
     sheet.letters |= {
         "G": exchange.units,
         "q": 1.0 - distinct(exchange.experts, exchange.top, exchange.units) / exchange.units,
         "limit": limit,
-        "c": exchange.leaving,
-        "x": (exchange.there, "B"),
-        "y": (exchange.back, "B"),
+        "c": exchange.sent_copies,
+        "x": (exchange.dispatch_bytes, "B"),
+        "y": (exchange.combine_bytes, "B"),
     }
     met = "G (1 - q), q the odds that a unit has none of the k experts"
     yield sheet(
@@ -106,7 +106,7 @@ def _travel(exchange: Exchange, sheet: Sheet) -> Iterator[Figure]:
         "B",
         "2 c (x + y)",
     )
-    further = exchange.units - 1.0 if exchange.kind == "allgather" else exchange.remote
+    further = exchange.units - 1.0 if exchange.kind == "allgather" else exchange.remote_units
     yield sheet(
         "dispatch_outer_bytes",
         "of these, bytes that leave the fastest level, one copy for each unit",

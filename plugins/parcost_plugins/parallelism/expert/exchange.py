@@ -58,7 +58,7 @@ _WINDOWS = {"none": None, "shared_experts": SHARED_EXPERTS, "pair": ""}
 
 
 @frozen(kw_only=True, eq=False)
-class Exchange:
+class TokenExchange:
     """What one rank sends for a layer and micro-batch, and to whom.
 
     *copies* of its *tokens* go out, one for each expert; ``lam`` is what the busiest rank
@@ -80,24 +80,24 @@ class Exchange:
         return self.tokens * self.top
 
     @property
-    def leaving(self) -> Formula:
+    def sent_copies(self) -> Formula:
         """Copies of tokens that leave a rank in each direction."""
         if self.kind == "allgather":
             return formula("T (EP - 1)", T=self.tokens, EP=self.group.ranks)
         if self.kind in KERNEL_DISPATCHERS:
-            letters = {"T": self.tokens, "R": self.ranks_met, "EP": self.group.ranks}
+            letters = {"T": self.tokens, "R": self.ranks_reached, "EP": self.group.ranks}
             return formula("T R (1 - 1 / EP)", letters)
         return formula("T k (1 - 1 / EP)", T=self.tokens, k=self.top, EP=self.group.ranks)
 
     @property
-    def there(self) -> Real:
+    def dispatch_bytes(self) -> Real:
         """Bytes of one copy on the way to an expert."""
         recipe, own = self.study[Training].precision, self.routing.dispatch
         width = recipe.dispatch if own is None else own
         return self.hidden * width + self.routing.scales
 
     @property
-    def back(self) -> Real:
+    def combine_bytes(self) -> Real:
         """Bytes of one copy on the way back."""
         recipe, own = self.study[Training].precision, self.routing.combine
         width = recipe.combine if own is None else own
@@ -109,18 +109,18 @@ class Exchange:
         return prod(self.group.shape[1:], start=1.0)
 
     @property
-    def met(self) -> Real:
+    def units_reached(self) -> Real:
         """Units that a token is expected to be sent to, its own among them."""
         found = distinct(self.experts, self.top, self.units)
         limit = self.routing.node_limit
         return found if limit is None else minimum(limit, found)
 
     @property
-    def remote(self) -> Real:
+    def remote_units(self) -> Real:
         """Of those, the units that are not its own."""
-        return self.met * (self.units - 1.0) / self.units
+        return self.units_reached * (self.units - 1.0) / self.units
 
-    def outer_lam(self) -> Real:
+    def unit_imbalance(self) -> Real:
         """Return what the busiest unit receives over the mean: its ranks even out."""
         inside = self.group.shape[0]
         shrunk = largest_of(self.units) / maximum(largest_of(self.group.ranks), 1e-300)
@@ -132,38 +132,42 @@ class Exchange:
         return dispatcher_of(self.study)
 
     @property
-    def ranks_met(self) -> Real:
+    def ranks_reached(self) -> Real:
         """Ranks that a token is expected to be sent to, its own among them."""
         found = distinct(self.experts, self.top, self.group.ranks)
         if self.routing.node_limit is None:
             return found
         # Experts of fewer units lie closer together; each falls on any rank of its unit.
         inside = self.group.shape[0]
-        return self.met * inside * (1.0 - (1.0 - 1.0 / inside) ** (self.top / self.met))
+        return (
+            self.units_reached
+            * inside
+            * (1.0 - (1.0 - 1.0 / inside) ** (self.top / self.units_reached))
+        )
 
-    def priced(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
+    def price(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
         """Return the seconds of an exchange with *bytes_* per copy, and the bytes.
 
         Results, and gradients of tokens, go *back* from experts to where the tokens came from.
         """
         if self.kind == "allgather":
-            return self._gathered(bytes_, back=back)
+            return self._gather_price(bytes_, back=back)
         if self.kind in KERNEL_DISPATCHERS:
-            return self._by_kernels(bytes_)
+            return self._kernel_price(bytes_)
         if self.routing.deduplicate:
-            return self._deduplicated(bytes_)
+            return self._deduplicated_price(bytes_)
         n = formula("lam T k x", lam=self.lam, T=self.tokens, k=self.top, x=(bytes_, "B"))
         algorithm = self.study[CollectiveChoice].expert
         call = self.study.collective("all_to_all", n, self.group, algorithm)
         return call.formula, self.copies * bytes_
 
-    def _gathered(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
+    def _gather_price(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
         """Price all tokens of the group gathered on each of its ranks, or their sums scattered."""
         n = formula("P T x", P=self.group.ranks, T=self.tokens, x=(bytes_, "B"), source=GATHERED)
         call = self.study.collective("reduce_scatter" if back else "all_gather", n, self.group)
         return call.formula, n.value
 
-    def _by_kernels(self, bytes_: Real) -> tuple[Formula, Real]:
+    def _kernel_price(self, bytes_: Real) -> tuple[Formula, Real]:
         """Price kernels that send each token once to a unit, and there once to each rank."""
         group, routing, links = self.group, self.routing, exchange_links(self.group)
         units, rate, most = (
@@ -174,11 +178,11 @@ class Exchange:
             "lam T R x (1 - 1 / g), to R ranks for each token",
             lam=self.lam,
             T=self.tokens,
-            R=self.ranks_met,
+            R=self.ranks_reached,
             x=(bytes_, "B"),
             g=group.shape[0],
         )
-        outside = self._outside(bytes_)
+        outside = self._unit_bytes(bytes_)
         part: list[Real] = []
         message: list[Real] = []
         bandwidth: list[Real] = []
@@ -208,17 +212,17 @@ class Exchange:
         )
         return seconds, inside.value + outside.value
 
-    def _outside(self, bytes_: Real) -> Formula:
+    def _unit_bytes(self, bytes_: Real) -> Formula:
         """Return the bytes that leave a unit, one copy of a token for each other unit."""
         return formula(
             "lam' T D x, D other units for each token",
-            {"lam'": self.outer_lam()},
+            {"lam'": self.unit_imbalance()},
             T=self.tokens,
-            D=self.remote,
+            D=self.remote_units,
             x=(bytes_, "B"),
         )
 
-    def _deduplicated(self, bytes_: Real) -> tuple[Formula, Real]:
+    def _deduplicated_price(self, bytes_: Real) -> tuple[Formula, Real]:
         group, links = self.group, exchange_links(self.group)
         inside = formula(
             "lam T k x (1 - 1 / g)",
@@ -228,7 +232,7 @@ class Exchange:
             x=(bytes_, "B"),
             g=group.shape[0],
         )
-        outside = self._outside(bytes_)
+        outside = self._unit_bytes(bytes_)
         times = [_travel(links[0], group.shape[0] - 1.0, inside, 1.0)]
         reached: Real = 1.0
         for link, most in zip(links[1:], group.shape[1:], strict=True):
@@ -237,7 +241,7 @@ class Exchange:
             reached = reached * most
             times.append(_travel(link, most - 1.0, outside, share))
         seconds = formula("max(t)", t=(times, "s"), source=DEDUPLICATED)
-        return seconds, self.tokens * (self.remote + self.top) * bytes_
+        return seconds, self.tokens * (self.remote_units + self.top) * bytes_
 
 
 def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
@@ -249,17 +253,17 @@ def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
     )
 
 
-def exchange_of(study: Study) -> Exchange | None:
+def exchange_of(study: Study) -> TokenExchange | None:
     """Return the exchange of *study*, or None where experts do not leave their rank."""
     model, ep = study[Training].model, study[Layout].ep
     alone = isinstance(ep, float) and ep == 1.0
-    return None if not model.experts or model.nominal or alone else exchanged(study)
+    return None if not model.experts or model.nominal or alone else token_exchange(study)
 
 
-def exchanged(study: Study) -> Exchange:
+def token_exchange(study: Study) -> TokenExchange:
     """Return the exchange of a study with experts: nothing travels in a group of one rank."""
     model = study[Training].model
-    return Exchange(
+    return TokenExchange(
         study=study,
         group=study.group("ep"),
         tokens=rank_tokens(study),
@@ -282,8 +286,8 @@ def terms(study: Study) -> Iterator[Work]:
         return
     exchange = exchange_of(study)
     if exchange is not None:
-        yield from _exchanged(exchange, count, again)
-    yield from _cut(study, count, again)
+        yield from _exchange_work(exchange, count, again)
+    yield from _expert_tensor_work(study, count, again)
 
 
 def _counts(study: Study) -> tuple[Counts, Counts]:
@@ -294,13 +298,16 @@ def _counts(study: Study) -> tuple[Counts, Counts]:
     return count, standing(study, moe=True, recomputed=True)
 
 
-def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Work]:
+def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Iterator[Work]:
     study, routing = exchange.study, exchange.routing
-    there = exchange.priced(exchange.there)
-    announced = exchange.priced(exchange.there + routing.metadata)
-    back = exchange.priced(exchange.back, back=True)
+    there = exchange.price(exchange.dispatch_bytes)
+    announced = exchange.price(exchange.dispatch_bytes + routing.metadata)
+    back = exchange.price(exchange.combine_bytes, back=True)
     if exchange.kind == "allgather":  # gradients of results are gathered, those of tokens summed
-        tokens, results = exchange.priced(exchange.there, back=True), exchange.priced(exchange.back)
+        tokens, results = (
+            exchange.price(exchange.dispatch_bytes, back=True),
+            exchange.price(exchange.combine_bytes),
+        )
     else:
         tokens, results = back, there
     rows: list[tuple[str, Pass, tuple[Formula, Real], Counts]] = [
@@ -332,7 +339,7 @@ def _exchanged(exchange: Exchange, count: Counts, again: Counts) -> Iterator[Wor
         yield _work(study, "token counts all-gather", "R", counts, again, exchange.group)
 
 
-def _cut(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
+def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
     """Yield what ranks tell one another that hold parts of the same experts."""
     layout, training = study[Layout], study[Training]
     if isinstance(layout.etp, float) and layout.etp == 1.0:

@@ -49,7 +49,7 @@ _HEADLINES = ("local_share", "baseline_local_share", "seconds", "speedup", "gain
 
 
 @block("source", inside="placement", label="required")
-class Source:
+class TokenSource:
     """A group of devices that share a fast network, and where its tokens go."""
 
     tokens: tuple[int, ...] = integers(doc="tokens that it routes to each expert, in order")
@@ -59,7 +59,7 @@ class Source:
 class Placement:
     """Experts to be placed on groups of devices, or what such a placement is said to reach."""
 
-    sources: tuple[Source, ...] = children("source", doc="the groups, each with its tokens")
+    sources: tuple[TokenSource, ...] = children("source", doc="the groups, each with its tokens")
     groups: Real | None = integer(
         default=None,
         minimum=2.0,
@@ -105,7 +105,7 @@ class Placement:
     )
 
 
-class _Times(NamedTuple):
+class _PlacementTimes(NamedTuple):
     """Seconds of the exchange, before and with the placement."""
 
     before: Real | Formula
@@ -115,7 +115,7 @@ class _Times(NamedTuple):
 @hookimpl
 def blocks() -> list[type]:
     """Offer the blocks."""
-    return [Placement, Source]
+    return [Placement, TokenSource]
 
 
 @hookimpl
@@ -125,7 +125,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         rules = list(_rules(one))
         yield from rules
         if all(all_of(rule.holds) for rule in rules):
-            yield from outlined(_placed(one), *_HEADLINES)
+            yield from outlined(_placement_figures(one), *_HEADLINES)
 
 
 def _rules(one: Placement) -> Iterator[Check]:
@@ -175,28 +175,28 @@ def _rules(one: Placement) -> Iterator[Check]:
     )
 
 
-def _placed(one: Placement) -> Iterator[Figure | Section]:
+def _placement_figures(one: Placement) -> Iterator[Figure | Section]:
     import numpy as np
 
-    times: _Times | None = None
+    times: _PlacementTimes | None = None
     if one.before is not None and one.after is not None:
-        times = _Times(one.before, one.after)
+        times = _PlacementTimes(one.before, one.after)
     if one.sources:
         tokens = np.array([s.tokens for s in one.sources], dtype=np.float64)
-        home = _homes(tokens)
+        home = _group_of_experts(tokens)
         listed = [i * len(tokens) // tokens.shape[1] for i in range(tokens.shape[1])]
-        local = _local(tokens, home)
-        remote_before = _remote_before(one, len(tokens), 1 - _local(tokens, listed))
+        local = _local_tokens(tokens, home)
+        remote_before = _remote_before(one, len(tokens), 1 - _local_tokens(tokens, listed))
         yield from _shares(one, local, remote_before)
         yield _table(one, home)
         if times is None and one.token is not None and one.bandwidth is not None:
             letters = {"x": (one.token, "B"), "B": (one.bandwidth, "B/s")}
             blind = float(tokens.sum() / len(tokens)) * remote_before
-            crossing = _crossing(tokens, listed) if one.baseline == "listed" else blind
-            times = _Times(
+            crossing = _boundary_tokens(tokens, listed) if one.baseline == "listed" else blind
+            times = _PlacementTimes(
                 *(
                     formula("n x / B, n tokens over the busiest boundary", letters, n=crossed)
-                    for crossed in (crossing, _crossing(tokens, home))
+                    for crossed in (crossing, _boundary_tokens(tokens, home))
                 )
             )
     elif one.local_share is not None:
@@ -206,7 +206,7 @@ def _placed(one: Placement) -> Iterator[Figure | Section]:
         yield from _gains(one, times)
 
 
-def _homes(tokens: Tokens) -> list[int]:
+def _group_of_experts(tokens: Tokens) -> list[int]:
     """Return the group of each expert, as many experts in each."""
     import numpy as np
 
@@ -216,12 +216,12 @@ def _homes(tokens: Tokens) -> list[int]:
     return [column // each for column in best_assignment(worth)]
 
 
-def _local(tokens: Tokens, home: Sequence[int]) -> float:
+def _local_tokens(tokens: Tokens, home: Sequence[int]) -> float:
     kept = sum(tokens[group, expert] for expert, group in enumerate(home))
     return float(kept / tokens.sum())
 
 
-def _crossing(tokens: Tokens, home: Sequence[int]) -> float:
+def _boundary_tokens(tokens: Tokens, home: Sequence[int]) -> float:
     """Return the tokens that the busiest group sends or receives over its boundary."""
     out, into = tokens.sum(axis=1), tokens.sum(axis=1) * 0.0
     for expert in range(tokens.shape[1]):
@@ -252,7 +252,7 @@ def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure
     )
 
 
-def _gains(one: Placement, times: _Times) -> Iterator[Figure]:
+def _gains(one: Placement, times: _PlacementTimes) -> Iterator[Figure]:
     sheet = Sheet(
         called(one),
         before=(times.before, "s"),

@@ -27,7 +27,7 @@ def checks(study: Study) -> Iterator[Check]:
         return
     yield from _shape(model, study[Layout])
     yield from _load(model, study[Routing])
-    yield from _dropped(study)
+    yield from _drop_checks(study)
     yield from _travel(study, model)
 
 
@@ -39,7 +39,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         subject="layout.ep",
         message="{experts} experts do not divide by ep = {ep}",
         inputs={"experts": experts, "ep": ep},
-        help=_nearest(experts, ep, "ep"),
+        help=_nearest_divisors(experts, ep, "ep"),
     )
     yield Check(
         id="expert-width-divide",
@@ -47,7 +47,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         subject="layout.etp",
         message="an expert of width {width} does not divide by etp = {etp}",
         inputs={"width": model.expert_ffn, "etp": etp},
-        help=_nearest(model.expert_ffn, etp, "etp"),
+        help=_nearest_divisors(model.expert_ffn, etp, "etp"),
     )
     yield Check(
         id="experts-visited",
@@ -64,7 +64,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
             subject="layout.tp",
             message="shared experts of width {width} do not divide by tp = {tp}",
             inputs={"width": model.shared_width, "tp": tp},
-            help=_nearest(model.shared_width, tp, "tp"),
+            help=_nearest_divisors(model.shared_width, tp, "tp"),
         )
     if not layout.sequence_parallel:
         # Ranks of tp then hold the same tokens, of which each expert must see every one once.
@@ -117,7 +117,7 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
         )
 
 
-def _dropped(study: Study) -> Iterator[Check]:
+def _drop_checks(study: Study) -> Iterator[Check]:
     """Yield what a capacity factor drops: of counted loads in all, or else at the busiest rank."""
     routing = study[Routing]
     factor = routing.capacity_factor
@@ -201,7 +201,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
         )
 
 
-def _nearest(of: Real, near: Real, name: str) -> str:
+def _nearest_divisors(of: Real, near: Real, name: str) -> str:
     """Return the divisors of *of* next to *near*, as a help line; "" for a sweep."""
     found = divisors(of, near)
     return f"nearest legal: {name} = {found}" if found else ""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Once, Real, Study, formula
-from parcost_plugins.parallelism.tensor.wire import Wire
+from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
 from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.sums import adding
 
 
-def gradients(study: Study, on_wire: Wire) -> Iterator[Once]:
+def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
     """Yield the sum over the tensor-parallel ranks, one for each size that a stage has."""
     if not study[Layout].sequence_parallel:
         return

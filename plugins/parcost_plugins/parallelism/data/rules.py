@@ -15,8 +15,8 @@ _NEEDS_WHOLE = ("one_bit", "top_k", "power_sgd")
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules."""
     yield from _sharding(study)
-    yield from _kept(study)
-    yield from _local(study)
+    yield from _zero3_warnings(study)
+    yield from _local_update_checks(study)
     yield from _compression(study)
 
 
@@ -65,7 +65,7 @@ def _sharding(study: Study) -> Iterator[Check]:
     )
 
 
-def _kept(study: Study) -> Iterator[Check]:
+def _zero3_warnings(study: Study) -> Iterator[Check]:
     """Warn of choices that only ZeRO 3 has."""
     sharding, zero = study[Sharding], study[Layout].zero
     chosen = {
@@ -94,7 +94,7 @@ def _kept(study: Study) -> Iterator[Check]:
         )
 
 
-def _local(study: Study) -> Iterator[Check]:
+def _local_update_checks(study: Study) -> Iterator[Check]:
     local, layout = study[LocalUpdates], study[Layout]
     if not is_array(local.workers, local.period) and local.workers == 1:
         if local.period > 1:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Pass, Real, Work, busy, formula
-from parcost_plugins.parallelism.context.exchange import Exchange
+from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary.causes import CONTEXT
 
 ULYSSES = "Jacobs et al. 2023 (DeepSpeed-Ulysses)"
 
 
-def traded(found: Exchange) -> Iterator[Work]:
+def all_to_all_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the four all-to-alls of a pass: of queries, keys, values and outputs.
 
     Backward sends the gradient of each the other way.
@@ -31,7 +31,7 @@ def traded(found: Exchange) -> Iterator[Work]:
         calls = {
             name: found.study.collective(
                 "all_to_all",
-                found.sized(f"s / c b width {letter}", width=width),
+                found.size(f"s / c b width {letter}", width=width),
                 found.inner,
                 found.algorithm,
             ).formula
@@ -48,7 +48,7 @@ def traded(found: Exchange) -> Iterator[Work]:
         )
 
 
-def shares(found: Exchange) -> dict[str, Real]:
+def shares(found: ContextExchange) -> dict[str, Real]:
     """Return the elements of a token that a tensor-parallel rank trades, by tensor."""
     model = found.model
     return {

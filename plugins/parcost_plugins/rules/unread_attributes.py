@@ -43,7 +43,7 @@ from parcost_plugins.vocabulary.routing import dispatcher_of
 
 
 @frozen
-class _Idle:
+class _UnreadAttributes:
     """Attributes of a block, when they are read, and what else they wait for."""
 
     schema: type[Any]
@@ -53,87 +53,89 @@ class _Idle:
 
 
 _IDLE = (
-    _Idle(
+    _UnreadAttributes(
         ScheduleChoice,
         ("group",),
         lambda study: study[ScheduleChoice].kind == "interleaved",
         "`schedule.kind = interleaved`",
     ),
-    _Idle(
+    _UnreadAttributes(
         ScheduleChoice,
         ("overlap",),
         lambda study: study[ScheduleChoice].kind.startswith("dualpipe"),
         "a schedule that runs a forward and a backward pass at once: dualpipe, dualpipe_v",
     ),
-    _Idle(
+    _UnreadAttributes(
         Overlap,
         ("chunks", "chunk_overhead"),
         lambda study: tensor_overlap(study) == "pipelined",
         "`overlap.tensor = pipelined`",
     ),
-    _Idle(
+    _UnreadAttributes(
         ScheduleChoice,
         ("assignment", "count_embedding", "count_head"),
         lambda study: not study[ScheduleChoice].stages,
         "layers that are dealt: `schedule.stages` says where they are",
     ),
-    _Idle(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
-    _Idle(
+    _UnreadAttributes(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
+    _UnreadAttributes(
         Context,
         ("balance",),
         lambda study: study[Layout].cp == 1 or algorithm(study) != "ulysses",
         "an algorithm in which ranks keep a share of the sequence: ring, all_gather, hybrid",
     ),
-    _Idle(
+    _UnreadAttributes(
         Recompute,
         ("norms", "activation", "up_projection", "mlp", "moe"),
         lambda study: not _recomputes_all(study),
         "layers that are not recomputed as a whole",
     ),
-    _Idle(
+    _UnreadAttributes(
         Recompute,
         ("keep_qkv", "keep_core", "keep_output", "keep_up", "keep_down", "alternate"),
         lambda study: study[Training].recompute == "full",
         "`training.recompute = full`",
     ),
-    _Idle(
+    _UnreadAttributes(
         CollectiveChoice,
         ("expert",),
         lambda study: study[Training].model.experts > 0,
         "a model that has experts",
     ),
-    _Idle(
+    _UnreadAttributes(
         KernelChoice,
         ("grouped_experts",),
         lambda study: study[Training].model.experts > 0,
         "a model that has experts",
     ),
-    _Idle(Routing, (), lambda study: study[Training].model.experts > 0, "a model that has experts"),
-    _Idle(
+    _UnreadAttributes(
+        Routing, (), lambda study: study[Training].model.experts > 0, "a model that has experts"
+    ),
+    _UnreadAttributes(
         Routing,
         ("deepep_multiprocessors", "deepep_rate", "deepep_efficiency"),
         lambda study: _dispatches(study, "deepep"),
         "`routing.dispatcher = deepep`",
     ),
-    _Idle(
+    _UnreadAttributes(
         Routing,
         ("hybridep_multiprocessors", "hybridep_rate", "hybridep_efficiency"),
         lambda study: _dispatches(study, "hybridep"),
         "`routing.dispatcher = hybridep`",
     ),
-    _Idle(
+    _UnreadAttributes(
         Routing,
         ("outer_efficiency",),
         lambda study: _dispatches(study, *KERNEL_DISPATCHERS),
         "`routing.dispatcher = deepep` or `hybridep`",
     ),
-    _Idle(
+    _UnreadAttributes(
         Routing,
         ("deduplicate",),
         lambda study: _dispatches(study, "alltoall"),
         "`routing.dispatcher = alltoall`",
     ),
-    _Idle(
+    _UnreadAttributes(
         CollectiveChoice,
         (
             "generation",
@@ -148,51 +150,55 @@ _IDLE = (
         lambda study: study[CollectiveChoice].tuning is not None,
         "a table of the library: `collectives.tuning`",
     ),
-    _Idle(
+    _UnreadAttributes(
         CollectiveChoice,
         ("launch",),
         lambda study: any(transfer.launched for transfer in study.all(Transfer)),
         "`transfer.launched = on`: in a step the stream has work queued, which hides it",
     ),
-    _Idle(
+    _UnreadAttributes(
         Compression,
         tuple(name for name in block_type(Compression).fields if name != "method"),
         lambda study: study[Compression].method != "none",
         "a `compression.method`",
     ),
-    _Idle(
+    _UnreadAttributes(
         Compression,
         ("density", "value", "index", "select_traffic"),
         lambda study: study[Compression].method in ("none", "top_k"),
         "`compression.method = top_k`",
     ),
-    _Idle(
+    _UnreadAttributes(
         Compression,
         ("rank", "factor", "minimum_rate", "project_traffic"),
         lambda study: study[Compression].method in ("none", "power_sgd"),
         "`compression.method = power_sgd`",
     ),
-    _Idle(Sharding, ("prefetch",), lambda study: study[Layout].zero == 3, "`layout.zero = 3`"),
-    _Idle(
+    _UnreadAttributes(
+        Sharding, ("prefetch",), lambda study: study[Layout].zero == 3, "`layout.zero = 3`"
+    ),
+    _UnreadAttributes(
         Sharding,
         ("replicate",),
         lambda study: study[Sharding].shard < study[Layout].dp * study[Layout].cp,
         "hybrid sharding: a `sharding.shard` of fewer ranks than all",
     ),
-    _Idle(Sharding, ("bucket_copy",), lambda study: study[Layout].zero == 0, "`layout.zero = 0`"),
-    _Idle(
+    _UnreadAttributes(
+        Sharding, ("bucket_copy",), lambda study: study[Layout].zero == 0, "`layout.zero = 0`"
+    ),
+    _UnreadAttributes(
         KernelChoice,
         ("narrow_gemm_efficiency",),
         lambda study: study[Training].precision.narrow != "none",
         "a recipe with a narrow type, such as FP8",
     ),
-    _Idle(
+    _UnreadAttributes(
         Checkpoint,
         ("nodes",),
         lambda study: any(c.node_bandwidth is not None for c in study.all(Checkpoint)),
         "`checkpoint.node_bandwidth`: a `storage` takes all writers together",
     ),
-    _Idle(
+    _UnreadAttributes(
         Datacenter,
         ("pue", "host_power", "activity", "idle_power"),
         lambda study: bool(study.all(Energy)),
@@ -217,7 +223,7 @@ def rules(study: Study) -> Iterator[Check]:
     for idle in _IDLE:
         for block in study.all(idle.schema):
             names = idle.attributes or block_type(idle.schema).fields
-            written = [name for name in names if _written(study, block, name)]
+            written = [name for name in names if _is_written(study, block, name)]
             if written and not any_of(idle.read(study)):
                 listed = ", ".join(f"`{name}`" for name in written)
                 yield Check(
@@ -263,7 +269,7 @@ def _levels(study: Study) -> Iterator[Check]:
         if level.label in names:
             continue
         for attribute, waits_for in _OF_LEVELS.items():
-            if not _written(study, level, attribute):
+            if not _is_written(study, level, attribute):
                 continue
             links = _links(study, job=not alone) if links is None else links
             plain = evolve(level, **{attribute: block_type(Level).defaults[attribute]})
@@ -327,7 +333,7 @@ def _are_equal(these: list[Real], those: list[Real]) -> bool:
     return not any(any_of(a != b) for a, b in zip(these, those, strict=True))
 
 
-def _written(study: Study, block: object, attribute: str) -> bool:
+def _is_written(study: Study, block: object, attribute: str) -> bool:
     origin = study.origin(block, attribute)
     if origin is None or origin.how != "given" or origin.kind:
         return False

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from parcost import Once, Study, busy, formula
 from parcost.numeric import is_array
-from parcost_plugins.parallelism.data.wire import MEETING
+from parcost_plugins.parallelism.data.shard_groups import MEETING
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import alike
 
 
-def meeting(study: Study) -> Iterator[Once]:
+def outer_exchange(study: Study) -> Iterator[Once]:
     """Price the average share of a meeting."""
     local = study[LocalUpdates]
     if not is_array(local.workers) and local.workers == 1:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Once, Pass, Real, Study, Work, formula
 from parcost.numeric import where
-from parcost_plugins.parallelism.data.wire import COMPRESSION
+from parcost_plugins.parallelism.data.shard_groups import COMPRESSION
 from parcost_plugins.vocabulary import (
     Cluster,
     Compression,
@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary.held import Alike, alike
 BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
 
 
-def compressing(study: Study) -> Iterator[Work | Once]:
+def codec_work(study: Study) -> Iterator[Work | Once]:
     """Price compressing and decompressing, as often as gradients are reduced."""
     chosen, layout = study[Compression], study[Layout]
     if chosen.method == "none":

@@ -30,7 +30,7 @@ def two_chunks(chunks: int) -> str | None:
     return None if chunks == 2 else f"{why}: chunks = 2"
 
 
-def alike(*columns: Sequence[Real]) -> Mask:
+def is_uniform(*columns: Sequence[Real]) -> Mask:
     """Say whether each of *columns* has the same on every stage."""
     mask: Mask = True
     for column in columns:
@@ -40,12 +40,12 @@ def alike(*columns: Sequence[Real]) -> Mask:
     return mask
 
 
-def fused(times: Times) -> Sequence[Real]:
+def backward_times(times: Times) -> Sequence[Real]:
     """Return B and W together on each stage."""
     return [b + w for b, w in zip(times.B, times.W, strict=True)]
 
 
-def highest(values: Iterable[Real]) -> Real:
+def maximum_of(values: Iterable[Real]) -> Real:
     """Return the largest of *values*, elementwise."""
     first, *rest = values
     for value in rest:
@@ -53,7 +53,7 @@ def highest(values: Iterable[Real]) -> Real:
     return first
 
 
-def lowest(values: Iterable[Real]) -> Real:
+def minimum_of(values: Iterable[Real]) -> Real:
     """Return the smallest of *values*, elementwise."""
     first, *rest = values
     for value in rest:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from attrs import field
 
 from parcost import Formula, Pass, Real, Study, Work, busy, formula, record
-from parcost_plugins.parallelism.tensor.rows import Message, Row
+from parcost_plugins.parallelism.tensor.rows import LayerRow, Message
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.sums import adding
@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary.sums import adding
 FP32 = 4.0  # bytes: the loss is reduced in full precision
 
 
-class Priced(NamedTuple):
+class CollectivePrice(NamedTuple):
     """A collective: its seconds, and its bytes."""
 
     seconds: Formula
@@ -24,7 +24,7 @@ class Priced(NamedTuple):
 
 
 @record(kw_only=True, eq=False)
-class Wire:
+class TensorGroup:
     """The group, what hiding under compute costs, and the sizes of what is sent, by letter."""
 
     study: Study
@@ -33,11 +33,11 @@ class Wire:
     slowdown: Real
     sizes: dict[str, tuple[Real, str]]
     gathered: Real
-    _priced: dict[tuple[str, str, float], Priced] = field(factory=dict, init=False)
+    _priced: dict[tuple[str, str, float], CollectivePrice] = field(factory=dict, init=False)
 
-    def priced(
+    def price(
         self, operation: str, message: Message | None = None, *, parts: float = 1.0
-    ) -> Priced:
+    ) -> CollectivePrice:
         """Price a collective over *message*, in *parts* equal ones, once.
 
         Without a message it is over the residual stream.
@@ -54,7 +54,7 @@ class Wire:
             self._priced[key] = self._price(operation, letters, parts)
         return self._priced[key]
 
-    def loss(self) -> Priced:
+    def loss(self) -> CollectivePrice:
         """Price the sum of one number per token."""
         letters = {letter: self.sizes[letter] for letter in "sbl"}
         return self._price("all_reduce", letters, 1.0, adding(self.study, self.algorithm))
@@ -65,20 +65,20 @@ class Wire:
         letters: dict[str, tuple[Real, str]],
         parts: float,
         algorithm: str = "",
-    ) -> Priced:
+    ) -> CollectivePrice:
         n = formula(" ".join(letters), letters)
         if parts == 1.0:
             call = self.study.collective(operation, n, "tp", algorithm or self.algorithm)
-            return Priced(call.formula, n.value)
+            return CollectivePrice(call.formula, n.value)
         part = formula("n / k", n=(n, "B"), k=parts)
         call = self.study.collective(operation, part, "tp", algorithm or self.algorithm)
-        return Priced(formula("k t, k parts", k=parts, t=(call.formula, "s")), n.value)
+        return CollectivePrice(formula("k t, k parts", k=parts, t=(call.formula, "s")), n.value)
 
     def work(
         self,
         name: str,
         pass_: Pass,
-        priced: Priced,
+        priced: CollectivePrice,
         count: Sequence[float],
         window: str | None = None,
         *,
@@ -99,7 +99,7 @@ class Wire:
         )
 
     def pipelined(
-        self, row: Row, message: Message, pass_: Pass, pair: str, count: Sequence[float]
+        self, row: LayerRow, message: Message, pass_: Pass, pair: str, count: Sequence[float]
     ) -> Iterator[Work]:
         """Yield a collective in q chunks beside a product that takes T_g.
 
@@ -108,23 +108,23 @@ class Wire:
         max(T_g, T) + min(T_g, T) / q in all.
         """
         chunks = self.study[Overlap].chunks
-        whole, named = self.priced(row.operation, message), message.named(row)
+        whole, named = self.price(row.operation, message), message.named(row)
         for name, text, part in (
             ("edge chunk", "t / q, of q chunks", 1.0 / chunks),
             ("other chunks", "t (1 - 1 / q), of q chunks", 1.0 - 1.0 / chunks),
         ):
             seconds = formula(text, t=(whole.seconds, "s"), q=chunks)
-            chunk = Priced(seconds, whole.bytes_ * part)
-            window = None if name == "edge chunk" else row.under(pair, row.pipelined)
+            chunk = CollectivePrice(seconds, whole.bytes_ * part)
+            window = None if name == "edge chunk" else row.host_of_pair(pair, row.pipelined)
             yield self.work(
                 f"{named}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks
             )
 
 
-def wire(study: Study) -> Wire:
+def tensor_group(study: Study) -> TensorGroup:
     """Return the tensor-parallel group of *study*."""
     training, precision = study[Training], study[Training].precision
-    return Wire(
+    return TensorGroup(
         study=study,
         algorithm=study[CollectiveChoice].tensor,
         on=busy(study.group("tp").flat),

@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary.held import Alike
 
 
 @record(kw_only=True, eq=False)
-class Exchange:
+class ReductionPrice:
     """A reduction: its time, with how that comes about, and the bytes of its message."""
 
     formula: Formula
@@ -27,7 +27,7 @@ class Exchange:
 
 def exchange(
     study: Study, kind: Alike, operation: str, elements: Real, group: str, algorithm: str
-) -> Exchange:
+) -> ReductionPrice:
     """Price *operation*, an all-reduce or a reduce-scatter, of *elements* gradients."""
     chosen = study[Compression]
     method = chosen.method
@@ -38,20 +38,22 @@ def exchange(
 
     if method == "none" or method in SUMMED:
         each = SUMMED[method] / 8.0 if method in SUMMED else study[Training].precision.reduction
-        return _together([priced(operation, each)])
+        return _sequence([priced(operation, each)])
     if method in EXCHANGED:
-        n = formula("psi c", psi=elements, c=(quantised(chosen), "B"))
-        calls = [(_summed(study, n, study.group(group)), n)]
+        n = formula("psi c", psi=elements, c=(quantised_bytes(chosen), "B"))
+        calls = [(_sum_exchange(study, n, study.group(group)), n)]
         if operation == "all_reduce":
             calls.append((study.collective("all_gather", n, group, algorithm).formula, n))
-        return _together(calls)
+        return _sequence(calls)
     if method == "top_k":
-        n = formula("P psi c", P=study.group(group).ranks, psi=elements, c=(kept(chosen), "B"))
-        return _together([(study.collective("all_gather", n, group, algorithm).formula, n)])
-    return _together([priced("all_reduce", part, "psi c") for part in low_rank(study, kind)])
+        n = formula(
+            "P psi c", P=study.group(group).ranks, psi=elements, c=(top_k_bytes(chosen), "B")
+        )
+        return _sequence([(study.collective("all_gather", n, group, algorithm).formula, n)])
+    return _sequence([priced("all_reduce", part, "psi c") for part in low_rank(study, kind)])
 
 
-def _summed(study: Study, n: Formula, group: Group) -> Formula:
+def _sum_exchange(study: Study, n: Formula, group: Group) -> Formula:
     """Price the exchange after which every rank has its share of the sum.
 
     All ranks exchange at once, or level by level: what a unit has added up is all that
@@ -76,12 +78,12 @@ def _summed(study: Study, n: Formula, group: Group) -> Formula:
     )
 
 
-def quantised(chosen: Compression) -> Real:
+def quantised_bytes(chosen: Compression) -> Real:
     """Return the bytes per element of what is quantised, scales included."""
     return EXCHANGED[chosen.method] / 8.0 + chosen.scale / chosen.block
 
 
-def kept(chosen: Compression) -> Real:
+def top_k_bytes(chosen: Compression) -> Real:
     """Return the bytes per element that a rank sends of what top-k keeps."""
     return chosen.density * (chosen.value + chosen.index)
 
@@ -110,12 +112,14 @@ def low_rank(study: Study, kind: Alike) -> tuple[Real, Real, Real]:
     return factor * rows, factor * columns, whole * size / elements
 
 
-def _together(calls: Sequence[tuple[Formula, Formula]]) -> Exchange:
+def _sequence(calls: Sequence[tuple[Formula, Formula]]) -> ReductionPrice:
     """Return calls one after another as one."""
     if len(calls) == 1:
         [(call, n)] = calls
-        return Exchange(formula=call, bytes_=n.value)
+        return ReductionPrice(formula=call, bytes_=n.value)
     bytes_: Real = 0.0
     for _, n in calls:
         bytes_ = bytes_ + n.value
-    return Exchange(formula=formula("sum(t)", t=([call for call, _ in calls], "s")), bytes_=bytes_)
+    return ReductionPrice(
+        formula=formula("sum(t)", t=([call for call, _ in calls], "s")), bytes_=bytes_
+    )

@@ -34,12 +34,12 @@ def parameters(study: Study) -> Iterator[Parameters]:
         return
     h, down = model.hidden, model.kv_lora + model.rope_dim
     if model.q_lora:
-        yield _part("MLA query down projection", rank, h * model.q_lora)
-    yield _part("MLA query up projection", rank, _inner(rank) * _queries(rank), t)
-    yield _part("MLA KV down projection", rank, h * down)
-    yield _part("MLA KV up projection", rank, model.kv_lora * _keys(rank), t)
-    yield _part("attention output projection", rank, h * model.heads * model.v_dim, t)
-    yield _part("MLA norms", rank, model.q_lora + model.kv_lora)
+        yield _shard_parameters("MLA query down projection", rank, h * model.q_lora)
+    yield _shard_parameters("MLA query up projection", rank, _inner(rank) * _queries(rank), t)
+    yield _shard_parameters("MLA KV down projection", rank, h * down)
+    yield _shard_parameters("MLA KV up projection", rank, model.kv_lora * _keys(rank), t)
+    yield _shard_parameters("attention output projection", rank, h * model.heads * model.v_dim, t)
+    yield _shard_parameters("MLA norms", rank, model.q_lora + model.kv_lora)
 
 
 @hookimpl
@@ -71,7 +71,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     model, tokens, t, span = rank.model, rank.tokens, rank.layout.tp, rank.every
     if not model.latent or model.nominal:
         return
-    h, e, up = model.hidden, rank.element, span.forced(rank.recompute.up_projection)
+    h, e, up = model.hidden, rank.element, span.rerun_all(rank.recompute.up_projection)
     own = tokens / rank.residual_shards
     if model.q_lora:
         yield from linear("MLA query down projection", own, model.q_lora, h, span, source=WAIST)
@@ -134,11 +134,11 @@ def memory(study: Study) -> Iterator[Memory]:
     if not model.latent or model.nominal:
         return
     span = rank.every
-    up = span.forced(rank.recompute.up_projection)
+    up = span.rerun_all(rank.recompute.up_projection)
     yield from rank.saved(
         "attention input",
         f"{rank.residual_text} q",
-        span.forced(rank.recompute.norms or rank.remakes),
+        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
     )
     divided = " / t" if rank.layout.sequence_parallel else ""
     for name, letter in (("compressed queries", "r"), ("compressed keys and values", "l")):
@@ -169,7 +169,7 @@ def _keys(rank: Rank) -> Real:
     return rank.model.heads * (rank.model.nope_dim + rank.model.v_dim)
 
 
-def _part(name: str, rank: Rank, total: Real, shards: Real | None = None) -> Parameters:
+def _shard_parameters(name: str, rank: Rank, total: Real, shards: Real | None = None) -> Parameters:
     return Parameters(
         name=name,
         elements=total if shards is None else total / shards,

@@ -71,7 +71,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return a layer's share of the total."""
     rank = rank_of(study)
     if rank.model.nominal:
-        total = _of_layer(rank)
+        total = _layer_parameters(rank)
         yield Parameters(
             name="parameters",
             elements=total / rank.layout.tp,
@@ -88,7 +88,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     if rank.model.nominal:
         yield ModelFlops(
             name="all parameters",
-            per_token=2 * _of_layer(rank) * sum(rank.layers),
+            per_token=2 * _layer_parameters(rank) * sum(rank.layers),
             kind="matmul",
             source="2 FLOPs per parameter",
         )
@@ -104,7 +104,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     """
     rank = rank_of(study)
     if rank.model.nominal:
-        quarter, hidden = _of_layer(rank) / (len(PAIRS) * 2), rank.model.hidden
+        quarter, hidden = _layer_parameters(rank) / (len(PAIRS) * 2), rank.model.hidden
         depth = where(hidden > 0, hidden, sqrt(quarter))
         width = quarter / depth / rank.layout.tp
         for name, columns, rows in PAIRS:
@@ -126,7 +126,7 @@ def memory(study: Study) -> Iterator[Memory]:
         yield from rank.saved("saved by a layer", "s b n / t", rank.every, source=STATED_SAVED)
 
 
-def _of_layer(rank: Rank) -> Real:
+def _layer_parameters(rank: Rank) -> Real:
     assert rank.model.parameters is not None
     return rank.model.parameters / sum(rank.layers)
 

@@ -20,7 +20,7 @@ _COLUMNS = frozenset(columns for columns, _ in HOSTS.values())
 _ROWS = frozenset(rows for _, rows in HOSTS.values())
 
 
-def chunked(study: Study) -> Iterator[Work]:
+def chunk_losses(study: Study) -> Iterator[Work]:
     """Yield what products lose that run beside what they need or make, chunk by chunk."""
     overlap = study[Overlap]
     for gemm in _products(study):
@@ -36,7 +36,7 @@ def chunked(study: Study) -> Iterator[Work]:
             )
 
 
-def halved(study: Study) -> Iterator[Work]:
+def split_losses(study: Study) -> Iterator[Work]:
     """Yield what the products of the layers lose that run on half of a micro-batch twice."""
     for gemm in _products(study):
         half: Callable[[Gemm, Real], Gemm] = (

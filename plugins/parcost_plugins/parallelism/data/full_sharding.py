@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
-from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
-from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, wires
+from parcost_plugins.parallelism.data.replicas import _step_reduction, hybrid_reduction
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.chosen import (
     hides_gradients,
@@ -37,7 +37,7 @@ from parcost_plugins.vocabulary.partition import ends_together
 Part = Literal["before", "layer", "after"]
 
 
-class _Traffic(NamedTuple):
+class _PassTraffic(NamedTuple):
     pass_: Pass
     name: str
     part: Part
@@ -47,21 +47,21 @@ class _Traffic(NamedTuple):
 
 # What a micro-batch gathers and reduces on a stage, in the order in which it does.
 _GATHERED = [
-    _Traffic("F", "leading parameter all-gather", "before", "once", False),
-    _Traffic("F", "first parameter all-gather", "layer", "once", False),
-    _Traffic("F", "parameter all-gather", "layer", "other layers", True),
-    _Traffic("F", "trailing parameter all-gather", "after", "once", True),
+    _PassTraffic("F", "leading parameter all-gather", "before", "once", False),
+    _PassTraffic("F", "first parameter all-gather", "layer", "once", False),
+    _PassTraffic("F", "parameter all-gather", "layer", "other layers", True),
+    _PassTraffic("F", "trailing parameter all-gather", "after", "once", True),
 ]
 _GATHERED_AGAIN = [
-    _Traffic("B", "first parameter all-gather", "layer", "once", False),
-    _Traffic("B", "parameter all-gather", "layer", "other layers", True),
-    _Traffic("B", "leading parameter all-gather", "before", "once", True),
+    _PassTraffic("B", "first parameter all-gather", "layer", "once", False),
+    _PassTraffic("B", "parameter all-gather", "layer", "other layers", True),
+    _PassTraffic("B", "leading parameter all-gather", "before", "once", True),
 ]
 _REDUCED = [
-    _Traffic("W", "trailing gradient reduce-scatter", "after", "once", True),
-    _Traffic("W", "gradient reduce-scatter", "layer", "other layers", True),
-    _Traffic("W", "last gradient reduce-scatter", "layer", "once", False),
-    _Traffic("W", "leading gradient reduce-scatter", "before", "once", False),
+    _PassTraffic("W", "trailing gradient reduce-scatter", "after", "once", True),
+    _PassTraffic("W", "gradient reduce-scatter", "layer", "other layers", True),
+    _PassTraffic("W", "last gradient reduce-scatter", "layer", "once", False),
+    _PassTraffic("W", "leading gradient reduce-scatter", "before", "once", False),
 ]
 
 
@@ -69,31 +69,31 @@ def passes(study: Study) -> Iterator[Work | Once]:
     """Gather parameters for both passes, and reduce-scatter gradients in backward."""
     sharding, reduces = study[Sharding], reduces_each_micro_batch(study)
     hides = hides_parameters(study) and sharding.prefetch > 0
-    for wire in wires(study):
-        yield from _gathers(wire, [*_GATHERED, *_again(study)], hides)
+    for wire in shard_groups(study):
+        yield from _gathers(wire, [*_GATHERED, *_backward_gathers(study)], hides)
         if reduces:
             yield from _reductions(wire, hides_gradients(study))
             if wire.across and sharding.replicate == "step":
-                yield across_once(wire, hides_gradients(study))
+                yield hybrid_reduction(wire, hides_gradients(study))
     if not reduces:
-        yield from once_per_step(study)
+        yield from _step_reduction(study)
 
 
-def held_once(study: Study) -> bool:
+def is_tied(study: Study) -> bool:
     """Say whether embedding and head are one tensor, which stays gathered between them."""
     return study[Training].model.tied and study.query(ends_together)
 
 
-def _again(study: Study) -> list[_Traffic]:
+def _backward_gathers(study: Study) -> list[_PassTraffic]:
     """Return what backward gathers that forward has dropped."""
     sharding = study[Sharding]
     if not reshards(study):
         return []
     kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
-    return kept[:-1] if held_once(study) else kept
+    return kept[:-1] if is_tied(study) else kept
 
 
-def _gathers(wire: Wire, rows: list[_Traffic], hides: bool) -> Iterator[Work]:
+def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterator[Work]:
     size = wire.study[Training].precision.gather
     calls = {
         part: wire.call("all_gather", formula("psi a", psi=elements, a=(size, "B")))
@@ -111,7 +111,7 @@ def _gathers(wire: Wire, rows: list[_Traffic], hides: bool) -> Iterator[Work]:
             )
 
 
-def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
+def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
     parts = _parts(wire)
     calls = {part: wire.reduce("reduce_scatter", elements) for part, elements in parts.items()}
     shares = {}
@@ -135,8 +135,8 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
 
 
 def _times(
-    wire: Wire, rows: list[_Traffic]
-) -> Iterator[tuple[_Traffic, list[float], float | None]]:
+    wire: ShardGroup, rows: list[_PassTraffic]
+) -> Iterator[tuple[_PassTraffic, list[float], float | None]]:
     """Yield each row with how often it occurs, and the share of a pass that may hide it."""
     others = max(wire.kind.layers - 1, 0)
     for row in rows:
@@ -145,7 +145,7 @@ def _times(
             yield row, [repeat * stage for stage in wire.kind.count], others / (others + 1)
 
 
-def _parts(wire: Wire) -> dict[Part, Real]:
+def _parts(wire: ShardGroup) -> dict[Part, Real]:
     """Return the elements of each part that the stages hold."""
     kind = wire.kind
     parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}

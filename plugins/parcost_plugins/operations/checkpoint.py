@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary import Checkpoint, Cluster, Layout, Training
 
 
 @frozen(kw_only=True, eq=False)
-class Saving:
+class CheckpointCost:
     """One checkpoint. What nothing says is None; rules speak of what is needed."""
 
     size: Formula | None
@@ -24,7 +24,7 @@ class Saving:
     blocking: Formula | None
 
 
-def saving(study: Study, checkpoint: Checkpoint) -> Saving:
+def checkpoint_cost(study: Study, checkpoint: Checkpoint) -> CheckpointCost:
     """Return the checkpoint that *study* writes."""
     size = _size(study, checkpoint)
     shards = _shards(study, checkpoint)
@@ -36,7 +36,7 @@ def saving(study: Study, checkpoint: Checkpoint) -> Saving:
         blocking: Formula | None = formula("C", C=(checkpoint.blocking, "s"))
     else:
         blocking = _copying(study, checkpoint, shard) if checkpoint.asynchronous else writing
-    return Saving(size=size, shard=shard, writing=writing, blocking=blocking)
+    return CheckpointCost(size=size, shard=shard, writing=writing, blocking=blocking)
 
 
 def _size(study: Study, checkpoint: Checkpoint) -> Formula | None:

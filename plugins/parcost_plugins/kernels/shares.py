@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Formula, Study, formula
-from parcost_plugins.kernels.rates import Machine, attention, padding, streaming
+from parcost_plugins.kernels.rates import KernelMachine, attention, padding, streaming
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
@@ -28,7 +28,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
 
 def stream(operator: Stream, study: Study) -> Formula:
     """Price an operator that waits for memory, or makes its elements one by one."""
-    choice, machine = study[KernelChoice], Machine.of(study)
+    choice, machine = study[KernelChoice], KernelMachine.of(study)
     bandwidth, share = streaming(operator, machine)
     letters = {
         "bytes": (operator.bytes_, "B"),

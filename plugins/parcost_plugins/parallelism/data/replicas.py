@@ -23,7 +23,7 @@ from typing import Literal
 
 from parcost import Once, Real, Study, Work, formula
 from parcost.numeric import ceil_div, is_array, maximum, minimum, ratio, where
-from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, times, wires
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups, times
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.chosen import (
@@ -40,19 +40,19 @@ def reduction(study: Study) -> Iterator[Work | Once]:
     """Reduce gradients: once per step, or in every micro-batch where only a share is kept."""
     zero = study[Layout].zero
     if zero == 2 and reduces_each_micro_batch(study):
-        yield from _every_micro_batch(study)
+        yield from _micro_batch_reductions(study)
         return
-    yield from once_per_step(study)
+    yield from _step_reduction(study)
 
 
-def once_per_step(study: Study) -> Iterator[Once]:
+def _step_reduction(study: Study) -> Iterator[Once]:
     """Reduce gradients that are kept whole until the last micro-batch."""
     operation, name = _operation(study)
     overlap = hides_gradients(study)
-    for wire in wires(study):
-        yield from _reduced(wire, operation, name, overlap)
+    for wire in shard_groups(study):
+        yield from _reduction(wire, operation, name, overlap)
         if wire.across:
-            yield across_once(wire, overlap)
+            yield hybrid_reduction(wire, overlap)
 
 
 def _operation(study: Study) -> tuple[str, str]:
@@ -72,7 +72,7 @@ def gather(study: Study) -> Iterator[Once]:
         return
     overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
-    for wire in wires(study):
+    for wire in shard_groups(study):
         n = wire.kind.elements * study[Training].precision.gather
         buckets = wire.buckets(n, overlap)
         part = formula(
@@ -96,7 +96,7 @@ def gather(study: Study) -> Iterator[Once]:
         )
 
 
-def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[Once]:
+def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> Iterator[Once]:
     kind, chosen = wire.kind, wire.study[Overlap]
     size = wire.study[Training].precision.reduction
     n = kind.elements * size
@@ -138,7 +138,7 @@ def _reduced(wire: Wire, operation: str, name: str, overlap: bool) -> Iterator[O
         )
 
 
-def across_once(wire: Wire, overlap: bool) -> Once:
+def hybrid_reduction(wire: ShardGroup, overlap: bool) -> Once:
     """Reduce the shares of a hybrid sharding over the groups that hold the same."""
     kind = wire.kind
     n = kind.elements * wire.study[Training].precision.reduction
@@ -159,11 +159,11 @@ def across_once(wire: Wire, overlap: bool) -> Once:
     )
 
 
-def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
+def _micro_batch_reductions(study: Study) -> Iterator[Work | Once]:
     """Reduce as backward goes: a rank has no room for the other ranks' sums."""
     operation, name = _operation(study)
     overlap, size = hides_gradients(study), study[Training].precision.reduction
-    for wire in wires(study):
+    for wire in shard_groups(study):
         kind = wire.kind
         buckets = maximum(ceil_div(kind.elements * size, wire.bucket), 1.0)
         part = kind.elements / buckets
@@ -172,7 +172,7 @@ def _every_micro_batch(study: Study) -> Iterator[Work | Once]:
             shards, call = "all-reduce of gradient shards", wire.reduce_across(part)
             calls.append((shards, f"last {shards}", call, wire.on_across))
         elif wire.across:
-            yield across_once(wire, overlap)
+            yield hybrid_reduction(wire, overlap)
         for whole, last, call, on in calls:
             yield wire.work(
                 kind.named(last),

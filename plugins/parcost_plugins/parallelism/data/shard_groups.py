@@ -7,7 +7,7 @@ from typing import Any
 
 from parcost import Call, Formula, Pass, Real, Study, Work, busy, formula, record
 from parcost.numeric import ceil_div, is_array, maximum
-from parcost_plugins.parallelism.data.compressed import Exchange, exchange
+from parcost_plugins.parallelism.data.compression import ReductionPrice, exchange
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -24,7 +24,7 @@ GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
 
 
 @record(kw_only=True, eq=False)
-class Wire:
+class ShardGroup:
     """The ranks that share what stages of one *kind* hold.
 
     State is sharded, and gradients reduced, over the group *inside*. Under hybrid
@@ -48,11 +48,11 @@ class Wire:
         """Price one collective over *n* bytes."""
         return self.study.collective(operation, n, self.inside, self.algorithm)
 
-    def reduce(self, operation: str, elements: Real) -> Exchange:
+    def reduce(self, operation: str, elements: Real) -> ReductionPrice:
         """Price the reduction of *elements* gradients, compressed where that is asked for."""
         return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
 
-    def reduce_across(self, elements: Real) -> Exchange:
+    def reduce_across(self, elements: Real) -> ReductionPrice:
         """Price the reduction of what a rank keeps of *elements*, over the other shards."""
         n = formula(
             "psi g / N",
@@ -61,7 +61,7 @@ class Wire:
             N=self.kind.shard,
         )
         call = self.study.collective("all_reduce", n, self.across, self.algorithm)
-        return Exchange(formula=call.formula, bytes_=n.value)
+        return ReductionPrice(formula=call.formula, bytes_=n.value)
 
     def buckets(self, n: Real, cut: bool = True) -> Real:
         """Return into how many equal buckets *n* bytes are *cut*."""
@@ -70,7 +70,7 @@ class Wire:
     def work(
         self,
         name: str,
-        call: Call | Exchange,
+        call: Call | ReductionPrice,
         pass_: Pass,
         *,
         count: Sequence[float],
@@ -96,16 +96,16 @@ class Wire:
         )
 
 
-def wires(study: Study) -> Sequence[Wire]:
+def shard_groups(study: Study) -> Sequence[ShardGroup]:
     """Return the wire of every kind of stage of *study*."""
-    return tuple(_each(study))
+    return tuple(_shard_groups(study))
 
 
-def _each(study: Study) -> Iterator[Wire]:
+def _shard_groups(study: Study) -> Iterator[ShardGroup]:
     overlap = study[Overlap]
     for kind in alike(study):
         inside, across = _groups(study, kind)
-        yield Wire(
+        yield ShardGroup(
             study=study,
             kind=kind,
             inside=inside,
@@ -124,13 +124,13 @@ def _groups(study: Study, kind: Alike) -> tuple[str, str]:
     Workers that train on their own reduce among their own ranks only.
     """
     workers = study[LocalUpdates].workers
-    whole = _equal(kind.shard * workers, kind.replicas)
-    if kind.expert or (_equal(workers, 1.0) and (whole or not study[Layout].zero)):
+    whole = _is_equal(kind.shard * workers, kind.replicas)
+    if kind.expert or (_is_equal(workers, 1.0) and (whole or not study[Layout].zero)):
         return kind.group, ""
     return "shard", "" if whole else "replicate"
 
 
-def _equal(a: Real, b: Real) -> bool:
+def _is_equal(a: Real, b: Real) -> bool:
     """Say whether two degrees are the same for certain; a sweep never decides that."""
     return not is_array(a, b) and a == b
 

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from parcost import Outcome, Real, Study
 from parcost.numeric import maximum
-from parcost_plugins.operations.goodput import useful
+from parcost_plugins.operations.goodput import useful_share
 from parcost_plugins.vocabulary import Cluster, Run, Training
 
 
@@ -25,10 +25,10 @@ class Speed:
     source: str
 
 
-def stepping(study: Study, outcome: Outcome) -> Speed:
+def step_speed(study: Study, outcome: Outcome) -> Speed:
     """Return the speed of the steps of *study*, less what failures take."""
     training = study[Training]
-    share = useful(study)
+    share = useful_share(study)
     step = maximum(outcome.step_seconds, sys.float_info.min)  # 0 where nothing is priced
     tokens = training.global_batch * training.sequence / step
     return Speed(
@@ -39,7 +39,7 @@ def stepping(study: Study, outcome: Outcome) -> Speed:
     )
 
 
-def known_speed(study: Study) -> Speed | None:
+def published_speed(study: Study) -> Speed | None:
     """Return the speed of a published run, or None where nothing says it.
 
     Device-hours are all that a run took. A speed is taken to be that of its steps.
@@ -56,7 +56,7 @@ def known_speed(study: Study) -> Speed | None:
             source="tokens / (published device-hours / devices)",
         )
     if run.speed is not None:
-        share = useful(study)
+        share = useful_share(study)
         return Speed(
             tokens=run.speed * devices * share,
             devices=devices,
