@@ -223,7 +223,7 @@ def _bounds(text: str, parts: Sequence[Any], constant: Constant) -> tuple[float,
 
 
 def within(found: Sequence[Constant]) -> list[str]:
-    """Return what is wrong with constants whose value lies outside of their bounds."""
+    """Return the complaints about constants whose value lies outside of their bounds."""
     return [
         f"`{c.name}` is {c.text(c.start)}, outside of its bounds, {c.text(c.low)} to "
         f"{c.text(c.high)}: {c.kind.why}"

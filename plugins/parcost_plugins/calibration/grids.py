@@ -1,7 +1,7 @@
 """What the model predicts for rows over a grid of constants, and between its points.
 
-Times vary by powers of a constant or not at all, so logarithms are interpolated, linearly on
-an axis whose points are evenly spread in the logarithm.
+Times vary by powers of a constant or not at all. So logarithms are interpolated, linearly
+on an axis whose points are evenly spread in the logarithm.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class LowerBound:
 def _latency(group: Group) -> Real:
     """Return the rounds that it takes to hear of everybody, at the smallest latency.
 
-    In a round whoever has k ports hears from k others: ceil(log P / log(k + 1)) rounds.
+    In a round a rank with k ports hears from k others: ceil(log P / log(k + 1)) rounds.
     """
     alpha = group.links[0].latency
     multicasts = False

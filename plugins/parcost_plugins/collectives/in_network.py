@@ -1,10 +1,10 @@
 """Reductions in the switch: NVLS inside of a node, CollNet over a network with SHARP.
 
 The switch reads what the ranks hold, adds, and multicasts. Inside of a node each rank has
-its shard reduced and multicast: its data leaves once, its reduced shard once more, so
-n (1 + 1/P) bytes pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move
-what a ring moves, in one round. Over a network each port sends what it has up the switches
-once and receives the sum once.
+its shard reduced and multicast: its data leaves once, its reduced shard once more. So n (1
++ 1/P) bytes pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move what
+a ring moves, in one round. Over a network each port sends what it has up the switches once
+and receives the sum once.
 
 They run only where every level that they reduce on says ``in_network = on``.
 """
@@ -42,13 +42,13 @@ class Nvls(PhasedAlgorithm):
     sees = "flat"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where the ranks share one switch that reduces."""
+        """Return where the ranks share one switch that reduces."""
         if not reduces(group.links[0]):
             return False
         return group.shape[0] == group.ranks
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return "all ranks on one node, whose level says `in_network = on`"
 
     def remedy(self, group: Group, fabric: str) -> str:
@@ -77,7 +77,7 @@ class _CollNet(PhasedAlgorithm):
     sees = "links"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where every level beyond the node that is crossed has switches that reduce."""
+        """Return where every level beyond the node that is crossed has switches that reduce."""
         crosses: Mask = False
         refused: Mask = False
         for g, link in zip(group.shape[1:], group.links[1:], strict=True):
@@ -87,7 +87,7 @@ class _CollNet(PhasedAlgorithm):
         return crosses & (refused ^ True)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return "several nodes, and `in_network = on` at every level between them"
 
     def remedy(self, group: Group, fabric: str) -> str:
@@ -139,7 +139,7 @@ class CollnetChain(_CollNet):
 
 
 def reduces(link: Link) -> bool:
-    """Say whether the switches of *link* reduce."""
+    """Return whether the switches of *link* reduce."""
     return bool(getattr(getattr(link, "level", None), "in_network", False))
 
 

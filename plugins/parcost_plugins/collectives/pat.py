@@ -23,11 +23,11 @@ class Pat(PhasedAlgorithm):
     sees = "flat"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where every rank has a node of its own."""
+        """Return where every rank has a node of its own."""
         return (group.shape[0] == 1) & (len(group.shape) > 1)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return "one rank on each node"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:

@@ -22,7 +22,7 @@ class PhasedAlgorithm:
         raise NotImplementedError
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where it can run."""
+        """Return where it can run."""
         return True
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
@@ -43,13 +43,13 @@ class PowersOfTwo(PhasedAlgorithm):
     of_powers: frozenset[str] = frozenset()
 
     def able(self, operation: str, group: Group) -> Mask:
-        """Say where the ranks are a power of two, if *operation* wants one."""
+        """Return where the ranks are a power of two, if *operation* wants one."""
         if operation not in self.of_powers:
             return True
         return largest_power(group.ranks) == group.ranks
 
     def needs(self, operation: str) -> str:
-        """Say what *operation* wants."""
+        """Return what *operation* needs."""
         return "a power of two of ranks" if operation in self.of_powers else ""
 
 

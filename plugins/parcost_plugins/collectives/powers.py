@@ -22,7 +22,7 @@ def largest_power(P: Real) -> Real:
 
 
 def fills_levels(group: Group) -> Mask:
-    """Say where every level holds the same power of two of the units below."""
+    """Return where every level holds the same power of two of the units below."""
     even: Mask = True
     product: Real = 1.0
     for g in group.shape:

@@ -6,8 +6,8 @@ fills a dimension in part has no way around it. Groups that the dimensions do no
 cannot run.
 
 ``bucket`` works through one dimension after another, by one port. ``torus`` splits the
-buffer and sends each part through the dimensions in another order, so that all links work
-at once: exact where the dimensions are equal, and else as if every link were always busy.
+buffer and sends each part through the dimensions in another order. So all links work at
+once: exact where the dimensions are equal, and else as if every link were always busy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _TorusAlgorithm(PhasedAlgorithm):
     sees = "links"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where the ranks fill dimensions of a torus at every level."""
+        """Return where the ranks fill dimensions of a torus at every level."""
         able: Mask = True
         for g, link in zip(group.shape, group.links, strict=True):
             level: Any = getattr(link, "level", None)
@@ -46,7 +46,7 @@ class _TorusAlgorithm(PhasedAlgorithm):
         return able
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return _NEEDS
 
 

@@ -1,9 +1,9 @@
 """Binomial trees: the fewest rounds for whatever many ranks.
 
-The tree is laid level by level: the members of a unit first, then one of each unit, so
-that few rounds pay the latency of the outer levels. Where the root divides its buffer,
-each member of its unit then works on its own part. It is priced on ``group.pairs``, since
-a rank has one partner in a round.
+The tree is laid level by level: the members of a unit first, then one of each unit. So few
+rounds pay the latency of the outer levels. Where the root divides its buffer, each member
+of its unit then works on its own part. It is priced on ``group.pairs``, since a rank has
+one partner in a round.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Sizes(NamedTuple):
 
 
 def runs_narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
-    """Say whether *operator* runs in the narrow type of the recipe."""
+    """Return whether *operator* runs in the narrow type of the recipe."""
     if precision.narrow == "none" or operator.wide:
         return False
     if isinstance(operator, FusedAttention):

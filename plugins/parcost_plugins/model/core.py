@@ -39,7 +39,7 @@ def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
 def memory(rank: Rank) -> Iterator[Memory]:
     """Yield what backward needs besides queries, keys and values: the output, and the scores."""
     span = rank.every
-    fused = not rank.writes_scores  # scores that nobody keeps have to be made again
+    fused = not rank.writes_scores  # scores that are not kept have to be made again
     span = span.rerun_none(fused and rank.keeps("core"))
     yield from rank.saved(
         "attention output",

@@ -1,7 +1,7 @@
 """The embedding: a row per token, rows split over the tensor-parallel ranks.
 
-A rank looks up the tokens whose rows it holds and leaves zeros for the others, so it
-writes the whole micro-batch whatever its share of the rows.
+A rank looks up the tokens whose rows it holds and leaves zeros for the others. So it writes
+the whole micro-batch whatever its share of the rows.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Rhythm:
 
 
 def useful_share(study: Study) -> Real:
-    """Return the share of wall time that is work that lasts; all, where nobody asks."""
+    """Return the share of wall time that is work that lasts; all of it by default."""
     found = rhythm(study)
     return 1.0 if found is None else found.useful
 

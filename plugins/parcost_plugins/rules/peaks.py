@@ -88,7 +88,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
 
 
 def _have_sources(study: Study, device: Device, *names: str) -> bool:
-    """Say whether each of these figures has a source."""
+    """Return whether each of these figures has a source."""
     origins = [study.origin(device, name) for name in names]
     return all(origin is not None and origin.source for origin in origins)
 

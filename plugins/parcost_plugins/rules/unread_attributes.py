@@ -341,7 +341,7 @@ def _is_written(study: Study, block: object, attribute: str) -> bool:
 
 
 def _default(study: Study, block: object, attribute: str) -> Any:
-    """Return what *attribute* is where nobody writes it: often another attribute, by its path."""
+    """Return what *attribute* is where no spec writes it: often another attribute, by its path."""
     type_ = block_type(type(block))
     found = type_.defaults.get(attribute)
     if not isinstance(found, str) or type_.fields[attribute].kind != "quantity":

@@ -31,7 +31,7 @@ def two_chunks(chunks: int) -> str | None:
 
 
 def is_uniform(*columns: Sequence[Real]) -> Mask:
-    """Say whether each of *columns* has the same on every stage."""
+    """Return whether each of *columns* has the same on every stage."""
     mask: Mask = True
     for column in columns:
         for time in column[1:]:

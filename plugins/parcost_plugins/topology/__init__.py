@@ -1,9 +1,9 @@
 """Groups of ranks on the nested levels of a fabric.
 
-``layout.order`` says which degree varies fastest over neighbouring devices. The dense
-part of a model is cut by tp, cp, dp and pp; its experts are cut by etp, ep, edp and pp
-over the same ranks. Placement depends on the product of the degrees before a group, its
-*stride*, alone, so that equal axes are placed once.
+``layout.order`` says which degree varies fastest over neighbouring devices. The dense part
+of a model is cut by tp, cp, dp and pp; its experts are cut by etp, ep, edp and pp over the
+same ranks. Placement depends on the product of the degrees before a group, its *stride*,
+alone. So equal axes are placed once.
 """
 
 from __future__ import annotations

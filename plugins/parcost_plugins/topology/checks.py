@@ -130,7 +130,7 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
 
 
 def _plausibility_checks(known: Plausible, levels: Sequence[Tier]) -> Iterator[Check]:
-    """Warn of links that nobody has: bits and bytes are easily confused, as are us and s."""
+    """Warn of links that no vendor makes: bits and bytes are easily confused, as are us and s."""
     for tier in levels:
         outermost = tier is levels[-1] and len(levels) > 1
         most = known.network_bandwidth if outermost else known.device_bandwidth

@@ -141,7 +141,7 @@ def split(axes: Axes, ranks: Real) -> tuple[Axes, Axes]:
 
 
 def has_experts(study: Study) -> bool:
-    """Say whether a model of *study* has experts, or the layout splits some."""
+    """Return whether a model of *study* has experts, or the layout splits some."""
     layout = study[Layout]
     if not (all_of(layout.ep == 1) and all_of(layout.etp == 1)):
         return True

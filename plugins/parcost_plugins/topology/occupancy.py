@@ -58,14 +58,14 @@ def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Sh
 
 
 def is_aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
-    """Say where every unit that a group touches holds the same number of its members."""
+    """Return where every unit that a group touches holds the same number of its members."""
     span = stride * size
     whole = _divides(span, cap) | _divides(cap, span)
     return (stride >= cap) | (cap >= devices) | (_divides(stride, cap) & whole)
 
 
 def is_crossed(cap: Real, stride: Real, rank: int) -> Mask:
-    """Say where *rank* of a group that lines up is in another unit than the rank before.
+    """Return where *rank* of a group that lines up is in another unit than the rank before.
 
     >>> [is_crossed(8.0, 2.0, rank) for rank in range(1, 6)]  # four in each node
     [False, False, False, True, False]
@@ -74,7 +74,7 @@ def is_crossed(cap: Real, stride: Real, rank: int) -> Mask:
 
 
 def _divides(a: Real, b: Real) -> Mask:
-    """Say where *a* divides *b*, as exactly as the remainder does and faster on arrays."""
+    """Return where *a* divides *b*, as exactly as the remainder does and faster on arrays."""
     return floor(b / a) * a == b
 
 

@@ -126,7 +126,7 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
 
 
 def _neighbour_notes(study: Study) -> Iterator[str]:
-    """Say how many neighbouring stages share a unit, and whether another order does better."""
+    """Return how many neighbouring stages share a unit, and whether another order does better."""
     layout = study[Layout]
     if layout.pp == 1:
         return

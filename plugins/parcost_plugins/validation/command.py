@@ -91,7 +91,7 @@ def command(
     jobs: int | None,
     executor: str | None,
 ) -> int:
-    """Say how far predictions are off measured runs.
+    """Return how far predictions are off measured runs.
 
     RUNS.jsonl has a run on each line, and a directory stands for every such file in it;
     without either the runs that ship are taken. Each becomes a study, which is evaluated

@@ -194,7 +194,7 @@ class PlacedRow:
 
 @frozen(kw_only=True)
 class Flaw:
-    """Why a row is not scored, or what nobody reads in one: the file, the line, the row."""
+    """Why a row is not scored, or what is not read in one: the file, the line, the row."""
 
     file: str
     line: int

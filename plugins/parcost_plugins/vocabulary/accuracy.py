@@ -1,9 +1,9 @@
 """How far predictions were off measured runs: what the interval of a figure is made of.
 
 The errors are measured / predicted, with the constants of the catalogue, of which some were
-fitted to the same runs. They differ most between dense models and mixtures of experts, between
-families of devices and between frameworks, so that each of these has a range of its own where
-enough models were measured.
+fitted to the same runs. They differ most between dense models and mixtures of experts,
+between families of devices and between frameworks. So each of these has a range of its own
+where enough models were measured.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
 
 
 def ends_together(study: Study) -> bool:
-    """Say whether every device with the first virtual stage has the last one too.
+    """Return whether every device with the first virtual stage has the last one too.
 
     So it is in schedules in the shape of a V, and in those that run both ways. A schedule
     that does not exist there, which a rule says, puts nothing together.

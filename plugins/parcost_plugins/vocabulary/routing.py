@@ -151,7 +151,7 @@ def rank_tokens(study: Study) -> Real:
 
 
 def have_their_own(layout: Layout) -> Mask:
-    """Say whether ranks that hold parts of the same experts have tokens of their own.
+    """Return whether ranks that hold parts of the same experts have tokens of their own.
 
     Ranks of tp without sequence parallelism have the same ones; all others never have.
     """

@@ -3,7 +3,7 @@
 A value matters by as much as the step, or the memory, moves when it is 10 % less. Of
 the values that move them, those of the weakest provenance are listed. A number of a
 device or of a fabric that the spec gives without saying where it is from is the weakest
-of all; elsewhere what nobody vouches for is a choice of the job, and no evidence. So is
+of all; elsewhere a value without a source is a choice of the job, and no evidence. So is
 an efficiency that a level leaves out: its line rate then counts as what messages achieve.
 """
 

@@ -67,7 +67,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 
 def meets(targets: Targets, study: Study, outcome: Outcome) -> bool:
-    """Say whether a step is within every target."""
+    """Return whether a step is within every target."""
     step, mfu, bubble = _values(study, outcome)
     return (
         (targets.step_time is None or step <= float(targets.step_time))

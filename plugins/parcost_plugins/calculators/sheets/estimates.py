@@ -1,6 +1,6 @@
 """A step by thumb: busy time, an all-reduce and a bubble, added up with nothing hidden.
 
-This is how much is said about training in print, so it can be said here too, with the
+This is how much is said about training in print. So it can be said here too, with the
 conventions that such sums differ in as words: how the gradients are reduced, what the
 bubble is a share of, whether weights are streamed from the host. It is no prediction: a
 study with a model, a machine and a layout is.

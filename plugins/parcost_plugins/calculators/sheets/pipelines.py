@@ -1,8 +1,8 @@
 """A pipeline of equal stages by itself: its bubble under every name that it goes by.
 
-The time is that of the schedule, as the core finds it for any; only the stages are
-equal. The bubble over the step and the bubble over busy time are different numbers, so
-both are given, and the name of each says which it is.
+The time is that of the schedule, as the core finds it for any; only the stages are equal.
+The bubble over the step and the bubble over busy time are different numbers. So both are
+given, and the name of each says which it is.
 """
 
 from __future__ import annotations

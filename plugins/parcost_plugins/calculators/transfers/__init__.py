@@ -47,5 +47,5 @@ def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]
 
 
 def _may_run(rules: list[Check]) -> bool:
-    """Say whether there is a point at which all *rules* hold."""
+    """Return whether there is a point at which all *rules* hold."""
     return all(any_of(rule.holds) for rule in rules)

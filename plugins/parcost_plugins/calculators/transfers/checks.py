@@ -83,7 +83,7 @@ def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Any) -> Itera
 
 
 def shard(study: Study, transfer: Transfer) -> bool:
-    """Say whether the size is that of one rank's part."""
+    """Return whether the size is that of one rank's part."""
     return _size_qualifier(study, transfer) == "shard"
 
 

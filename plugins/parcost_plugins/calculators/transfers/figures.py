@@ -72,7 +72,7 @@ def _is_repeated(priced: TransferPrice) -> bool:
 
 
 def _is_default(value: Real, plain: float) -> bool:
-    """Say whether *value* is left at what it is by default."""
+    """Return whether *value* is left at what it is by default."""
     return isinstance(value, float) and value == plain
 
 

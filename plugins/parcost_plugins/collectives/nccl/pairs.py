@@ -29,7 +29,7 @@ def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, 
         found["collnet_chain"] = _collnet_chain(machine, placed, n)
     if operation in _GATHERS:
         found["pat"] = _pat(machine, placed, n)
-    return {  # one rank has nobody to talk to
+    return {  # one rank sends nothing
         name: where(placed.ranks > 1, seconds, 0.0)
         for name, seconds in found.items()
         if not (isinstance(seconds, float) and seconds == INFINITY)

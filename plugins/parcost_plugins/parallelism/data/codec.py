@@ -1,7 +1,7 @@
 """What compressing gradients takes of the device: memory traffic, and PowerSGD's products.
 
 A bucket is compressed before it leaves, by kernels that compete with backward for the
-device, so that all of it counts whether or not the traffic hides.
+device. So all of it counts whether or not the traffic hides.
 """
 
 from __future__ import annotations

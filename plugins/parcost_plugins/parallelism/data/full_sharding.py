@@ -10,9 +10,9 @@ under, the others have (L - 1) / L of the pass. What the model has before its fi
 layer is gathered before anything can run; what it has behind its last is kept from
 forward to backward, which follow one another there.
 
-Backward gathers nothing where parameters are kept from forward, and a gather less where
-the last layer is. An embedding that the head shares on the same stage is needed at both
-ends of each pass, so that it is kept throughout.
+Backward gathers nothing where parameters are kept from forward, and a gather less where the
+last layer is. An embedding that the head shares on the same stage is needed at both ends of
+each pass. So it is kept throughout.
 
 Groups of hybrid sharding reduce their shares too, on other links and at the same time.
 """
@@ -80,7 +80,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
 
 
 def is_tied(study: Study) -> bool:
-    """Say whether embedding and head are one tensor, which stays gathered between them."""
+    """Return whether embedding and head are one tensor, which stays gathered between them."""
     return study[Training].model.tied and study.query(ends_together)
 
 

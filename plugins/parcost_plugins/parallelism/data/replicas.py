@@ -11,7 +11,7 @@ A first bucket that is smaller, the share f of all, leaves earlier: the others h
 (1 - f) of backward, and it has what they leave. Taken in that order the two terms are
 the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
 
-Whoever holds the gradients whole anyway (ZeRO 0 and 1) gains nothing by buckets that may
+A rank that holds whole gradients anyway (ZeRO 0 and 1) gains nothing by buckets that may
 not hide, and sends one message. ZeRO 2 has room for one bucket and no more, so it cuts
 whether or not the buckets hide.
 """

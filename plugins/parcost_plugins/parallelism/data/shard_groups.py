@@ -131,7 +131,7 @@ def _groups(study: Study, kind: Alike) -> tuple[str, str]:
 
 
 def _is_equal(a: Real, b: Real) -> bool:
-    """Say whether two degrees are the same for certain; a sweep never decides that."""
+    """Return whether two degrees are the same for certain; a sweep never decides that."""
     return not is_array(a, b) and a == b
 
 

@@ -17,8 +17,8 @@ leaves it nothing to hide under, for the stage before waits for it. ``pipelined`
 gathered for a product or summed after it, chunk by chunk beside that product.
 ``split_batch``: everything, under the other half of the micro-batch.
 
-The model says by its hosts which pairs a stage has, so that a layer that is no pair (of
-experts, say) sends nothing here.
+The model says by its hosts which pairs a stage has. So a layer that is no pair (of experts,
+say) sends nothing here.
 """
 
 from __future__ import annotations

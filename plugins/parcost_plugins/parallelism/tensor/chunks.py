@@ -78,7 +78,7 @@ def _loss(
     return Work(
         name=name,
         cause=TENSOR,
-        seconds=seconds,  # one rank has nobody to wait for
+        seconds=seconds,  # one rank waits for no other
         pass_=gemm.pass_,
         count=gemm.count,
         host=gemm.host,

@@ -1,8 +1,8 @@
 """Gradients of what every rank holds but only a share of the tokens passes.
 
-Under sequence parallelism a rank normalises its share of the tokens, so the gradients of
-norms, and of biases added behind a reduce-scatter, are partial sums. They are added up
-once per step.
+Under sequence parallelism a rank normalises its share of the tokens. So the gradients of
+norms, and of biases added behind a reduce-scatter, are partial sums. They are added up once
+per step.
 """
 
 from __future__ import annotations
