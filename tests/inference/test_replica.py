@@ -173,7 +173,9 @@ def test_the_all_reduces_of_a_token(
 ) -> None:
     monkeypatch.setattr(replica, "kinds", lambda _: "kinds")
     monkeypatch.setattr(
-        replica, "having", lambda _, moe=False, windowed=False: [4, 2] if moe else [3, windowed]
+        replica,
+        "select_counts",
+        lambda _, moe=False, windowed=False: [4, 2] if moe else [3, windowed],
     )
     found = stub(**said)
     assert found.all_reduces == often

@@ -12,14 +12,16 @@ from parcost import Formula, Once, Work
 from parcost_plugins.parallelism.data import volumes
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding, Training
-from parcost_plugins.vocabulary.held import Alike
+from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 RANKS = {"inside": 4.0, "across": 3.0}
 
 
-def kind(*, expert: bool = False, stages: tuple[int, ...] = (0,), elements: float = 800.0) -> Alike:
+def kind(
+    *, expert: bool = False, stages: tuple[int, ...] = (0,), elements: float = 800.0
+) -> StageKind:
     """Return 3 layers of 200 parameters between 150 and 50, on 8 replicas, sharded over 4."""
-    return Alike(
+    return StageKind(
         stages=stages, of=2, layers=3, layer=200.0, matrix=0.0, before=150.0, after=50.0,
         elements=elements, group="data", replicas=8.0, shard=4.0, expert=expert,
     )  # fmt: skip

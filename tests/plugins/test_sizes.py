@@ -10,7 +10,7 @@ import pytest
 import parcost
 from parcost import SpecError
 from parcost_plugins.calculators.networks.sharing import ActiveFlow, fair_rates, finish
-from parcost_plugins.vocabulary.nearest import all_divisors, divisors
+from parcost_plugins.vocabulary.neighbours import all_divisors, divisors
 
 JOB = """
 use catalog.devices.h100_sxm

@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary import (
     Layout,
     Level,
     Model,
-    Plausible,
+    PlausibleRange,
     Precision,
     Training,
 )
@@ -63,7 +63,9 @@ def study(
         Layout: (Layout(tp=tp, dp=dp, pp=1, order=order),),
         Training: (training,),
         CollectiveChoice: (CollectiveChoice(tensor=algorithm),),
-        Plausible: (Plausible(device_bandwidth=1.8e12, network_bandwidth=100e9, latency=0.1),),
+        PlausibleRange: (
+            PlausibleRange(device_bandwidth=1.8e12, network_bandwidth=100e9, latency=0.1),
+        ),
     }
     return Study("test", blocks, PLUGINS)
 

@@ -22,14 +22,14 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
-from parcost_plugins.vocabulary.chosen import (
+from parcost_plugins.vocabulary.context import algorithm
+from parcost_plugins.vocabulary.partition import layers as dealt
+from parcost_plugins.vocabulary.run_choices import (
     blocks_on_transfers,
     hides_gradients,
     hides_parameters,
     tensor_overlap,
 )
-from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.partition import layers as dealt
 
 Make = Callable[..., RunRow]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Check, Interval, Outcome, Real, Study, called, formula, hookimpl
-from parcost_plugins.vocabulary import Accuracy, Cluster, Observed, Training
+from parcost_plugins.vocabulary import Accuracy, Cluster, ObservedErrors, Training
 
 _FIGURES = ("step_time", "memory")
 
@@ -67,7 +67,7 @@ def _spread(study: Study, accuracy: Accuracy) -> tuple[Real, str] | None:
     """Return by what a device without measured runs may differ, and why; None for others."""
     device = study[Cluster].device
     name, family = called(device), device.family
-    if accuracy.knows(name):
+    if accuracy.has_device(name):
         return None
     if family is None:
         return accuracy.others.spread, f"u because `{name}` has no measured runs and no family"
@@ -79,7 +79,7 @@ def _interval(
     value: Real,
     unit: str,
     accuracy: Accuracy,
-    found: Observed,
+    found: ObservedErrors,
     spread: tuple[Real, str] | None,
 ) -> Interval:
     letter, source = "T" if name == "step_time" else "M", _source(found)
@@ -98,7 +98,7 @@ def _interval(
     )
 
 
-def _source(found: Observed) -> str:
+def _source(found: ObservedErrors) -> str:
     """Return which runs *found* are, in words."""
     kind = {"any": "", "dense": "dense", "experts": "with experts"}[found.model]
     said = ", ".join(filter(None, (kind, found.family, found.framework)))

@@ -8,8 +8,8 @@ from typing import Any
 from parcost import Check, Group, Mask, Study, called, hookimpl
 from parcost.numeric import any_of, floor_log2
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
-from parcost_plugins.vocabulary.chosen import scatters
 from parcost_plugins.vocabulary.context import algorithm
+from parcost_plugins.vocabulary.run_choices import scatters
 
 
 @hookimpl

@@ -10,13 +10,13 @@ from parcost import Check, Study, called, hookimpl
 from parcost.numeric import is_array
 from parcost_plugins.vocabulary import Training
 from parcost_plugins.vocabulary.framework import Framework, Offer
-from parcost_plugins.vocabulary.nearest import next_to
+from parcost_plugins.vocabulary.neighbours import next_to
 from parcost_plugins.vocabulary.offers import (
     Target,
     holds,
-    listed,
-    spelled,
+    switch_text,
     target_of,
+    value_texts,
     values_of,
 )
 
@@ -38,9 +38,9 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _feature_check(study: Study, framework: Framework, offer: Offer, target: Target) -> Check:
-    value = spelled(getattr(target.block, target.name))
+    value = switch_text(getattr(target.block, target.name))
     origin = study.origin(offer, "values")
-    known = ", ".join(f"`{text}`" for text in listed(offer)) or "none"
+    known = ", ".join(f"`{text}`" for text in value_texts(offer)) or "none"
     notes = [f"it has {known}" + (f"; {offer.since}" if offer.since else "")]
     if origin is not None and origin.source:
         notes.append(f"{origin.kind}: {origin.source}")
@@ -69,7 +69,7 @@ def _nearest_values(offer: Offer, value: object, kind: str) -> str:
         if whole and isinstance(value, (float, int)) and not is_array(value):
             return next_to(float(value), sorted(int(one) for one in numbers))
         return " or ".join(f"{one:g}" for one in numbers)
-    words = listed(offer)
+    words = value_texts(offer)
     close = get_close_matches(str(value), words, n=1, cutoff=0.6)
     return " or ".join(f"`{word}`" for word in close or words)
 
@@ -81,7 +81,7 @@ def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | Non
     field = type_.fields.get(name) if type_ is not None else None
     wrong, known = "", ""
     severity: Literal["error", "warning"] = "error"
-    if not listed(offer):
+    if not value_texts(offer):
         wrong = f"`{offer.values}` lists no value of `{offer.attribute}`"
         known = "write values with commas between them, or none to withdraw a statement"
     elif field is None:
@@ -91,14 +91,14 @@ def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | Non
         wrong = f"`{offer.attribute}` is neither a number nor a word"
         known = "what a framework has is listed for attributes that hold a number or a word"
     elif field.kind == "quantity":
-        odd = [text for text in listed(offer) if not _is_number(text)]
+        odd = [text for text in value_texts(offer) if not _is_number(text)]
         if odd:
             wrong, known = f"`{odd[0]}` is no number", f"numbers of `{offer.attribute}`"
     else:
         words = field.choices
         if field.registry:
             words = (*words, *study.plugins.named(field.registry))
-        odd = [text for text in listed(offer) if text not in words]
+        odd = [text for text in value_texts(offer) if text not in words]
         if odd:
             wrong, severity = f"`{offer.attribute}` is never `{odd[0]}`", "warning"
             known = "it is " + ", ".join(f"`{word}`" for word in words)

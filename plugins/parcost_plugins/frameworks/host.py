@@ -29,11 +29,11 @@ from parcost_plugins.vocabulary import (
     on_first,
     on_last,
 )
-from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
-from parcost_plugins.vocabulary.chosen import tensor_overlap
-from parcost_plugins.vocabulary.partition import each, standing
+from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 NAME = "waiting for the host"
 PROCESSOR = "processor"  # the resource: it issues kernels one after another
@@ -112,7 +112,7 @@ def mode(study: Study) -> str:
 def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
     forward, backward, weights = _calls(study)
-    every, again = standing(study), standing(study, recomputed=True)
+    every, again = layer_counts(study), layer_counts(study, recomputed=True)
     core: Real = 0.0
     if study[Training].recompute == "selective" and writes_scores(study):
         again, core = every, framework.core_kernels
@@ -174,9 +174,9 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
     forward = framework.routing_kernels + local * (each + casts + of_bias[0])
     backward = framework.routing_backward_kernels + local * (_BACKWARD * each + casts + of_bias[1])
     passes: list[tuple[Pass, Real, Sequence[float]]] = [
-        ("F", forward, standing(study, moe=True)),
-        ("R", forward, standing(study, moe=True, recomputed=True)),
-        ("B", backward, standing(study, moe=True)),
+        ("F", forward, layer_counts(study, moe=True)),
+        ("R", forward, layer_counts(study, moe=True, recomputed=True)),
+        ("B", backward, layer_counts(study, moe=True)),
     ]
     for pass_, kernels, count in passes:
         seconds = _eager_seconds(_Launches(kernels), framework)
@@ -195,7 +195,7 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
     )
     passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
     for pass_, recomputed in passes:
-        count = standing(study, moe=True, recomputed=recomputed)
+        count = layer_counts(study, moe=True, recomputed=recomputed)
         if any(count) and _takes_time(seconds):
             yield Work(
                 name="waiting for token counts",
@@ -208,7 +208,7 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _ends(study: Study, framework: Framework) -> Iterator[Work]:
-    count = each(add, on_first(study), on_last(study))
+    count = map_stages(add, on_first(study), on_last(study))
     passes: tuple[tuple[Pass, Real], ...] = (
         ("F", framework.outer_kernels),
         ("B", _BACKWARD * framework.outer_kernels),
@@ -226,7 +226,7 @@ def _update(study: Study, framework: Framework) -> Iterator[Once]:
             cause=HOST,
             seconds=seconds,
             when="end",
-            count=standing(study),
+            count=layer_counts(study),
             resource=PROCESSOR,
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Section, Study, called, hookimpl
 from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Serving
-from parcost_plugins.vocabulary.answers import outlined, section_note
+from parcost_plugins.vocabulary.answers import mark_details, section_note
 
 _HEADLINES = (
     "prefill_seconds",
@@ -51,7 +51,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         yield capacity_check(replica, memory)
         first, next_ = prefill(replica), decode(replica)
         yield ends(replica, first, next_)
-        yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)
+        yield from mark_details(figures_of(replica, memory, first, next_), *_HEADLINES)
         if is_array(first.seconds, next_.seconds):
             yield section_note(called(serving))
         else:

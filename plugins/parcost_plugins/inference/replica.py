@@ -26,7 +26,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.clocks import clock
-from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
+from parcost_plugins.vocabulary.partition import Counts, LayerKind, kinds, select_counts
 
 
 @frozen(kw_only=True, eq=False, slots=False)
@@ -151,15 +151,21 @@ class Replica:
     @cached_property
     def expert_layers(self) -> float:
         """Layers with experts."""
-        return float(sum(having(self._kinds, moe=True))) if self.serving.model.experts else 0.0
+        return (
+            float(sum(select_counts(self._kinds, moe=True))) if self.serving.model.experts else 0.0
+        )
 
     @cached_property
     def windowed_layers(self) -> float:
         """Layers that attend within a window."""
-        return float(sum(having(self._kinds, windowed=True))) if self.serving.model.window else 0.0
+        return (
+            float(sum(select_counts(self._kinds, windowed=True)))
+            if self.serving.model.window
+            else 0.0
+        )
 
     @cached_property
-    def _kinds(self) -> Mapping[Kind, Counts]:
+    def _kinds(self) -> Mapping[LayerKind, Counts]:
         return kinds(self.study)
 
 

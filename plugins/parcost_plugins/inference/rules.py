@@ -10,7 +10,7 @@ from parcost_plugins.inference.memory import ServingMemory
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import Phase
 from parcost_plugins.vocabulary import Serving
-from parcost_plugins.vocabulary.nearest import divisors
+from parcost_plugins.vocabulary.neighbours import divisors
 
 _GIB = 2.0**30
 _TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")

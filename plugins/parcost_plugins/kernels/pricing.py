@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary import (
     Training,
     layers,
 )
-from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import COMPUTE
 
 

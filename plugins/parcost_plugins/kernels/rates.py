@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary import (
     Streaming,
     Training,
 )
-from parcost_plugins.vocabulary.attended import attended
+from parcost_plugins.vocabulary.attention_reach import attended_tokens
 from parcost_plugins.vocabulary.clocks import clock
 from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
@@ -137,7 +137,7 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
         * device.attention_efficiency
         * clock(device, choice),
         kernel.fill(backward=backward),
-        attended(study[Training], windowed=operator.windowed) / blocks_of_keys(study),
+        attended_tokens(study[Training], windowed=operator.windowed) / blocks_of_keys(study),
     )
 
 

@@ -34,9 +34,9 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
-from parcost_plugins.vocabulary.chosen import reshards
-from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.run_choices import reshards
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 LINK = "host"
 
@@ -64,10 +64,10 @@ def terms(study: Study) -> Iterator[Work | Once]:
     if bandwidth is None:
         return  # a rule has said so where it matters
     if _is_offloaded(offload.optimizer):
-        for kind in alike(study):
+        for kind in stage_kinds(study):
             yield from _optimizer(study, kind, bandwidth)
     if _is_offloaded(offload.parameters) and study[Layout].zero == 3:
-        for kind in alike(study):
+        for kind in stage_kinds(study):
             yield from _parameters(study, kind, bandwidth)
     if _is_offloaded(offload.activations):
         yield from _activations(study, bandwidth)
@@ -168,7 +168,7 @@ def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
             offload.activations * bytes_ * alive
             for bytes_, alive in zip(_activation_bytes(study), outcome.alive, strict=True)
         ]
-    states = [(kind, _state(study, kind)) for kind in alike(study)]
+    states = [(kind, _state(study, kind)) for kind in stage_kinds(study)]
     found: list[Real] = []
     for stages in stages_of_devices(study):
         held: Real = 0.0
@@ -180,7 +180,7 @@ def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
     return found
 
 
-def _state(study: Study, kind: Alike) -> Real:
+def _state(study: Study, kind: StageKind) -> Real:
     """Return the bytes of state that a host keeps of each stage of a *kind*."""
     offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
     zero = study[Layout].zero
@@ -193,7 +193,7 @@ def _state(study: Study, kind: Alike) -> Real:
     return (shared / kind.shards(zero, 1) + whole / kind.shards(zero, 3)) * kind.elements
 
 
-def _optimizer(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Once]:
+def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
     offload, precision = study[Offload], study[Training].precision
     away = offload.optimizer * kind.elements / kind.shards(study[Layout].zero, since=1)
     if offload.update == "device":
@@ -223,7 +223,7 @@ def _optimizer(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Once]:
 
 
 def _transfer_term(
-    name: str, bytes_: Real, kind: Alike, bandwidth: Real, source: str, resource: str = LINK
+    name: str, bytes_: Real, kind: StageKind, bandwidth: Real, source: str, resource: str = LINK
 ) -> Once:
     return Once(
         name=name,
@@ -236,7 +236,7 @@ def _transfer_term(
     )
 
 
-def _parameters(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Work]:
+def _parameters(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work]:
     """Fetch a rank's shares before they are gathered: in forward, and again in backward."""
     offload = study[Offload]
     away = offload.parameters * kind.elements / kind.shard

@@ -17,7 +17,7 @@ from parcost_plugins.model.rank import rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import ends_share_device
 
 
 @hookimpl
@@ -27,7 +27,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     model, tied, count = rank.model, rank.model.tied, on_last(study)
     if model.nominal:
         return
-    if not tied or not study.query(ends_together):
+    if not tied or not study.query(ends_share_device):
         yield Parameters(
             name="head, shared with the embedding" if tied else "head",
             elements=rank.vocabulary * model.hidden,

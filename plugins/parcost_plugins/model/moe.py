@@ -43,7 +43,7 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_ROWS,
 )
 from parcost_plugins.vocabulary.routing import (
-    crowding,
+    busiest_rank_load,
     dispatcher_of,
     expert_tokens,
     has_fixed_counts,
@@ -80,7 +80,7 @@ def _experts(study: Study) -> _Experts | None:
         rank=rank,
         local=model.experts / layout.ep,
         width=model.expert_ffn / layout.etp,
-        each=expert_tokens(study) * crowding(study),
+        each=expert_tokens(study) * busiest_rank_load(study),
         sent=rank_tokens(study),
         shared=model.shared_width / layout.tp,
     )

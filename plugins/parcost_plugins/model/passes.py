@@ -9,7 +9,7 @@ from typing import Literal
 
 from parcost import Pass, Real, record
 from parcost_plugins.vocabulary import Gemm
-from parcost_plugins.vocabulary.partition import Counts, each
+from parcost_plugins.vocabulary.partition import Counts, map_stages
 
 COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
@@ -47,21 +47,21 @@ class Span:
 
     def times(self, factor: int) -> Span:
         """Return the span of something that occurs *factor* times in each layer."""
-        count, again = each(mul, self.count, factor), each(mul, self.again, factor)
+        count, again = map_stages(mul, self.count, factor), map_stages(mul, self.again, factor)
         return Span(count, again, self.rivals)
 
     @cached_property
     def kept(self) -> Counts:
         """Those that are not run again."""
-        return each(sub, self.count, self.again)
+        return map_stages(sub, self.count, self.again)
 
     @cached_property
     def held(self) -> Counts:
         """One where a layer is run again whose tensors are held meanwhile."""
         rivals = self.rivals
         if rivals is None:
-            return each(_at_most_one, self.again)
-        return each(_one_without_rival, self.again, rivals)
+            return map_stages(_at_most_one, self.again)
+        return map_stages(_one_without_rival, self.again, rivals)
 
 
 def linear(
@@ -107,7 +107,7 @@ def linear(
 
 def single_run(count: Counts) -> Span:
     """Return the span of something that is never run again, such as what is outside of layers."""
-    return Span(count, each(_zero, count))
+    return Span(count, map_stages(_zero, count))
 
 
 def _zero(_: float) -> int:

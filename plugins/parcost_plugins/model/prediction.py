@@ -15,7 +15,7 @@ from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import ends_share_device
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
 NORMS_EACH = 3  # of the stream, of the embedding, and ahead of the head
@@ -44,7 +44,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             place="after",
             source=PREDICTION,
         )
-    if not model.tied and not study.query(ends_together):
+    if not model.tied and not study.query(ends_share_device):
         yield Parameters(
             name="embedding, for prediction",
             elements=rank.vocabulary * h,

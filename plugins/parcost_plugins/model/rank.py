@@ -13,9 +13,9 @@ from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
-from parcost_plugins.vocabulary.attended import attended, writes_scores
+from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
-from parcost_plugins.vocabulary.partition import Counts, each, standing
+from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Of what stands in no layer of that paper.
@@ -52,7 +52,7 @@ class Rank:
     @cached_property
     def layers(self) -> Counts:
         """Layers of each virtual stage."""
-        return standing(self.study)
+        return layer_counts(self.study)
 
     @cached_property
     def every(self) -> Span:
@@ -83,8 +83,8 @@ class Rank:
     def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
         study = self.study  # and not the rank, which holds the span
         return Span(
-            standing(study, moe=moe, windowed=windowed),
-            lambda: standing(study, moe=moe, windowed=windowed, recomputed=True),
+            layer_counts(study, moe=moe, windowed=windowed),
+            lambda: layer_counts(study, moe=moe, windowed=windowed, recomputed=True),
         )
 
     @property
@@ -181,7 +181,7 @@ class Rank:
 
     def keys(self, windowed: bool) -> Real:
         """Return to how many tokens a token attends on average, in its own document."""
-        return attended(self.training, windowed=windowed)
+        return attended_tokens(self.training, windowed=windowed)
 
     def saved(
         self,
@@ -212,7 +212,7 @@ class Rank:
                     name=f"{name}, to and from the host",
                     cause=ACTIVATIONS,
                     bytes_=formula("o M", o=away, M=(bytes_, "B"), source=source),
-                    count=each(min, kept, layers),
+                    count=map_stages(min, kept, layers),
                     once_per_device=True,
                     moments=_WHILE_ALIVE,
                 )

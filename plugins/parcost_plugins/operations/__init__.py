@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary import (
     Run,
     Training,
 )
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import mark_details
 
 _ASKED = (Checkpoint, Energy, Price, Reliability, Run)
 
@@ -61,7 +61,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
         return
     yield from goodput(study)
     if not study.all(Training):
-        yield from outlined(losses(study), "mtbf", "interval", "blocking")
+        yield from mark_details(losses(study), "mtbf", "interval", "blocking")
         speed = published_speed(study)
         if speed is not None:
             headline, further = account(study, speed)

@@ -33,10 +33,10 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import HOPS
-from parcost_plugins.vocabulary.chosen import blocks_on_transfers
-from parcost_plugins.vocabulary.nearest import all_divisors
-from parcost_plugins.vocabulary.partition import assignment, ends_counted, stages_of_devices
+from parcost_plugins.vocabulary.neighbours import all_divisors
+from parcost_plugins.vocabulary.partition import assignment, end_layers, stages_of_devices
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
+from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
 
 
 @hookimpl
@@ -199,7 +199,7 @@ def checks(study: Study) -> Iterator[Check]:
 def _division_check(study: Study) -> Check:
     choice, pp = study[ScheduleChoice], study[Layout].pp
     layers = study[Training].model.layers
-    ends = sum(ends_counted(study))
+    ends = sum(end_layers(study))
     counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
     if assignment(study) != "even":
         return Check(

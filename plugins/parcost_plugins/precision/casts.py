@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of a greatest value
 OPERANDS = 3.0  # of a linear layer: its input, its weights, the gradient of its output
@@ -93,7 +93,7 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
             tensors = [n + OPERANDS * count for n, count in zip(tensors, gemm.count, strict=True)]
     most = max(tensors)
     group = study.group(precision.amax_group)
-    algorithm = adding(study, study[CollectiveChoice].data)
+    algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
     n = formula("fp32 k, k tensors of a stage", fp32=(FP32, "B"), k=most)
     call = study.collective("all_reduce", n, group, algorithm)
     yield Once(

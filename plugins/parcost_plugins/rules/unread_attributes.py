@@ -35,11 +35,11 @@ from parcost_plugins.vocabulary import (
     Training,
     Transfer,
 )
-from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.routing import dispatcher_of
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 
 @frozen

@@ -10,9 +10,9 @@ from attrs import evolve
 from parcost import Axis, Check, Goal, Objective, Study, called, hookimpl
 from parcost_plugins.search_space import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
-from parcost_plugins.vocabulary.nearest import all_divisors
+from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.offers import has, offers_of
-from parcost_plugins.vocabulary.partition import assignment, ends_counted
+from parcost_plugins.vocabulary.partition import assignment, end_layers
 
 
 @hookimpl
@@ -45,7 +45,7 @@ def _supported_axis(study: Study, axis: Axis) -> Axis:
 def _axes(study: Study) -> Iterator[Axis]:
     training, devices = study[Training], int(study[Cluster].devices)
     model = training.model
-    heads, layers = int(model.heads), int(model.layers) + sum(ends_counted(study))
+    heads, layers = int(model.heads), int(model.layers) + sum(end_layers(study))
     whole = assignment(study) == "even"
     yield Axis(attribute="layout.tp", values=_common_divisors(heads, devices))
     stages = _common_divisors(layers if whole else devices, devices, ends=layers)

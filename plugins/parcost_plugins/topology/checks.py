@@ -16,7 +16,7 @@ from parcost_plugins.topology.decomposition import (
 )
 from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.tiers import Tier, tiers
-from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Plausible, Training
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, PlausibleRange, Training
 
 
 @hookimpl
@@ -27,7 +27,7 @@ def checks(study: Study) -> Iterator[Check]:
     levels = tiers(study[Cluster])
     yield from kinds.rules(levels)
     yield from _level_checks(study[Cluster], levels)
-    yield from _plausibility_checks(study[Plausible], levels)
+    yield from _plausibility_checks(study[PlausibleRange], levels)
     yield from _fast_domain(study)
 
 
@@ -129,7 +129,7 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
     )
 
 
-def _plausibility_checks(known: Plausible, levels: Sequence[Tier]) -> Iterator[Check]:
+def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Iterator[Check]:
     """Warn of links that no vendor makes: bits and bytes are easily confused, as are us and s."""
     for tier in levels:
         outermost = tier is levels[-1] and len(levels) > 1

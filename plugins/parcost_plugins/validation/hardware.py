@@ -112,7 +112,7 @@ def device_names() -> str:
 
 
 @frozen
-class Network:
+class HardwareNetwork:
     """The outermost level of a row's fabric: ports of a node, Gb/s of one, and its kind."""
 
     ports: int
@@ -120,7 +120,7 @@ class Network:
     kind: str | None
 
 
-def network_of(hardware: Hardware) -> Network | None:
+def network_of(hardware: Hardware) -> HardwareNetwork | None:
     """Return what the row says of the network between nodes, if it says how fast it is.
 
     `internode_gbps` is that of a whole node; the text may say of how many ports.
@@ -133,7 +133,7 @@ def network_of(hardware: Hardware) -> Network | None:
     if printed and int(printed[1]) * float(printed[2]) == hardware.internode_gbps:
         ports = int(printed[1])
     kind = "ethernet" if re.search(r"RoCE|Ethernet|EFA", text, re.IGNORECASE) else None
-    return Network(ports, hardware.internode_gbps / ports, kind)
+    return HardwareNetwork(ports, hardware.internode_gbps / ports, kind)
 
 
 def domain_of(hardware: Hardware) -> int | None:

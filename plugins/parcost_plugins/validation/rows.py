@@ -35,7 +35,7 @@ class UnmodelledError(ValueError):
 
 
 @frozen(kw_only=True)
-class Model:
+class RowModel:
     """Dimensions of the transformer."""
 
     name: str
@@ -137,7 +137,7 @@ class RunRow:
     source_key: str
     source_locator: str = ""
     year: int | None = number_from(2012, None)
-    model: Model
+    model: RowModel
     hardware: Hardware
     parallel: Degrees
     batch: Batch

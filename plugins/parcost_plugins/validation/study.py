@@ -17,7 +17,7 @@ from attrs import field, frozen
 from parcost_plugins.validation.frameworks import GENERIC, Profile, profile_of
 from parcost_plugins.validation.hardware import (
     HardwareEntry,
-    Network,
+    HardwareNetwork,
     device_names,
     domain_of,
     entry_of,
@@ -61,7 +61,7 @@ class Facts:
         return recomputation_of(self.row)
 
     @cached_property
-    def network(self) -> Network | None:
+    def network(self) -> HardwareNetwork | None:
         """What the row says of the network between nodes."""
         return network_of(self.row.hardware)
 

@@ -32,7 +32,7 @@ _MOST = 8  # lines
 _LINE_RATE = "left out: {names}, as if 100 %; long messages achieve the whole bandwidth"
 
 
-class Value(NamedTuple):
+class SourcedValue(NamedTuple):
     """A number of the spec that somebody vouches for."""
 
     name: str
@@ -42,7 +42,7 @@ class Value(NamedTuple):
     left_out: bool = False
 
 
-def section(values: Sequence[Value], found: Sequence[Effect]) -> Section:
+def section(values: Sequence[SourcedValue], found: Sequence[Effect]) -> Section:
     """Return the values of the weakest provenance that matter, those that most do first."""
     matter = [
         (value, effect)
@@ -78,19 +78,19 @@ def _weight(effect: Effect) -> float:
     return max(abs(effect.time), abs(effect.memory))
 
 
-def _count_text(values: list[Value]) -> str:
+def _count_text(values: list[SourcedValue]) -> str:
     """Return how many values matter, by provenance."""
     number = Counter(value.kind for value in values)
     listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
     return f"values with a provenance that matter: {listed or 'none'}"
 
 
-def values_with_provenance(study: Study) -> list[Value]:
+def values_with_provenance(study: Study) -> list[SourcedValue]:
     """Return the numbers with a provenance in the blocks that the study is evaluated by."""
     return list(_values_with_provenance(study))
 
 
-def _values_with_provenance(study: Study) -> Iterator[Value]:
+def _values_with_provenance(study: Study) -> Iterator[SourcedValue]:
     seen: set[int] = set()
     for schema in (Cluster, Training, KernelChoice, Overlap, MemoryBudget):
         for block in _blocks(study[schema], seen):
@@ -103,7 +103,7 @@ def _values_with_provenance(study: Study) -> Iterator[Value]:
                 unsaid = measured or _is_line_rate(block, attribute)
                 kind = origin.kind or (_UNSAID if unsaid else "")
                 if kind in _WEAKEST_FIRST and isinstance(value, float) and value:
-                    yield Value(
+                    yield SourcedValue(
                         name=f"{called(block)}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
                         kind=kind,

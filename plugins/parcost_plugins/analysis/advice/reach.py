@@ -22,8 +22,8 @@ from parcost_plugins.vocabulary import (
     Training,
     flops_per_token,
 )
-from parcost_plugins.vocabulary.chosen import HIDING
 from parcost_plugins.vocabulary.offers import has
+from parcost_plugins.vocabulary.run_choices import HIDING
 
 _MOST = 4096  # micro-batches that are tried
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from parcost import Curve, Section, Study, called
 from parcost_plugins.analysis.advice.changes import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
-from parcost_plugins.vocabulary.chosen import HIDING, tensor_overlap
 from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
 from parcost_plugins.vocabulary.offers import has
+from parcost_plugins.vocabulary.run_choices import HIDING, tensor_overlap
 
 _LEAD = 3  # rows on the report of one screen
 _LEAST = 0.001  # of the step; what changes it less is not listed

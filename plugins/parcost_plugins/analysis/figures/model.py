@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parcost import Figure, Outcome, Real, Study, Work, formula
 from parcost_plugins.analysis.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
-from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Section, Study, hookimpl
 from parcost_plugins.vocabulary import BucketSketch, ExchangeSketch, FsdpSketch, ZeroSketch
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import mark_details
 
 _OF_BUCKETS = ("bucket", "exposed", "hidden", "cost", "best_count", "best_cost")
 _OF_EXCHANGES = ("ratio", "gain", "message", "volume", "total")
@@ -25,13 +25,13 @@ def _calculated(study: Study) -> Iterator[Figure | Section | Check]:
     from parcost_plugins.calculators.data import buckets, exchanges, layers, stages
 
     for bucketed in study.all(BucketSketch):
-        yield from outlined(buckets.figures(bucketed), *_OF_BUCKETS)
+        yield from mark_details(buckets.figures(bucketed), *_OF_BUCKETS)
         yield from buckets.section(bucketed)
     for exchanged in study.all(ExchangeSketch):
-        yield from outlined(exchanges.figures(exchanged), *_OF_EXCHANGES)
+        yield from mark_details(exchanges.figures(exchanged), *_OF_EXCHANGES)
     for compared in study.all(ZeroSketch):
-        yield from outlined(stages.figures(compared), *_OF_STAGES)
+        yield from mark_details(stages.figures(compared), *_OF_STAGES)
         yield stages.section(compared)
     for layered in study.all(FsdpSketch):
-        yield from outlined(layers.figures(layered), *_OF_LAYERS)
+        yield from mark_details(layers.figures(layered), *_OF_LAYERS)
         yield from layers.section(layered)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Study, hookimpl
 from parcost_plugins.vocabulary import Network, RailExchange, Sharing
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import mark_details
 
 _ASKED: tuple[type, ...] = (Network, RailExchange, Sharing)
 _HEADLINES = ("bisection", "bound", "hops", "seconds", "slowdown", "switches", "most_groups")
@@ -45,9 +45,9 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
         for each in tuple(found):
             if isinstance(each, Figure) and each.name.endswith(".bisection"):
                 found += bounds.bounds(network, each.value)
-        yield from outlined(found, *_HEADLINES)
+        yield from mark_details(found, *_HEADLINES)
     for exchange in study.all(RailExchange):
         headlines = ("direct_seconds", "two_level_seconds", "pipelined_seconds")
-        yield from outlined(rails.exchange(study, exchange), *headlines)
+        yield from mark_details(rails.exchange(study, exchange), *headlines)
     for block in study.all(Sharing):
-        yield from outlined(sharing.flows(block), "bound", "seconds", "near", "far")
+        yield from mark_details(sharing.flows(block), "bound", "seconds", "near", "far")

@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary import (
     PipelineSketch,
     StateSheet,
 )
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import mark_details
 
 _OF_PIPELINES = ("step_time", "bubble", "bubble_overhead", "alive", "fewest_micro_batches")
 _OF_GRIDS = ("devices", "nodes", "tp_rank", "cp_rank", "dp_rank", "pp_rank")
@@ -31,19 +31,19 @@ def calculations(study: Study) -> Iterator[Figure | Check | Section]:
     if study.all(PipelineSketch):
         from parcost_plugins.calculators.sheets.pipelines import sketches
 
-        yield from outlined(sketches(study), *_OF_PIPELINES)
+        yield from mark_details(sketches(study), *_OF_PIPELINES)
     if study.all(Grid):
         from parcost_plugins.calculators.sheets.grids import grids
 
-        yield from outlined(grids(study), *_OF_GRIDS)
+        yield from mark_details(grids(study), *_OF_GRIDS)
     if study.all(Estimate):
         from parcost_plugins.calculators.sheets.estimates import estimates
 
-        yield from outlined(estimates(study), *_OF_ESTIMATES)
+        yield from mark_details(estimates(study), *_OF_ESTIMATES)
     if study.all(LinkSheet):
         from parcost_plugins.calculators.sheets.links import links
 
-        yield from outlined(links(study), *_OF_LINKS)
+        yield from mark_details(links(study), *_OF_LINKS)
     if study.all(MachineSheet):
         from parcost_plugins.calculators.sheets.links import machines
 
@@ -51,7 +51,7 @@ def calculations(study: Study) -> Iterator[Figure | Check | Section]:
     if study.all(StateSheet):
         from parcost_plugins.calculators.sheets.states import states, tables
 
-        yield from outlined(states(study), *_OF_STATES)
+        yield from mark_details(states(study), *_OF_STATES)
         yield from tables(study)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Formula, Real, Sheet, Study, called
 from parcost.numeric import divides, where
 from parcost_plugins.vocabulary import Grid
-from parcost_plugins.vocabulary.nearest import all_divisors
+from parcost_plugins.vocabulary.neighbours import all_divisors
 
 _DEGREES = ("tp", "cp", "dp", "pp")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Section, Study, hookimpl
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import Transfer
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import mark_details
 
 _HEADLINES = ("seconds", "total_seconds", "bus_bandwidth", "efficiency", "best_chunks")
 
@@ -42,7 +42,7 @@ def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]
         return
     n = transfer.size * group.ranks if shard(study, transfer) else transfer.size
     priced = price(study, transfer, group, n)
-    yield from outlined(figures(study, priced), *_HEADLINES)
+    yield from mark_details(figures(study, priced), *_HEADLINES)
     yield from sections(study, priced)
 
 

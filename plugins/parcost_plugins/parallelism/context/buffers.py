@@ -9,7 +9,7 @@ from parcost import Memory, Moment, formula
 from parcost_plugins.parallelism.context.exchange import SIZES, ContextExchange
 from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import each
+from parcost_plugins.vocabulary.partition import map_stages
 
 FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 
@@ -95,7 +95,7 @@ def _buffer(
         name=name,
         cause=BUFFERS,
         bytes_=formula("r > 1 ? n : 0", r=found.rounds, n=(size, "B"), source=source),
-        count=each(min, found.counts["F"], 1.0) if "F" in found.counts else 1.0,
+        count=map_stages(min, found.counts["F"], 1.0) if "F" in found.counts else 1.0,
         once_per_device=True,
         moments=moments,
     )

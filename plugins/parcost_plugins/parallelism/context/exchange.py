@@ -20,8 +20,8 @@ from parcost_plugins.vocabulary import (
     Training,
     slowdown,
 )
-from parcost_plugins.vocabulary.context import algorithm, trading
-from parcost_plugins.vocabulary.partition import Counts, each
+from parcost_plugins.vocabulary.context import algorithm, all_to_all_degree
+from parcost_plugins.vocabulary.partition import Counts, map_stages
 
 SIZES = "counted from the tensors that attention reads"
 
@@ -172,13 +172,13 @@ def is_single_rank(study: Study) -> bool:
 
 def exchange(study: Study) -> ContextExchange:
     """Return what a rank of *study* exchanges."""
-    cp, traders = study[Layout].cp, trading(study)
+    cp, traders = study[Layout].cp, all_to_all_degree(study)
     kind = algorithm(study)
     return ContextExchange(study, study[Context], kind, cp, traders, cp / traders, slowdown(study))
 
 
 def _sum(one: Counts | None, other: Sequence[float]) -> Counts:
-    return each(add, other, 0.0 if one is None else one)
+    return map_stages(add, other, 0.0 if one is None else one)
 
 
 def _subgroup(group: Group, ranks: Real) -> Group:

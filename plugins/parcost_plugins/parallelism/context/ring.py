@@ -12,7 +12,7 @@ from itertools import product
 from parcost import Formula, Pass, Real, Study, Work, busy, formula
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
-from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
+from parcost_plugins.vocabulary.attention_reach import attended_tokens, attended_tokens_of_busiest
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
 
@@ -78,8 +78,8 @@ def imbalance(found: ContextExchange) -> Iterator[Work]:
     for _, operator in found.study.contributions_by_row("operators"):
         if isinstance(operator, FusedAttention):
             seconds = kernel_seconds(operator, found.study)
-            mean = attended(training, windowed=operator.windowed)
-            most = attended_by_the_busiest(training, found.rounds, windowed=operator.windowed)
+            mean = attended_tokens(training, windowed=operator.windowed)
+            most = attended_tokens_of_busiest(training, found.rounds, windowed=operator.windowed)
             yield Work(
                 name=f"imbalance of {operator.name}",
                 cause=CONTEXT,

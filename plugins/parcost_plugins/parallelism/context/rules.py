@@ -8,9 +8,9 @@ from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, ceil_div, maximum, where
 from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
 from parcost_plugins.vocabulary import Context, Layout, Training
-from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.nearest import divisors, first_failure
+from parcost_plugins.vocabulary.neighbours import divisors, first_failure
 
 
 def words(study: Study) -> Iterator[Check]:

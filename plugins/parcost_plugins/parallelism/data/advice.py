@@ -23,7 +23,7 @@ from parcost_plugins.vocabulary import (
     Targets,
     Training,
 )
-from parcost_plugins.vocabulary.chosen import hides_gradients
+from parcost_plugins.vocabulary.run_choices import hides_gradients
 
 _STAGES = (0, 1, 2, 3)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Pass, Real, Study
 from parcost_plugins.vocabulary import Layout, Stream, Training
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
 

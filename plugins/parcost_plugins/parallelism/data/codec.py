@@ -19,8 +19,8 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch
-from parcost_plugins.vocabulary.held import Alike, alike
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
 
@@ -40,7 +40,7 @@ def codec_work(study: Study) -> Iterator[Work | Once]:
     )
     peak = getattr(device, study[Training].precision.compute)
     traffic = _traffic(chosen)
-    for kind in alike(study):
+    for kind in stage_kinds(study):
         bytes_ = traffic * kind.elements
         flops = power_sgd_flops(study, kind) if chosen.method == "power_sgd" else 0.0
         seconds = formula(
@@ -80,7 +80,7 @@ def codec_work(study: Study) -> Iterator[Work | Once]:
             )
 
 
-def power_sgd_flops(study: Study, kind: Alike) -> Real:
+def power_sgd_flops(study: Study, kind: StageKind) -> Real:
     """Return 4 r n_r n_c of projecting, 2 r n_r n_c of restoring, 2 n_r r^2 of orthogonalising."""
     chosen, hidden = study[Compression], study[Training].model.hidden
     found: Real = 0.0

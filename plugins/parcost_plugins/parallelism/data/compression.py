@@ -14,7 +14,7 @@ from parcost import Formula, Group, Real, Study, formula, record
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
-from parcost_plugins.vocabulary.held import Alike
+from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 
 @record(kw_only=True, eq=False)
@@ -26,7 +26,7 @@ class ReductionPrice:
 
 
 def exchange(
-    study: Study, kind: Alike, operation: str, elements: Real, group: str, algorithm: str
+    study: Study, kind: StageKind, operation: str, elements: Real, group: str, algorithm: str
 ) -> ReductionPrice:
     """Price *operation*, an all-reduce or a reduce-scatter, of *elements* gradients."""
     chosen = study[Compression]
@@ -88,7 +88,7 @@ def top_k_bytes(chosen: Compression) -> Real:
     return chosen.density * (chosen.value + chosen.index)
 
 
-def low_rank(study: Study, kind: Alike) -> tuple[Real, Real, Real]:
+def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
     """Return bytes per element: of both factors, and of what is sent as it is.
 
     One side of every matrix of a transformer is the hidden width; a tensor that is no

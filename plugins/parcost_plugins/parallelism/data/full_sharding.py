@@ -26,13 +26,13 @@ from parcost import Once, Pass, Real, Study, Work, formula
 from parcost_plugins.parallelism.data.replicas import _step_reduction, hybrid_reduction
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups
 from parcost_plugins.vocabulary import Sharding, Training
-from parcost_plugins.vocabulary.chosen import (
+from parcost_plugins.vocabulary.partition import ends_share_device
+from parcost_plugins.vocabulary.run_choices import (
     hides_gradients,
     hides_parameters,
     reduces_each_micro_batch,
     reshards,
 )
-from parcost_plugins.vocabulary.partition import ends_together
 
 Part = Literal["before", "layer", "after"]
 
@@ -81,7 +81,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
 
 def is_tied(study: Study) -> bool:
     """Return whether embedding and head are one tensor, which stays gathered between them."""
-    return study[Training].model.tied and study.query(ends_together)
+    return study[Training].model.tied and study.query(ends_share_device)
 
 
 def _backward_gathers(study: Study) -> list[_PassTraffic]:

@@ -16,7 +16,7 @@ from parcost.numeric import is_array
 from parcost_plugins.parallelism.data.shard_groups import MEETING
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.held import alike
+from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 
 def outer_exchange(study: Study) -> Iterator[Once]:
@@ -25,7 +25,7 @@ def outer_exchange(study: Study) -> Iterator[Once]:
     if not is_array(local.workers) and local.workers == 1:
         return
     on = busy(study.group("workers").flat)
-    for kind in alike(study):
+    for kind in stage_kinds(study):
         if kind.expert:
             continue
         n = formula(

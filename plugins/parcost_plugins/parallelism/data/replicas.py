@@ -26,7 +26,7 @@ from parcost.numeric import ceil_div, is_array, maximum, minimum, ratio, where
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups, times
 from parcost_plugins.vocabulary import Layout, Overlap, Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.chosen import (
+from parcost_plugins.vocabulary.run_choices import (
     hides_gradients,
     hides_parameters,
     reduces_each_micro_batch,

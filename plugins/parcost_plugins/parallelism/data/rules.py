@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Study
 from parcost.numeric import is_array, maximum, where
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding
-from parcost_plugins.vocabulary.nearest import divisors
+from parcost_plugins.vocabulary.neighbours import divisors
 
 _NEEDS_WHOLE = ("one_bit", "top_k", "power_sgd")
 

@@ -17,7 +17,7 @@ from parcost_plugins.vocabulary import (
     slowdown,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.held import Alike, alike
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 #: The tags of terms: what reduces gradients, what compresses them, what workers average.
 GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
@@ -35,7 +35,7 @@ class ShardGroup:
     """
 
     study: Study
-    kind: Alike
+    kind: StageKind
     inside: str
     across: str
     algorithm: str
@@ -103,7 +103,7 @@ def shard_groups(study: Study) -> Sequence[ShardGroup]:
 
 def _shard_groups(study: Study) -> Iterator[ShardGroup]:
     overlap = study[Overlap]
-    for kind in alike(study):
+    for kind in stage_kinds(study):
         inside, across = _groups(study, kind)
         yield ShardGroup(
             study=study,
@@ -118,7 +118,7 @@ def _shard_groups(study: Study) -> Iterator[ShardGroup]:
         )
 
 
-def _groups(study: Study, kind: Alike) -> tuple[str, str]:
+def _groups(study: Study, kind: StageKind) -> tuple[str, str]:
     """Return the groups over which gradients are reduced: first and, of the shares, then.
 
     Workers that train on their own reduce among their own ranks only.

@@ -22,8 +22,8 @@ from parcost_plugins.vocabulary import (
     on_last,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import each, ends_together
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.partition import ends_share_device, map_stages
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def reduction(study: Study) -> Iterator[Once]:
@@ -36,7 +36,7 @@ def reduction(study: Study) -> Iterator[Once]:
         copy = isinstance(held.total, float) and held.total == 0.0  # else it would count twice
         if copy and held.count[-1]:
             copied = copied + held.elements * held.count[-1]
-    if (isinstance(copied, float) and copied == 0.0) or study.query(ends_together):
+    if (isinstance(copied, float) and copied == 0.0) or study.query(ends_share_device):
         return
     pipeline = study.group("pp")
     both = 2.0
@@ -44,14 +44,14 @@ def reduction(study: Study) -> Iterator[Once]:
     shards = study[Sharding].shard if layout.zero >= 2 else 1.0
     size = study[Training].precision.reduction
     n = formula("psi g / N", psi=copied, g=(size, "B"), N=shards)
-    algorithm = adding(study, study[CollectiveChoice].data)
+    algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
     call = study.collective("all_reduce", n, ends, algorithm)
     yield Once(
         name="shared embedding all-reduce",
         cause=DATA,
         seconds=call.formula,
         when="end",
-        count=each(add, on_first(study), on_last(study)),
+        count=map_stages(add, on_first(study), on_last(study)),
         resource=pipeline.pair.name,
         bytes_=n.value,
     )

@@ -28,9 +28,9 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards, scatters
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards, scatters
 
 #: The tags of what the end of backward waits for.
 _REDUCED = (GRADIENTS, COMPRESSION, MEETING)

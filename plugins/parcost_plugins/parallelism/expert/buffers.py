@@ -8,7 +8,7 @@ from parcost import Memory, Study, formula, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.parallelism.expert.exchange import exchange_of
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import each, standing
+from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 
 
 @hookimpl
@@ -34,6 +34,6 @@ def memory(study: Study) -> Iterator[Memory]:
             x=(token, "B"),
             source="a place for every token that may arrive, and for its result",
         ),
-        count=each(min, standing(study, moe=True), 1),
+        count=map_stages(min, layer_counts(study, moe=True), 1),
         once_per_device=True,
     )

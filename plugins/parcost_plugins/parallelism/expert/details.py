@@ -8,9 +8,9 @@ from parcost import Figure, Outcome, Real, Sheet, Study, hookimpl
 from parcost_plugins.parallelism.expert.exchange import TokenExchange, token_exchange
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 from parcost_plugins.vocabulary.routing import (
-    distinct,
-    of_routing,
+    distinct_groups,
     rank_tokens,
+    routing_load,
     sources,
 )
 
@@ -29,7 +29,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
         ETP=layout.etp,
         N=_total([p for p in held if not p.expert]),
         R=_total([p for p in held if p.expert]),
-        lam=of_routing(study),
+        lam=routing_load(study),
         T=rank_tokens(study),
     )
     yield sheet(
@@ -85,7 +85,7 @@ def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
     limit = exchange.routing.node_limit
     sheet.letters |= {
         "G": exchange.units,
-        "q": 1.0 - distinct(exchange.experts, exchange.top, exchange.units) / exchange.units,
+        "q": 1.0 - distinct_groups(exchange.experts, exchange.top, exchange.units) / exchange.units,
         "limit": limit,
         "c": exchange.sent_copies,
         "x": (exchange.dispatch_bytes, "B"),

@@ -26,8 +26,8 @@ from parcost import (
     integer,
     quantity,
 )
-from parcost_plugins.vocabulary.answers import outlined
-from parcost_plugins.vocabulary.routing import distinct, of_chance
+from parcost_plugins.vocabulary.answers import mark_details
+from parcost_plugins.vocabulary.routing import distinct_groups, random_load
 
 _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
@@ -81,7 +81,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     """Work out every dispatch of the study."""
     for one in study.all(Dispatch):
         yield from _rules(one)
-        yield from outlined((*_volumes(one), *_loads(one)), *_HEADLINES)
+        yield from mark_details((*_volumes(one), *_loads(one)), *_HEADLINES)
 
 
 def _rules(one: Dispatch) -> Iterator[Check]:
@@ -130,9 +130,9 @@ def _sheet(one: Dispatch) -> Sheet:
         B=(one.bandwidth, "B/s"),
         o=(one.message, "s"),
         taper=one.taper,
-        q=1 - distinct(one.experts, one.top_k, one.ranks) / one.ranks,
-        q_G=1 - distinct(one.experts, one.top_k, one.units) / one.units,
-        lam=of_chance(one.ranks * one.tokens * one.top_k, one.ranks, one.concentration),
+        q=1 - distinct_groups(one.experts, one.top_k, one.ranks) / one.ranks,
+        q_G=1 - distinct_groups(one.experts, one.top_k, one.units) / one.units,
+        lam=random_load(one.ranks * one.tokens * one.top_k, one.ranks, one.concentration),
     )
     sheet.letters["mu"] = sheet.formula("T k")
     return sheet

@@ -40,12 +40,12 @@ from parcost_plugins.vocabulary.causes import EXPERT
 from parcost_plugins.vocabulary.exchange import exchange_links
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
-from parcost_plugins.vocabulary.partition import Counts, standing
+from parcost_plugins.vocabulary.partition import Counts, layer_counts
 from parcost_plugins.vocabulary.routing import (
-    crowding,
+    busiest_rank_load,
     dispatcher_of,
-    distinct,
-    have_their_own,
+    distinct_groups,
+    have_own_tokens,
     largest_of,
     rank_tokens,
 )
@@ -111,7 +111,7 @@ class TokenExchange:
     @property
     def units_reached(self) -> Real:
         """Units that a token is expected to be sent to, its own among them."""
-        found = distinct(self.experts, self.top, self.units)
+        found = distinct_groups(self.experts, self.top, self.units)
         limit = self.routing.node_limit
         return found if limit is None else minimum(limit, found)
 
@@ -134,7 +134,7 @@ class TokenExchange:
     @property
     def ranks_reached(self) -> Real:
         """Ranks that a token is expected to be sent to, its own among them."""
-        found = distinct(self.experts, self.top, self.group.ranks)
+        found = distinct_groups(self.experts, self.top, self.group.ranks)
         if self.routing.node_limit is None:
             return found
         # Experts of fewer units lie closer together; each falls on any rank of its unit.
@@ -269,7 +269,7 @@ def token_exchange(study: Study) -> TokenExchange:
         tokens=rank_tokens(study),
         top=model.top_k,
         experts=float(model.experts),
-        lam=crowding(study),
+        lam=busiest_rank_load(study),
         routing=study[Routing],
         hidden=model.hidden,
     )
@@ -292,10 +292,10 @@ def terms(study: Study) -> Iterator[Work]:
 
 def _counts(study: Study) -> tuple[Counts, Counts]:
     """Return the layers with experts of each virtual stage, and those run again in backward."""
-    count, chosen = standing(study, moe=True), study.get(Recompute)
+    count, chosen = layer_counts(study, moe=True), study.get(Recompute)
     if chosen is not None and chosen.moe:
         return count, count
-    return count, standing(study, moe=True, recomputed=True)
+    return count, layer_counts(study, moe=True, recomputed=True)
 
 
 def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Iterator[Work]:
@@ -345,9 +345,9 @@ def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[
     if isinstance(layout.etp, float) and layout.etp == 1.0:
         return
     group, model = study.group("etp"), training.model
-    own = rank_tokens(study) * model.top_k * crowding(study)
+    own = rank_tokens(study) * model.top_k * busiest_rank_load(study)
     own = own * model.hidden * training.precision.activation
-    apart = have_their_own(layout)
+    apart = have_own_tokens(layout)
     alike: Mask = not apart if isinstance(apart, bool) else ~apart
     for name, operation, bytes_, here in (
         ("expert tensor all-gather", "all_gather", layout.etp * own, apart),

@@ -36,7 +36,7 @@ from parcost import (
 )
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.expert.assignment import best_assignment
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import mark_details
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +125,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         rules = list(_rules(one))
         yield from rules
         if all(all_of(rule.holds) for rule in rules):
-            yield from outlined(_placement_figures(one), *_HEADLINES)
+            yield from mark_details(_placement_figures(one), *_HEADLINES)
 
 
 def _rules(one: Placement) -> Iterator[Check]:

@@ -9,12 +9,12 @@ from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.parallelism.expert.exchange import exchange_of
 from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, Training
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
-from parcost_plugins.vocabulary.nearest import divisors
+from parcost_plugins.vocabulary.neighbours import divisors
 from parcost_plugins.vocabulary.routing import (
     dispatcher_of,
-    of_loads,
-    of_routing,
+    load_imbalance,
     overflow,
+    routing_load,
     sends_once,
 )
 
@@ -126,7 +126,7 @@ def _drop_checks(study: Study) -> Iterator[Check]:
     counted = routing.distribution == "measured" and routing.imbalance is None
     if counted and not sum(routing.loads):
         return  # which has a rule of its own
-    load = of_loads(routing.loads, len(routing.loads)) if counted else of_routing(study)
+    load = load_imbalance(routing.loads, len(routing.loads)) if counted else routing_load(study)
     share = overflow(routing.loads, factor) if counted else maximum(1 - factor / load, 0.0)
     whose = (
         "the tokens: the busiest expert is sent"

@@ -50,9 +50,9 @@ from parcost_plugins.parallelism.tensor.rows import (
 )
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
-from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
-from parcost_plugins.vocabulary.partition import each
+from parcost_plugins.vocabulary.partition import map_stages
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
 
@@ -144,7 +144,7 @@ def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
             HEAD_COLUMNS if hides and end.host else None,
         )
     loss = on_wire.loss()
-    yield on_wire.work("loss all-reduce", "F", loss, each(mul, counts["last"], LOSS_SUMS))
+    yield on_wire.work("loss all-reduce", "F", loss, map_stages(mul, counts["last"], LOSS_SUMS))
 
 
 _ENDS = (

@@ -11,7 +11,7 @@ from parcost import Formula, Pass, Real, Study, Work, busy, formula, record
 from parcost_plugins.parallelism.tensor.rows import LayerRow, Message
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes: the loss is reduced in full precision
 
@@ -57,7 +57,9 @@ class TensorGroup:
     def loss(self) -> CollectivePrice:
         """Price the sum of one number per token."""
         letters = {letter: self.sizes[letter] for letter in "sbl"}
-        return self._price("all_reduce", letters, 1.0, adding(self.study, self.algorithm))
+        return self._price(
+            "all_reduce", letters, 1.0, reduction_algorithm(self.study, self.algorithm)
+        )
 
     def _price(
         self,

@@ -13,7 +13,7 @@ from parcost import Once, Real, Study, formula
 from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
 from parcost_plugins.vocabulary.causes import TENSOR
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
@@ -31,7 +31,7 @@ def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
             elements = elements + held.elements * count
         if not any(counts):
             continue
-        algorithm = adding(study, on_wire.algorithm)
+        algorithm = reduction_algorithm(study, on_wire.algorithm)
         n = formula("psi e", psi=elements, e=(e, "B"))
         call = study.collective("all_reduce", n, "tp", algorithm)
         yield Once(

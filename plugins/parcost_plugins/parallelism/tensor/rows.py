@@ -17,7 +17,7 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_EXPERTS,
     SHARED_ROWS,
 )
-from parcost_plugins.vocabulary.partition import Counts, each
+from parcost_plugins.vocabulary.partition import Counts, map_stages
 
 Operation = Literal["all_gather", "reduce_scatter", "all_reduce"]
 
@@ -93,7 +93,7 @@ class Message(NamedTuple):
     @property
     def times(self) -> Sequence[float]:
         """How often every virtual stage sends it."""
-        return reduce(partial(each, add), self.pairs.values())
+        return reduce(partial(map_stages, add), self.pairs.values())
 
     def named(self, row: LayerRow) -> str:
         """Return the name of *row* for this tensor."""
@@ -132,5 +132,5 @@ def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in kinds:
             pair = kinds[operator.host]
             own = operator.count
-            found[pair] = each(add, own, found.get(pair, 0.0))
+            found[pair] = map_stages(add, own, found.get(pair, 0.0))
     return {pair: found[pair] for pair in HOSTS if pair in found and any(found[pair])}

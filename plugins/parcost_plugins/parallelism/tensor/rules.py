@@ -8,8 +8,8 @@ from math import gcd
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import Layout, Overlap, Training
-from parcost_plugins.vocabulary.chosen import tensor_overlap
-from parcost_plugins.vocabulary.nearest import all_divisors, first_failure, next_to
+from parcost_plugins.vocabulary.neighbours import all_divisors, first_failure, next_to
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 PADDED_TO = (
     128.0  # rows per rank, Megatron-LM's default: offered to a vocabulary that does not divide

@@ -15,7 +15,7 @@ def writes_scores(study: Study) -> bool:
     return not study[Training].flash_attention or chosen == "unfused"
 
 
-def attended(training: Training, *, windowed: bool) -> Real:
+def attended_tokens(training: Training, *, windowed: bool) -> Real:
     """Return to how many tokens a token attends on average."""
     lengths = list(_documents(training))
     if len(lengths) == 1:
@@ -24,7 +24,7 @@ def attended(training: Training, *, windowed: bool) -> Real:
     return total / sum(lengths)
 
 
-def attended_by_the_busiest(training: Training, ranks: Real, *, windowed: bool) -> Real:
+def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: bool) -> Real:
     """Return to how many tokens one attends on average on the rank that has most to do.
 
     Each of *ranks* has one share of the sequence. In one causal document that is the last,
@@ -32,34 +32,34 @@ def attended_by_the_busiest(training: Training, ranks: Real, *, windowed: bool) 
     """
     sequence = training.sequence
     share = sequence / ranks
-    whole = _met(training, sequence, windowed=windowed)
+    whole = _attended_sum(training, sequence, windowed=windowed)
     if not training.documents and training.document is None:
-        return (whole - _met(training, sequence - share, windowed=windowed)) / share
+        return (whole - _attended_sum(training, sequence - share, windowed=windowed)) / share
     most: Real = 0.0
     before: Real = 0.0
     for rank in range(1, int(ranks.max() if is_array(ranks) else ranks) + 1):  # type: ignore[union-attr]
-        met = _met(training, minimum(rank * share, sequence), windowed=windowed)
+        met = _attended_sum(training, minimum(rank * share, sequence), windowed=windowed)
         most, before = maximum(most, met - before), met
     return most / share
 
 
-def _met(training: Training, tokens: Real, *, windowed: bool) -> Real:
+def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
     """Return to how many the first *tokens* of a sequence attend in all."""
     if training.documents:
         found: Real = 0.0
         start: Real = 0.0
         for length in _documents(training):
             inside = maximum(minimum(tokens - start, length), 0.0)
-            found = found + _first(training, inside, windowed=windowed)
+            found = found + _causal_sum(training, inside, windowed=windowed)
             start = start + length
         return found
     (length,) = _documents(training)
     full = floor(tokens / length)
-    whole = full * _first(training, length, windowed=windowed)
-    return whole + _first(training, tokens - full * length, windowed=windowed)
+    whole = full * _causal_sum(training, length, windowed=windowed)
+    return whole + _causal_sum(training, tokens - full * length, windowed=windowed)
 
 
-def _first(training: Training, tokens: Real, *, windowed: bool) -> Real:
+def _causal_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
     """Return to how many the first *tokens* of a causal document attend in all."""
     width = minimum(float(training.model.window), tokens) if windowed else tokens
     return width * tokens - width * width / 2.0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @record(kw_only=True, eq=False, slots=False)
-class Alike:
+class StageKind:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 
     A stage has *layers* of *layer* parameters each (their mean, where they differ), of which
@@ -66,12 +66,12 @@ class Alike:
         return self.shard if zero >= since else 1.0
 
 
-def alike(study: Study) -> Sequence[Alike]:
+def stage_kinds(study: Study) -> Sequence[StageKind]:
     """Return the kinds of virtual stages that *study* has: first stage first, experts last."""
-    return study.query(_alike)
+    return study.query(_stage_kinds)
 
 
-def _alike(study: Study) -> Sequence[Alike]:
+def _stage_kinds(study: Study) -> Sequence[StageKind]:
     held: Sequence[Parameters] = study.parameters
     experts = [p for p in held if p.expert]
     others = [p for p in held if not p.expert] if experts else held
@@ -89,7 +89,7 @@ def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
     return "edp", replicas, replicas
 
 
-def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[Alike]:
+def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[StageKind]:
     dealt, of = layers(study), virtual_stages(study)
     group, replicas, shard = spread(study, expert=expert)
     kinds: dict[tuple[float, ...], list[int]] = {}
@@ -98,7 +98,7 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[Al
             depth = max(counts) if expert else dealt[stage]
             kinds.setdefault((depth, *counts), []).append(stage)
     return [
-        Alike(
+        StageKind(
             stages=tuple(stages),
             of=of,
             layers=int(key[0]),
