@@ -35,7 +35,7 @@ import parcost
 import parcost_specs
 from parcost import Study
 from parcost_plugins.calibration.kernels import KERNELS, RECIPES, SHORTEST, TYPES
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import AttentionKernel, Device, Gemm
 
 MEASURED = Path(parcost_specs.__file__).parent / "measured"
@@ -301,7 +301,7 @@ def product_seconds(study: Study, m: int, n: int, k: int, batch: int) -> float:
     product = Gemm(
         name="p", m=float(m), n=float(n), k=float(k), batch=float(batch), pass_="F", count=(1.0,)
     )
-    priced = Tiled().price(product, study)
+    priced = TiledKernels().price(product, study)
     if priced is None:
         raise TypeError("the model of kernel time knows no products")
     return float(priced.value)

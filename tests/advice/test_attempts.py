@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parcost_plugins.advice import reach
+from parcost_plugins.analysis.advice import reach
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Targets, Training
 
 KINDS = ("one_f_one_b", "gpipe", "zb_v")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-
-import parcost
 from parcost_plugins.advice.sensitivity import section
 from parcost_plugins.advice.vary import Change, Effect
+
+import parcost
 
 SPEC = """
 use catalog.devices.h100_sxm

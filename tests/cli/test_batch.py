@@ -329,7 +329,7 @@ def test_only_what_changed_is_evaluated_again(run: Run, evaluated: list[str]) ->
     everything = ["a.par", "b.par", "g.par"]
     assert again("--set", "layout.zero=0") == everything
     assert again("--set", "layout.zero=0") == []
-    assert again("--without", "advice") == everything
+    assert again("--without", "analysis.advice") == everything
     assert again("--no-cache") == everything
     assert again("--cache", "elsewhere") == everything
     assert again("--cache", "elsewhere") == []

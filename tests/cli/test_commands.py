@@ -327,9 +327,9 @@ def test_a_path_that_several_blocks_have_is_refused_with_all_of_them(run: Run) -
 
 
 def test_without_leaves_a_plugin_out(run: Run) -> None:
-    table = run("eval", "a.par", "--without", "exporter_json", a=GOOD)
+    table = run("eval", "a.par", "--without", "exporters.json", a=GOOD)
     assert table.code == 0
-    assert run("eval", "a.par", "--without", "exporter_json", "--format", "json").code == 2
+    assert run("eval", "a.par", "--without", "exporters.json", "--format", "json").code == 2
 
 
 # --- sweeps -----------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
 
 @pytest.mark.parametrize("spec, head", [(GOOD, "It runs, and it fits"), (SWEPT, "run and fit")])
 def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: str) -> None:
-    left_out = ["--without", "memory_fit", "--without", "advice"]
+    left_out = ["--without", "memory.fit", "--without", "analysis.advice"]
     table, md, csv_, json_ = (
         run("eval", "a.par", "--format", name, *left_out, a=spec).out
         for name in ("table", "md", "csv", "json")
@@ -424,7 +424,7 @@ def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: st
     assert f"{head}; without: advice, memory_fit." in table
     assert "without: advice, memory" in md.replace("\\", "")
     assert next(csv.DictReader(io.StringIO(csv_)))["without"] == "advice memory_fit"
-    assert json.loads(json_)["reports"][0]["without"] == ["advice", "memory_fit"]
+    assert json.loads(json_)["reports"][0]["without"] == ["analysis.advice", "memory.fit"]
 
 
 def test_each_point_of_a_sweep_is_a_line_of_csv(run: Run) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import parcost
 from parcost import Figure, Section
-from parcost_plugins.experts import dispatch, placement
-from parcost_plugins.experts.assignment import best_assignment
+from parcost_plugins.parallelism.expert import dispatch, placement
+from parcost_plugins.parallelism.expert.assignment import best_assignment
 
 
 def answers(calculator: Any, text: str) -> list[Any]:

@@ -19,7 +19,7 @@ import pytest
 import parcost
 import parcost_specs
 from parcost import Memory, Study, Work
-from parcost_plugins.experts.exchange import Exchange, exchange_of
+from parcost_plugins.parallelism.expert.exchange import TokenExchange, exchange_of
 
 Mixture = Callable[..., Study]
 
@@ -32,7 +32,7 @@ def works(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "expert_exchange"
+        if plugin.name == "expert_parallel.exchange"
     }
 
 
@@ -170,7 +170,7 @@ def test_a_framework_has_a_dispatcher(
         extra=f"use catalog.frameworks.{framework}",
     )
     found = exchange_of(study)
-    assert isinstance(found, Exchange)
+    assert isinstance(found, TokenExchange)
     assert found.kind == kind
 
 
@@ -186,7 +186,7 @@ def test_bytes_that_leave_a_rank(kind: str, copies: float, mixture: Mixture) -> 
     study = mixture("ep = 8", f"{EVEN}, dispatcher = {kind}", devices=8)
     found = exchange_of(study)
     assert found is not None
-    assert found.leaving.value == pytest.approx(4096 * copies)
+    assert found.sent_copies.value == pytest.approx(4096 * copies)
 
 
 def predicted(row: Mapping[str, Any]) -> float:

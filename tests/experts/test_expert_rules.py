@@ -24,7 +24,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
     """What fails, with message and help filled in."""
     found = {}
     for plugin, check in study.contributions("checks"):
-        if plugin.name == "expert_rules" and check.holds is False:
+        if plugin.name == "expert_parallel.rules" and check.holds is False:
             inputs = {k: f"{v:g}" if isinstance(v, float) else v for k, v in check.inputs.items()}
             if check.id == "capacity-drops":
                 inputs = dict(check.inputs)

@@ -16,7 +16,7 @@ import parcost
 from parcost import Formula, Scenario, SpecError, Study, Work, hookimpl
 from parcost.contract.outcome import Outcome
 from parcost.plugins.discovery import load
-from parcost_plugins.host import NAME
+from parcost_plugins.frameworks.host import NAME
 from parcost_plugins.vocabulary import layers
 
 SPEC = """
@@ -263,7 +263,8 @@ def of_experts(name: str, pass_: str, **more: Any) -> float:
     return sum(
         float(term.seconds) * 1e3
         for plugin, term in study.contributions("terms")
-        if plugin.name == "host" and (term.name, getattr(term, "pass_", "")) == (name, pass_)
+        if plugin.name == "frameworks.host"
+        and (term.name, getattr(term, "pass_", "")) == (name, pass_)
     )
 
 
@@ -301,7 +302,7 @@ def test_biases_of_experts_are_issued_expert_by_expert() -> None:
     found = {
         term.pass_: float(term.seconds)
         for plugin, term in study.contributions("terms")
-        if plugin.name == "host" and term.name == "waiting for the host, experts"
+        if plugin.name == "frameworks.host" and term.name == "waiting for the host, experts"
     }
     assert found == pytest.approx({"F": (7 + 2 * 4) * 1e-3, "B": (14 + 4 * 4) * 1e-3})
 
@@ -346,7 +347,7 @@ def test_another_plugin_may_stand_in_for_the_host() -> None:
             for pass_ in ("F", "B")
         ]
 
-    plugins = load(("ours", SimpleNamespace(terms=hookimpl(terms))), without=["host"])
+    plugins = load(("ours", SimpleNamespace(terms=hookimpl(terms))), without=["frameworks.host"])
     (result,) = scenario(plugins=plugins, issue="1 s", batch=2).evaluate().results
     assert result.figure("step_time") == pytest.approx(2 * 2 * 4 * 0.01)
 
@@ -393,7 +394,7 @@ def issued(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str,
             term.count[0],
         )
         for plugin, term in study.contributions("terms")
-        if plugin.name == "host"
+        if plugin.name == "frameworks.host"
     }
     assert not study.faults
     return found
@@ -526,7 +527,7 @@ def test_a_graph_that_the_framework_has_not_takes_no_time() -> None:
         layers=4, issue="1 s", devices=1, batch=1, kernels="cuda_graphs = layer", **values
     )
     found = parcost.load_text(text)[0].first.contributions("terms")
-    assert not [t for plugin, t in found if (plugin.name, t.name) == ("host", NAME)]
+    assert not [t for plugin, t in found if (plugin.name, t.name) == ("frameworks.host", NAME)]
 
 
 def test_all_kernels_of_backward_may_make_gradients_of_weights() -> None:

@@ -150,11 +150,11 @@ def test_the_bandwidth_of_the_memory() -> None:
 
 def test_the_share_of_experts_that_tokens_visit() -> None:
     """A token misses 3 of 4: three groups of two leave 0.75^6 unvisited."""
-    assert stub().hit(2.0) == pytest.approx(1 - 0.75**6)
-    assert stub(top_k=8).hit(1.0) == 1.0
-    assert stub(top_k=9).hit(2.0) == 1.0
-    assert stub(experts=0).hit(2.0) == 1.0
-    assert stub().hit(np.array([0.0, 1.0])) == pytest.approx([0.0, 1 - 0.75**3])
+    assert stub().visited_share(2.0) == pytest.approx(1 - 0.75**6)
+    assert stub(top_k=8).visited_share(1.0) == 1.0
+    assert stub(top_k=9).visited_share(2.0) == 1.0
+    assert stub(experts=0).visited_share(2.0) == 1.0
+    assert stub().visited_share(np.array([0.0, 1.0])) == pytest.approx([0.0, 1 - 0.75**3])
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,9 @@ def test_the_all_reduces_of_a_token(
 ) -> None:
     monkeypatch.setattr(replica, "kinds", lambda _: "kinds")
     monkeypatch.setattr(
-        replica, "having", lambda _, moe=False, windowed=False: [4, 2] if moe else [3, windowed]
+        replica,
+        "select_counts",
+        lambda _, moe=False, windowed=False: [4, 2] if moe else [3, windowed],
     )
     found = stub(**said)
     assert found.all_reduces == often

@@ -17,7 +17,7 @@ def work(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "kernel_pricing" and isinstance(term, Work)
+        if plugin.name == "kernels.pricing" and isinstance(term, Work)
     }
 
 
@@ -69,7 +69,7 @@ def test_an_operator_that_nobody_can_price_is_a_fault(study_with: StudyWith) -> 
     study = study_with("", ("state_space", offered))
     work(study)
     (fault,) = study.faults
-    assert fault.plugin.name == "kernel_pricing"
+    assert fault.plugin.name == "kernels.pricing"
     assert "kernel model `tiled` cannot price the Scan `selective scan`" in fault.message
 
 

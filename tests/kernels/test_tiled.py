@@ -9,7 +9,7 @@ import pytest
 
 from parcost import Study
 from parcost_plugins.kernels import tiled
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import FusedAttention, Gemm, KernelChoice, Stream, Tile
 
 StudyWith = Callable[..., Study]
@@ -41,14 +41,14 @@ def quantised(
     fill: float = 0.0,
 ) -> float:
     m, n, k, batch = product.m, product.n, product.k, product.batch
-    paid: float = tiled.quantised(
+    paid: float = tiled.tile_flops(
         m, n, k, batch, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill
     ).value
     return paid
 
 
 def seconds(operator: object, study: Study) -> float:
-    priced = Tiled().price(operator, study)
+    priced = TiledKernels().price(operator, study)
     assert priced is not None
     return priced.value
 
@@ -172,7 +172,7 @@ def test_a_study_s_efficiencies_stand_in_their_place(study_with: StudyWith) -> N
 
 
 def test_what_is_no_operator_is_not_priced(study_with: StudyWith) -> None:
-    assert Tiled().price(object(), study_with()) is None
+    assert TiledKernels().price(object(), study_with()) is None
 
 
 def test_arrays_cost_what_their_elements_cost(study_with: StudyWith) -> None:

@@ -105,7 +105,7 @@ ZERO = "zero = 1; zero = 2; zero = 3"
 )  # fmt: skip
 def test_what_people_change_first(bind: Bind, values: dict[str, Any], expected: str) -> None:
     found = fit._changes(bind(values))
-    assert "; ".join(f"{path.split('.')[1]} = {fit._spelled(v)}" for path, v in found) == expected
+    assert "; ".join(f"{path.split('.')[1]} = {fit._text(v)}" for path, v in found) == expected
 
 
 # --- Figures ------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ LINK = {"plain.host_bandwidth": 10.0, "offload.host_memory_bandwidth": 3.0}
 
 
 def on_host(study: Study) -> Any:
-    return offload.on_host(study, evaluate(study))
+    return offload.host_bytes(study, evaluate(study))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ CLASSIC = "flash_attention = off, dropout = on"
 
 def memory(study: Study) -> list[Memory]:
     return [
-        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model_")
+        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model.")
     ]
 
 

@@ -16,7 +16,7 @@ BALANCED = "routing { distribution = balanced }"
 
 def of_model(study: Study) -> list[Memory]:
     return [
-        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model_")
+        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model.")
     ]
 
 

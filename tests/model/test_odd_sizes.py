@@ -424,7 +424,7 @@ def test_learned_positions_are_on_every_rank_and_turn_nothing() -> None:
 
 
 def memory(study: Study) -> list[Any]:
-    return [t for plugin, t in study.contributions("memory") if plugin.name.startswith("model_")]
+    return [t for plugin, t in study.contributions("memory") if plugin.name.startswith("model.")]
 
 
 def computed(term: Memory) -> Any:

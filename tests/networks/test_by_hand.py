@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Check, Figure
-from parcost_plugins.networks import shared
+from parcost_plugins.calculators.networks import sharing
 
 
 def answers(text: str) -> list[Any]:
@@ -354,6 +354,6 @@ def test_flows_over_nothing_have_no_figures(before: str, after: str) -> None:
 def test_flows_times_resources_are_followed_up_to_a_limit(
     most: int, wrong: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "_MOST", most)
+    monkeypatch.setattr(sharing, "_MOST", most)
     assert broken(SHARING) == wrong
     assert bool(figures(SHARING)) is not bool(wrong)

@@ -12,9 +12,9 @@ import parcost
 from parcost import Study, plain_of
 from parcost_plugins.operations import data, failures
 from parcost_plugins.operations.account import draw
-from parcost_plugins.operations.failures import daly, kept_first_order
+from parcost_plugins.operations.checkpoint import checkpoint_cost
+from parcost_plugins.operations.failures import daly, lasting_share_first_order
 from parcost_plugins.operations.goodput import losses, rhythm
-from parcost_plugins.operations.saving import saving
 from parcost_plugins.vocabulary import Checkpoint, Energy
 
 CARD = """
@@ -56,7 +56,7 @@ def test_daly_by_hand() -> None:
     # r = C / 2 M = 1 / 16: sqrt(64) (1 + 1 / 12 + 1 / 144) - 2 = 8 x 157 / 144 - 2
     assert daly(2.0, 16.0) == pytest.approx(121 / 18, rel=1e-15)
     assert daly(200.0, 100.0) == 100.0  # and not 8 / 9 of it
-    assert kept_first_order(20.0, 2.0, 100.0, 7.0) == pytest.approx(1 - 0.1 - 0.1 - 0.07)
+    assert lasting_share_first_order(20.0, 2.0, 100.0, 7.0) == pytest.approx(1 - 0.1 - 0.1 - 0.07)
 
 
 def test_a_job_that_never_fails_loses_nothing_to_failures() -> None:
@@ -142,7 +142,7 @@ def test_a_cycle_may_be_as_long_as_the_time_between_failures(restart: float, war
 
 def saved(text: str) -> Any:
     of = study(text)
-    return saving(of, of[Checkpoint])
+    return checkpoint_cost(of, of[Checkpoint])
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ training { sequence = 2048, micro_batch = 1, global_batch = 64 sequences }
 @pytest.mark.parametrize(("step", "holds"), [(1.0, True), (0.5, False)])
 def test_loaders_may_take_the_whole_step(step: float, holds: bool) -> None:
     of = study(CARD + JOB + f"data {{ rate = {2048 * 64} tokens, stall = 0.25 s }}")
-    (check,) = data.starved(of, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
+    (check,) = data.loader_warning(of, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
     assert check.holds is holds
     assert check.inputs["wait"] == 0.25 + 1.0 - step
     assert check.inputs["needed"] == 2048 * 64 / step
@@ -211,7 +211,7 @@ def test_loaders_may_take_the_whole_step(step: float, holds: bool) -> None:
 @pytest.mark.parametrize("more", ["stall = 1 s", "rate = 1 tokens, prefetch = off"])
 def test_nobody_starves_who_waits_for_the_data_anyway(more: str) -> None:
     of = study(CARD + JOB + f"data {{ {more} }}")
-    assert list(data.starved(of, SimpleNamespace(step_seconds=1.0))) == []  # type: ignore[arg-type]
+    assert list(data.loader_warning(of, SimpleNamespace(step_seconds=1.0))) == []  # type: ignore[arg-type]
     (wait,) = data.stall(of)
     assert wait.seconds == (1.0 if "stall" in more else 2048 * 64)
 

@@ -13,7 +13,7 @@ import parcost
 from parcost import Memory, Result, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.vocabulary import Training
-from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
+from parcost_plugins.vocabulary.attention_reach import attended_tokens, attended_tokens_of_busiest
 
 # Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
 S = 131_072
@@ -208,11 +208,11 @@ def test_the_busiest_rank_is_the_one_of_which_most_pairs_are_not_masked(
     # a token meets half of itself and all that is before it, as far as the window reaches
     met = [min(i + 0.5, window if windowed else sequence) for i in within]
     ranks = np.reshape(met, (8, -1)).mean(axis=1)
-    mean = attended(of[Training], windowed=windowed)
-    most = attended_by_the_busiest(of[Training], 8.0, windowed=windowed)
+    mean = attended_tokens(of[Training], windowed=windowed)
+    most = attended_tokens_of_busiest(of[Training], 8.0, windowed=windowed)
     assert mean == pytest.approx(np.mean(met))
     assert most == pytest.approx(ranks.max())
-    several = attended_by_the_busiest(of[Training], np.array([1.0, 8.0, 2.0]), windowed=windowed)
+    several = attended_tokens_of_busiest(of[Training], np.array([1.0, 8.0, 2.0]), windowed=windowed)
     assert several[0] == pytest.approx(mean)
     assert several[1] == most
 

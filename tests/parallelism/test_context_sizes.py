@@ -16,7 +16,7 @@ import parcost
 from parcost import Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.parallelism.context.exchange import exchange
-from parcost_plugins.parallelism.context.figures import _said
+from parcost_plugins.parallelism.context.figures import _regime_text
 
 SPEC = """
 device plain {{
@@ -413,7 +413,7 @@ def test_the_regime_names_a_degree_that_has_enough_tokens(rate: str, said: str) 
 
 
 def test_as_many_tokens_as_are_needed_are_enough() -> None:
-    said = _said(exchange(study(**CP_3)), 2048.0, 2048.0)
+    said = _regime_text(exchange(study(**CP_3)), 2048.0, 2048.0)
     assert said == "free overlap: 2048 tokens on a rank, and 2048 are enough"
 
 

@@ -206,7 +206,7 @@ def test_bytes_held_per_parameter(recipe: str, bytes_: int) -> None:
     state = sum(
         term.bytes_ * sum(term.count)
         for plugin, term in of.contributions("memory")
-        if plugin.name == "memory_state" and term.moments != ("backward",)
+        if plugin.name == "memory.state" and term.moments != ("backward",)
     )
     assert state == pytest.approx(bytes_ * 8_030_261_248)
 

@@ -7,7 +7,7 @@ import pytest
 import parcost
 from parcost import Diagnostic, SpecError
 from parcost_plugins.vocabulary import Framework, Training
-from parcost_plugins.vocabulary.offers import listed, offers_of, stated, target_of
+from parcost_plugins.vocabulary.offers import active_offers, offers_of, target_of, value_texts
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -193,13 +193,13 @@ def test_every_statement_of_the_catalogue_is_about_something_and_has_a_source() 
     assert len(frameworks) >= 15
     for study, framework in frameworks:
         assert framework.label == "generic" or framework.version
-        for offer in stated(framework):
+        for offer in active_offers(framework):
             where = f"{framework.label}.{offer.label}"
             assert target_of(study, offer) is not None, where
             origin = study.origin(offer, "values")
             assert origin is not None, where
             assert origin.source, where
-            assert listed(offer), where
+            assert value_texts(offer), where
 
 
 def test_defaults_of_a_framework_are_among_what_it_has() -> None:
@@ -215,7 +215,7 @@ def test_defaults_of_a_framework_are_among_what_it_has() -> None:
             ("sharding.accumulate", framework.accumulate),
         ):
             for offer in offers_of(framework, attribute):
-                assert default in listed(offer), framework.label
+                assert default in value_texts(offer), framework.label
                 judged.add(attribute)
     assert judged >= {"context.algorithm", "overlap.gradients"}
 
@@ -238,7 +238,7 @@ def test_schedules_of_the_plugins_agree_with_the_profiles() -> None:
         (offer,) = offers_of(framework, "schedule.kind")
         schedules = study.plugins.named("schedules").items()
         says = {kind for kind, (_, s) in schedules if name in getattr(s, "frameworks", ())}
-        assert set(listed(offer)) == says
+        assert set(value_texts(offer)) == says
 
 
 def test_a_run_that_took_place_is_not_refused_for_a_version_that_is_a_guess() -> None:

@@ -543,12 +543,12 @@ def test_the_printed_command_says_all_that_the_search_was_told(
     studies = "study narrow { layout { tp = 2 } }\nstudy wide { layout { tp = 4 } }\n"
     Path("two studies.par").write_text(SPEC + studies, encoding="utf-8")
     told = ["--study", "wide", "--set", "training.global_batch=256 sequences"]
-    told += ["--without", "advice"]
+    told += ["--without", "analysis.advice"]
     search = ["search", "two studies.par", "--axes", "pp,zero", "--top", "3", *told]
     assert main([*search, "--format", "json"]) == 0
     for layout in json.loads(capsys.readouterr().out)["best"]:
         report = evaluated_again(layout, capsys)
-        assert (report["name"], report["without"]) == ("wide", ["advice"])
+        assert (report["name"], report["without"]) == ("wide", ["analysis.advice"])
 
 
 def evaluated_again(layout: Any, capsys: pytest.CaptureFixture[str]) -> Any:

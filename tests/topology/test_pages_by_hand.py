@@ -15,7 +15,7 @@ from parcost.engine.rules import diagnose
 from parcost.numeric import INFINITY
 from parcost_plugins import topology
 from parcost_plugins.topology import details, views
-from parcost_plugins.topology.decomposition import Decomposition, has_experts, joined
+from parcost_plugins.topology.decomposition import Decomposition, has_experts, join
 from parcost_plugins.topology.placement import _share
 from parcost_plugins.topology.tiers import _routes, switches, tiers
 from parcost_plugins.vocabulary import Cluster, Level
@@ -399,7 +399,7 @@ def test_a_device_that_sums_at_a_rate_takes_its_inverse_for_a_byte() -> None:
 def test_groups_on_the_same_axes_are_placed_once(
     these: list[tuple[float, float]], those: list[tuple[float, float]], same: bool
 ) -> None:
-    assert topology._same(these, those) is same
+    assert topology._are_equal(these, those) is same
 
 
 def test_groups_of_the_same_ranks_have_the_same_links() -> None:
@@ -444,7 +444,7 @@ def test_what_leaving_the_fast_domain_costs_is_of_one_activation_as_far_as_it_go
     ],
 )
 def test_axes_that_go_on_where_another_ends_are_one(axes: Any, found: Any) -> None:
-    assert joined(axes) == found
+    assert join(axes) == found
 
 
 def test_axes_of_a_sweep_are_one_where_the_narrower_has_one_rank_somewhere() -> None:
@@ -452,7 +452,7 @@ def test_axes_of_a_sweep_are_one_where_the_narrower_has_one_rank_somewhere() -> 
     cp = (2.0, np.array([1.0, 2.0]))
     dp = (np.array([2.0, 4.0]), 4.0)
     for axes in ([cp, dp], [dp, cp]):
-        ((stride, extent),) = joined(axes)  # type: ignore[arg-type]
+        ((stride, extent),) = join(axes)  # type: ignore[arg-type]
         assert (stride, list(extent)) == (2.0, [4.0, 8.0])  # type: ignore[arg-type]
 
 

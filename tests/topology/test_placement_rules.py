@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary import (
     Layout,
     Level,
     Model,
-    Plausible,
+    PlausibleRange,
     Precision,
     Training,
 )
@@ -64,7 +64,9 @@ def study(
         Layout: (Layout(tp=tp, dp=dp, pp=1, order=order),),
         Training: (training,),
         CollectiveChoice: (CollectiveChoice(tensor=algorithm),),
-        Plausible: (Plausible(device_bandwidth=1.8e12, network_bandwidth=100e9, latency=0.1),),
+        PlausibleRange: (
+            PlausibleRange(device_bandwidth=1.8e12, network_bandwidth=100e9, latency=0.1),
+        ),
     }
     return SpecStudy("test", blocks, PLUGINS)
 
@@ -149,7 +151,7 @@ def test_a_fabric_reaches_as_far_as_its_sizes_say(
     inner: float | None, outer: dict[str, Any], ids: list[str]
 ) -> None:
     given = study({**NODE, "size": inner}, {**NETWORK, **outer})
-    found = list(checks._reach(given[Cluster], tiers(given[Cluster])))
+    found = list(checks._level_checks(given[Cluster], tiers(given[Cluster])))
     assert [check.id for check in found] == ids
     assert found[0].holds is (inner is not None)
     assert all(check.holds for check in found[1:])
@@ -162,7 +164,7 @@ def test_one_level_is_held_to_what_devices_are_joined_by() -> None:
 
 
 def test_a_misspelled_degree_stands_for_one_and_the_rest_come_last() -> None:
-    assert checks._nearest(["xp", "pp"], ["tp", "dp", "pp"]) == "tp-pp-dp"
+    assert checks._nearest_order(["xp", "pp"], ["tp", "dp", "pp"]) == "tp-pp-dp"
 
 
 def test_only_the_last_level_may_leave_its_size_out() -> None:

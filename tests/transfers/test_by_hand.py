@@ -12,16 +12,22 @@ import parcost
 from parcost import Curve, Group, formula
 from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
+from parcost_plugins.calculators.transfers.figures import SENT
+from parcost_plugins.calculators.transfers.links import CurveLink, TransferLinks
+from parcost_plugins.calculators.transfers.place import place
+from parcost_plugins.calculators.transfers.pricing import (
+    bisection,
+    bus_factor,
+    fastest_algorithm,
+    limit,
+    price,
+)
+from parcost_plugins.calculators.transfers.tables import _size_text
 from parcost_plugins.collectives import in_network, naive, ring
 from parcost_plugins.collectives.bounds import LowerBound
 from parcost_plugins.collectives.halving_doubling import HalvingDoubling
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
-from parcost_plugins.transfers.figures import SENT
-from parcost_plugins.transfers.links import Measured, Slowest
-from parcost_plugins.transfers.place import place
-from parcost_plugins.transfers.priced import bisection, bus_factor, fastest, limit, price
-from parcost_plugins.transfers.tables import _spelled
 from parcost_plugins.vocabulary import OPERATIONS, CollectiveChoice, Transfer
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
@@ -346,7 +352,7 @@ def test_of_two_algorithms_the_faster_moves_and_of_equals_the_first() -> None:
     halves, doubles = HalvingDoubling(), RecursiveDoubling()
 
     def found(*algorithms: Any) -> tuple[Any, Any]:
-        seconds, moved = fastest(algorithms, "all_reduce", 40.0, group)
+        seconds, moved = fastest_algorithm(algorithms, "all_reduce", 40.0, group)
         return seconds, None if moved is None else (moved.rounds, moved.bytes_)
 
     assert found(naive.Naive(), halves) == found(halves, naive.Naive()) == (20, (4, 60))
@@ -361,11 +367,11 @@ def test_a_sweep_moves_at_each_point_what_its_fastest_algorithm_does() -> None:
     algorithms = (ring.Ring(), Hierarchical())
     group, sizes = levels(4.0, 3.0), np.array([1.0, 40.0, 1e3, 1e6])
     group = evolve(group, flat=AlphaBeta(name="network", latency=4.0, bandwidth=40.0))
-    seconds, moved = fastest(algorithms, "all_reduce", sizes, group)
+    seconds, moved = fastest_algorithm(algorithms, "all_reduce", sizes, group)
     assert moved is not None
     ways = set()
     for i, n in enumerate(sizes.tolist()):
-        least, alone = fastest(algorithms, "all_reduce", n, group)
+        least, alone = fastest_algorithm(algorithms, "all_reduce", n, group)
         assert alone is not None
         ways.add(len(alone.by_link))
         assert np.broadcast_to(seconds, 4)[i] == least
@@ -399,7 +405,7 @@ CURVE = Curve(sizes=np.array([10.0, 1000.0]), seconds=np.array([2.0, 20.0]))
 def test_measured_points_are_met_and_continued(
     rounds: float, bytes_: float, ports: float, seconds: float
 ) -> None:
-    link = Measured(name="own", latency=1.0, curve=CURVE, ports=ports)
+    link = CurveLink(name="own", latency=1.0, curve=CURVE, ports=ports)
     assert link.seconds(rounds, bytes_) == pytest.approx(seconds)
     assert link.bandwidth == 50 * ports
     assert link.measured
@@ -409,7 +415,7 @@ def test_measured_points_are_met_and_continued(
 
 def test_points_below_a_byte_are_met_too() -> None:
     curve = Curve(sizes=np.array([0.01, 1.0]), seconds=np.array([0.1, 10.0]))
-    link = Measured(name="own", latency=0.0, curve=curve, ports=1.0)
+    link = CurveLink(name="own", latency=0.0, curve=curve, ports=1.0)
     assert link.seconds(1.0, 0.1) == pytest.approx(1.0)
     assert link.seconds(1.0, 0.0) == pytest.approx(0.1)
 
@@ -417,9 +423,9 @@ def test_points_below_a_byte_are_met_too() -> None:
 def test_short_waits_are_as_long_as_the_longer_of_them() -> None:
     points = Curve(sizes=np.array([1.0, 10.0]), seconds=np.array([0.2, 0.5]))
     near = AlphaBeta(name="near", latency=0.3, bandwidth=100.0)
-    far = Measured(name="far", latency=0.1, curve=points, ports=1.0)
+    far = CurveLink(name="far", latency=0.1, curve=points, ports=1.0)
     for crossed, seconds in (((True, True), 0.5), ((True, False), 0.4), ((False, True), 0.5)):
-        both = Slowest(name="far", links=(near, far), crossed=crossed)
+        both = TransferLinks(name="far", links=(near, far), crossed=crossed)
         assert both.seconds(1.0, 10.0) == pytest.approx(seconds)
         assert both.latency == (0.3 if crossed[0] else 0.1)
 
@@ -437,11 +443,11 @@ def test_links_are_waited_for_together_where_they_are_crossed(
 ) -> None:
     near = AlphaBeta(name="near", latency=3.0, bandwidth=4.0)
     far = AlphaBeta(name="far", latency=7.0, bandwidth=10.0)
-    both = Slowest(name="far", links=(near, far), crossed=crossed)
+    both = TransferLinks(name="far", links=(near, far), crossed=crossed)
     assert (both.latency, both.bandwidth, both.measured) == (latency, bandwidth, False)
     assert both.seconds(2.0, 60.0) == seconds
-    points = Measured(name="far", latency=7.0, curve=CURVE, ports=1.0)
-    mixed = Slowest(name="far", links=(near, points), crossed=crossed)
+    points = CurveLink(name="far", latency=7.0, curve=CURVE, ports=1.0)
+    mixed = TransferLinks(name="far", links=(near, points), crossed=crossed)
     assert mixed.measured
     alone = [near.seconds(1.0, 3000.0), points.seconds(1.0, 3000.0)]  # 753 s, and 60 s
     assert mixed.seconds(1.0, 3000.0) == max(s for s, c in zip(alone, crossed, strict=True) if c)
@@ -581,4 +587,4 @@ def test_an_empty_message_is_bound_by_nothing() -> None:
     ],
 )  # fmt: skip
 def test_bytes_are_spelled_in_the_largest_unit_that_they_fill(bytes_: float, text: str) -> None:
-    assert _spelled(bytes_) == text
+    assert _size_text(bytes_) == text

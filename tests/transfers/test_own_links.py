@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parcost import Curve
-from parcost_plugins.transfers.links import Measured, Slowest, link
+from parcost_plugins.calculators.transfers.links import CurveLink, TransferLinks, link
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 #: 1 KB in 1 ms and 1 MB in 4 ms: between them half the way in logarithms is twice the time.
@@ -55,8 +55,8 @@ LATE = AlphaBeta(name="late", latency=3.0, bandwidth=100.0)
 NARROW = AlphaBeta(name="narrow", latency=0.5, bandwidth=10.0)
 
 
-def slowest(*crossed: Any, links: Any = (LATE, NARROW)) -> Slowest:
-    return Slowest(name="s", links=links, crossed=crossed)
+def slowest(*crossed: Any, links: Any = (LATE, NARROW)) -> TransferLinks:
+    return TransferLinks(name="s", links=links, crossed=crossed)
 
 
 def test_several_links_by_the_worst_of_each() -> None:
@@ -87,4 +87,4 @@ def test_several_links_of_which_one_is_measured() -> None:
 def test_a_share_of_a_port() -> None:
     made = link("x", latency=2.0, rate=100.0, share=0.25, level=None)
     assert (made.latency, made.bandwidth, made.seconds(3, 50.0)) == (2.0, 25.0, 8.0)
-    assert isinstance(measured(), Measured)
+    assert isinstance(measured(), CurveLink)

@@ -245,7 +245,7 @@ def test_json_and_csv_have_both_ends(run: Run) -> None:
 
 
 def test_without_the_plugin_there_is_none(run: Run) -> None:
-    found = run("eval", "--without", "uncertainty")
+    found = run("eval", "--without", "analysis.uncertainty")
     assert found.code == 0
     assert "90 %)" not in found.out
 

@@ -13,7 +13,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost_plugins.validation.records import read
-from parcost_plugins.validation.rows import Row, _renamed
+from parcost_plugins.validation.rows import RunRow, _rename_keys
 from parcost_plugins.validation.study import write
 
 Raw = dict[str, Any]
@@ -95,13 +95,13 @@ def raw() -> Callable[..., Raw]:
 
 
 @pytest.fixture(scope="session")
-def row(raw: Callable[..., Raw]) -> Callable[..., Row]:
+def row(raw: Callable[..., Raw]) -> Callable[..., RunRow]:
     """Return a row as the command reads it."""
 
-    def make(**changes: Any) -> Row:
-        found = read(Row, _renamed(raw(**changes)))
+    def make(**changes: Any) -> RunRow:
+        found = read(RunRow, _rename_keys(raw(**changes)))
         assert not found.problems, found.problems
-        made: Row = found.made
+        made: RunRow = found.made
         return made
 
     return make
@@ -167,6 +167,6 @@ def small(raw: Callable[..., Raw]) -> Callable[..., Raw]:
 @pytest.fixture(scope="session")
 def predicted() -> float:
     """Return the seconds that the model predicts for the small row."""
-    row: Row = read(Row, _renamed(_changed(MEGATRON, SMALL))).made
+    row: RunRow = read(RunRow, _rename_keys(_changed(MEGATRON, SMALL))).made
     (scenario,) = parcost.load_text(write(row).text)
     return float(scenario.evaluate().result.figure("step_time"))

@@ -10,10 +10,10 @@ import pytest
 from parcost_plugins.validation.frameworks import profile_of
 from parcost_plugins.validation.hardware import domain_of
 from parcost_plugins.validation.recipes import Recipe, recipe_of
-from parcost_plugins.validation.rows import Row, UnmodelledError
+from parcost_plugins.validation.rows import RunRow, UnmodelledError
 from parcost_plugins.validation.study import write
 
-Make = Callable[..., Row]
+Make = Callable[..., RunRow]
 
 GATED = {"model__gated": True}
 EXPERTS = {"model__experts": 8, "model__topk": 2, "model__expert_ffn": 512}

@@ -134,10 +134,13 @@ def check(selection: PluginSelection) -> None:
 
     if not (selection.without or selection.files):
         return
+    from parcost.plugins.discovery import names_of_parts
+
     known = entry_points(group=_PLUGINS).names
     for name in selection.without:
-        if name not in known:
-            hint = did_you_mean(name, known) or "`parcost plugins` lists them"
+        parts = [] if name in known else names_of_parts(name.partition(".")[0])
+        if name not in known and name not in parts:
+            hint = did_you_mean(name, [*known, *parts]) or "`parcost plugins` lists them"
             raise click.UsageError(f"no plugin is called `{name}`; {hint}")
     names = {name: "installed" for name in known if name not in selection.without}
     for file in selection.files:

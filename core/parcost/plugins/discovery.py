@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
+from importlib import import_module
 from importlib.metadata import Distribution, EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -20,7 +22,7 @@ from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.term_validation import Counts
 from parcost.contract.validation import has_diagnostics, items_of, validate
-from parcost.language.diagnostics import did_you_mean
+from parcost.language.diagnostics import did_you_mean, quote
 from parcost.language.errors import (
     FaultError,
     ParcostError,
@@ -194,21 +196,21 @@ def load(
     out; *files* are modules, or folders that are packages, by path. A plugin that cannot
     be imported is kept in ``Plugins.broken``.
 
+    A package names modules of its own in ``PARTS``. Each of them is a plugin too: the part
+    ``attention`` of ``model`` is ``model.attention``.
+
     Raises:
         PluginError: Nothing installed has a name in *without*, or one that was asked for
             has the name of another.
     """
     points = sorted(entry_points(group=GROUP), key=_entry_order) if installed else []
-    names = [point.name for point in points] + [name for name, _ in extra]
     skipped = set(without)
-    if unknown := skipped - set(names):
-        name = min(unknown)
-        hint = did_you_mean(name, names)
-        raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
     found: dict[str, Plugin] = {}
     broken: list[Fault] = []
+    names = {name for name, _ in extra}
     origin = cache(_origin)  # reading metadata takes longer than importing most plugins
     for point in points:
+        names.add(point.name)
         if point.name in skipped:
             continue
         plugin = Plugin(point.name, *origin(point.dist))
@@ -216,13 +218,21 @@ def load(
             message = f"has the name of plugin {other}; the plugin is left out"
             broken.append(Fault(plugin=plugin, hook="import", message=message))
         else:
-            _load_one(point.load, plugin, found, broken)
+            names.update(_load_one(point.load, plugin, skipped, found, broken))
     for name, module in extra:
         if name not in skipped:
-            _register(Plugin(name, module=module), found)
+            names.update(_load_one(partial(_same, module), Plugin(name), skipped, found, broken))
     paths = tuple(files)
     for path in paths:
-        _load_one(partial(module_of, path), Plugin(name_of(path), path), found, broken)
+        plugin = Plugin(name_of(path), path)
+        names.update(_load_one(partial(module_of, path), plugin, skipped, found, broken))
+    unseen = skipped | {fault.plugin.name for fault in broken}  # whose parts are unknown
+    if absent := {
+        name for name in skipped - names if name.partition(".")[0] not in unseen - {name}
+    }:
+        name = min(absent)
+        hint = did_you_mean(name, sorted(names))
+        raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
     kept = tuple(found[name] for name in sorted(found))
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
 
@@ -236,6 +246,13 @@ def load_selection(selection: PluginSelection) -> Plugins:
     return load(without=selection.without, files=selection.files)
 
 
+def names_of_parts(subject: str) -> Sequence[str]:
+    """Return the names of the plugins that are parts of an installed one."""
+    for point in entry_points(group=GROUP, name=subject):
+        return _load_one(point.load, Plugin(subject), (), {}, [])
+    return ()
+
+
 def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
     """Return what sorts entry points; of one name, that of parcost comes first."""
     return point.name, not point.value.startswith(_OWN_MODULES), point.value
@@ -247,16 +264,53 @@ def _origin(distribution: Distribution | None) -> tuple[str, str]:
 
 
 def _load_one(
-    module_: Callable[[], object], plugin: Plugin, found: dict[str, Plugin], broken: list[Fault]
-) -> None:
+    load_module: Callable[[], object],
+    plugin: Plugin,
+    skipped: Iterable[str],
+    found: dict[str, Plugin],
+    broken: list[Fault],
+) -> Sequence[str]:
+    """Load a plugin and its parts, but for those *skipped*; return the names of the parts.
+
+    A part that cannot be imported leaves the others in place.
+    """
     try:
-        module = module_()
+        module = load_module()
+        parts = _parts(module)
     except BaseException as error:  # noqa: BLE001  importing runs foreign code
         reraise_interrupt(error)
         message = f"cannot be imported: {error_text(error)}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
-        return
+        return ()
     _register(evolve(plugin, module=module), found)
+    names = []
+    for part, path in parts.items():
+        name = f"{plugin.name}.{part}"
+        names.append(name)
+        if name not in skipped:
+            load_part = partial(import_module, path)
+            names += _load_one(load_part, evolve(plugin, name=name), skipped, found, broken)
+    return names
+
+
+def _same(module: object) -> object:
+    return module
+
+
+def _parts(module: object) -> Mapping[str, str]:
+    """Return the paths of the modules that a package names as its parts.
+
+    Raises:
+        TypeError: ``PARTS`` is no list of names.
+    """
+    if not isinstance(module, ModuleType):
+        return {}
+    names = vars(module).get("PARTS", ())
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, str) and name.isidentifier() for name in names
+    ):
+        raise TypeError(f"`PARTS` is {quote(names)}, which is no list of modules")
+    return {name: f"{module.__name__}.{name}" for name in names}
 
 
 def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:

@@ -55,7 +55,7 @@ class LowerBound:
 def _latency(group: Group) -> Real:
     """Return the rounds that it takes to hear of everybody, at the smallest latency.
 
-    In a round whoever has k ports hears from k others: ceil(log P / log(k + 1)) rounds.
+    In a round a rank with k ports hears from k others: ceil(log P / log(k + 1)) rounds.
     """
     alpha = group.links[0].latency
     multicasts = False
@@ -86,13 +86,13 @@ def _bytes(operation: str, n: Real, group: Group) -> Real:
         for link, own in zip(group.links[i:], rates[i:], strict=True):
             rate = rate + own
             reduces = reduces or _level(link, "in_network", default=False)
-        bytes_ = _leaving(operation, n, members, P, reduces=reduces)
+        bytes_ = _boundary_bytes(operation, n, members, P, reduces=reduces)
         longest = maximum(longest, bytes_ * minimum(P - members, 1.0) / (members * rate))
         members = minimum(members * g, P)
     return longest
 
 
-def _leaving(operation: str, n: Real, members: Real, P: Real, *, reduces: bool) -> Real:
+def _boundary_bytes(operation: str, n: Real, members: Real, P: Real, *, reduces: bool) -> Real:
     """Return the bytes that must pass the boundary of a unit of *members* in one direction."""
     others = 1 - members / P
     if operation == "all_reduce":

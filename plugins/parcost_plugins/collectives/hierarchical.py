@@ -14,7 +14,7 @@ from typing import Any
 
 from parcost import Group, Link, Real, hookimpl
 from parcost.numeric import where
-from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import exchange_links
@@ -31,7 +31,7 @@ _FORMULAS = {
 }
 
 
-class Hierarchical(Phased):
+class Hierarchical(PhasedAlgorithm):
     """Scatter inwards, work on shards further out, gather on the way back."""
 
     name = "hierarchical"

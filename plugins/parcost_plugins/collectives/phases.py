@@ -14,7 +14,7 @@ from parcost_plugins.collectives.powers import largest_power
 from parcost_plugins.vocabulary import Phase
 
 
-class Phased:
+class PhasedAlgorithm:
     """An algorithm whose phases follow one another."""
 
     def phases(self, operation: str, n: Real, group: Group) -> Sequence[Phase]:
@@ -22,7 +22,7 @@ class Phased:
         raise NotImplementedError
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where it can run."""
+        """Return where it can run."""
         return True
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
@@ -34,26 +34,26 @@ class Phased:
         able = self.able(operation, group)
         if able is False:
             return INFINITY
-        return where(able, spent(self.phases(operation, n, group), group), INFINITY)
+        return where(able, phase_seconds(self.phases(operation, n, group), group), INFINITY)
 
 
-class PowersOfTwo(Phased):
+class PowersOfTwo(PhasedAlgorithm):
     """An algorithm of which some operations want a power of two of ranks."""
 
     of_powers: frozenset[str] = frozenset()
 
     def able(self, operation: str, group: Group) -> Mask:
-        """Say where the ranks are a power of two, if *operation* wants one."""
+        """Return where the ranks are a power of two, if *operation* wants one."""
         if operation not in self.of_powers:
             return True
         return largest_power(group.ranks) == group.ranks
 
     def needs(self, operation: str) -> str:
-        """Say what *operation* wants."""
+        """Return what *operation* needs."""
         return "a power of two of ranks" if operation in self.of_powers else ""
 
 
-def spent(phases: Sequence[Phase], group: Group) -> Real:
+def phase_seconds(phases: Sequence[Phase], group: Group) -> Real:
     """Return the time of *phases* one after another."""
     total: Real = 0.0
     reduced: Real = 0.0
@@ -63,6 +63,6 @@ def spent(phases: Sequence[Phase], group: Group) -> Real:
     return total + group.reduction * reduced
 
 
-def only(link: Link, rounds: Real, bytes_: Real, reduced: Real = 0.0) -> list[Phase]:
+def single_phase(link: Link, rounds: Real, bytes_: Real, reduced: Real = 0.0) -> list[Phase]:
     """Return an algorithm of one phase."""
     return [Phase(link, rounds, bytes_, reduced)]

@@ -2,7 +2,7 @@
 
 One line for each study, and one for each file without a report. A line is what stands for
 it in the document of ``--format json``, less ``sections``: advice prices a study many times
-over, which nobody waits for in a batch.
+over, which a batch does not wait for.
 """
 
 from __future__ import annotations

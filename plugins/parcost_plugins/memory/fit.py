@@ -54,7 +54,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "device": called(device),
             },
             notes=("{usable:g} % of the {capacity:g} GiB of `{device}`",),
-            help="" if all_of(holds) or study.axes else _way_out(study, outcome, room),
+            help="" if all_of(holds) or study.axes else _remedy(study, outcome, room),
         ),
         # Frameworks run this full, at the risk of running out; nothing is impossible about it.
         Check(
@@ -80,7 +80,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
 
 
 @frozen(kw_only=True, eq=False)
-class _Attempt:
+class _Remedy:
     """A study with some attributes changed, and what it comes to."""
 
     changes: Mapping[str, Any]
@@ -91,17 +91,17 @@ class _Attempt:
     @property
     def text(self) -> str:
         """The changes as they would be written."""
-        first, *more = (f"`{path} = {_spelled(v)}`" for path, v in self.changes.items())
+        first, *more = (f"`{path} = {_text(v)}`" for path, v in self.changes.items())
         return f"{first} with {' and '.join(more)}" if more else first
 
 
-def _way_out(study: Study, outcome: Outcome, room: Real) -> str:
+def _remedy(study: Study, outcome: Outcome, room: Real) -> str:
     """Return the fewest changes that fit, and of those the fastest, in words.
 
     Where one change is not enough, the one that saves the most is kept and others are
     tried on top of it.
     """
-    best = _Attempt(
+    best = _Remedy(
         changes={},
         study=study,
         step_seconds=outcome.step_seconds,
@@ -141,7 +141,7 @@ def _changes(study: Study) -> Iterator[tuple[str, Any]]:
     yield "layout.pp", layout.pp * 2
 
 
-def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
+def _try(base: _Remedy, path: str, value: Any) -> _Remedy | None:
     """Return what one more change comes to, or None where the result is not legal."""
     try:
         changed = base.study.replace({path: value})
@@ -152,7 +152,7 @@ def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
         return None
     if changed.faults_beyond(base.study):
         return None
-    return _Attempt(
+    return _Remedy(
         changes={**base.changes, path: value},
         study=changed,
         step_seconds=outcome.step_seconds,
@@ -160,5 +160,5 @@ def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
     )
 
 
-def _spelled(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}"

@@ -243,10 +243,10 @@ def elementwise(
     if any(span.again):
         runs.append(("R", passes.forward, span.again))
     for pass_, traffic, count in runs:
-        yield moved(name, traffic, elements, element, pass_, count, host=host, times=times)
+        yield traffic_stream(name, traffic, elements, element, pass_, count, host=host, times=times)
 
 
-def moved(
+def traffic_stream(
     name: str,
     traffic: Traffic,
     elements: Real,

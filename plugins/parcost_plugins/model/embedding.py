@@ -1,7 +1,7 @@
 """The embedding: a row per token, rows split over the tensor-parallel ranks.
 
-A rank looks up the tokens whose rows it holds and leaves zeros for the others, so it
-writes the whole micro-batch whatever its share of the rows.
+A rank looks up the tokens whose rows it holds and leaves zeros for the others. So it writes
+the whole micro-batch whatever its share of the rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
-from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, moved
+from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, traffic_stream
 from parcost_plugins.model.passes import SPLIT
 from parcost_plugins.model.rank import KEPT, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
@@ -53,16 +53,16 @@ def operators(study: Study) -> Iterator[Stream]:
     if rank.model.nominal:
         return
     count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.element)
-    yield moved("embedding", LOOKUP, *whole, "F", count)
-    yield moved("embedding", SCATTER, *whole, "W", count)
+    yield traffic_stream("embedding", LOOKUP, *whole, "F", count)
+    yield traffic_stream("embedding", SCATTER, *whole, "W", count)
     # The gradient of a table is as large as the table, and is made of zeros first.
     table = (rank.vocabulary * rank.model.hidden, rank.element)
-    yield moved("zeros of the embedding's gradient", FILLED, *table, "W", count)
+    yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
     if rank.training.dropout:
         forward, backward = DROPOUT["eager"]
         shard = (rank.residual, rank.element)
-        yield moved("embedding dropout", forward, *shard, "F", count)
-        yield moved("embedding dropout", backward, *shard, "W", count)
+        yield traffic_stream("embedding dropout", forward, *shard, "F", count)
+        yield traffic_stream("embedding dropout", backward, *shard, "W", count)
 
 
 @hookimpl

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from parcost import Memory, Moment, Study, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
-from parcost_plugins.model.passes import SPLIT, at, linear
+from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import ends_share_device
 
 
 @hookimpl
@@ -27,7 +27,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     model, tied, count = rank.model, rank.model.tied, on_last(study)
     if model.nominal:
         return
-    if not tied or not study.query(ends_together):
+    if not tied or not study.query(ends_share_device):
         yield Parameters(
             name="head, shared with the embedding" if tied else "head",
             elements=rank.vocabulary * model.hidden,
@@ -69,7 +69,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     rank = rank_of(study)
     if rank.model.nominal:
         return
-    span = at(on_last(study)).times(1 + rank.model.prediction_layers)
+    span = single_run(on_last(study)).times(1 + rank.model.prediction_layers)
     yield from linear(
         "head",
         rank.tokens,
@@ -104,7 +104,7 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     e, chunks = rank.element, rank.training.loss_chunks
     loss = rank.fusion.loss
-    runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
+    runs = single_run(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e")
     yield rank.kept("head input", residual, runs, tag=ENDS)
     narrow, wide = "s b V e / t", "4 s b V / t"

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.elementwise import LOOKUP, NORMS, SCATTER, elementwise, moved
-from parcost_plugins.model.passes import SPLIT, at, linear
+from parcost_plugins.model.elementwise import LOOKUP, NORMS, SCATTER, elementwise, traffic_stream
+from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import ends_share_device
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
 NORMS_EACH = 3  # of the stream, of the embedding, and ahead of the head
@@ -44,7 +44,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             place="after",
             source=PREDICTION,
         )
-    if not model.tied and not study.query(ends_together):
+    if not model.tied and not study.query(ends_share_device):
         yield Parameters(
             name="embedding, for prediction",
             elements=rank.vocabulary * h,
@@ -75,10 +75,10 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     rank = rank_of(study)
     if not rank.model.prediction_layers or rank.model.nominal:
         return
-    span, h = at(_count(study, rank)), rank.model.hidden
+    span, h = single_run(_count(study, rank)), rank.model.hidden
     whole = (rank.tokens * h, rank.element)
-    yield moved("embedding, for prediction", LOOKUP, *whole, "F", span.count)
-    yield moved("embedding, for prediction", SCATTER, *whole, "W", span.count)
+    yield traffic_stream("embedding, for prediction", LOOKUP, *whole, "F", span.count)
+    yield traffic_stream("embedding, for prediction", SCATTER, *whole, "W", span.count)
     norm = NORMS[rank.fusion.norm]
     behind = span.times(NORMS_EACH)
     yield from elementwise("prediction norms", norm, rank.residual, rank.element, behind)
@@ -102,4 +102,4 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _count(study: Study, rank: Rank) -> tuple[int, ...]:
-    return at(on_last(study)).times(rank.model.prediction_layers).count
+    return single_run(on_last(study)).times(rank.model.prediction_layers).count

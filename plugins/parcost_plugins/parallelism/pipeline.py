@@ -33,10 +33,10 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import HOPS
-from parcost_plugins.vocabulary.chosen import blocks_on_transfers
-from parcost_plugins.vocabulary.nearest import all_divisors
-from parcost_plugins.vocabulary.partition import assignment, ends_counted, stages_of_devices
+from parcost_plugins.vocabulary.neighbours import all_divisors
+from parcost_plugins.vocabulary.partition import assignment, end_layers, stages_of_devices
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
+from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
 
 
 @hookimpl
@@ -181,9 +181,9 @@ def _crossings(study: Study) -> float:
 def checks(study: Study) -> Iterator[Check]:
     """Require that the layers fill the stages, and that the schedule exists there."""
     if study[ScheduleChoice].stages:
-        yield from _listed(study)
+        yield from _stage_list_checks(study)
     else:
-        yield _dealt(study)
+        yield _division_check(study)
     pp, chunks = study[Layout].pp, study[ScheduleChoice].chunks
     yield Check(
         id="chunks-alone",
@@ -196,10 +196,10 @@ def checks(study: Study) -> Iterator[Check]:
     yield from _limits(study)
 
 
-def _dealt(study: Study) -> Check:
+def _division_check(study: Study) -> Check:
     choice, pp = study[ScheduleChoice], study[Layout].pp
     layers = study[Training].model.layers
-    ends = sum(ends_counted(study))
+    ends = sum(end_layers(study))
     counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
     if assignment(study) != "even":
         return Check(
@@ -221,7 +221,7 @@ def _dealt(study: Study) -> Check:
     )
 
 
-def _listed(study: Study) -> list[Check]:
+def _stage_list_checks(study: Study) -> list[Check]:
     listed = study[ScheduleChoice].stages
     layers = study[Training].model.layers
     return [
@@ -264,7 +264,7 @@ def _limits(study: Study) -> Iterator[Check]:
     limits = getattr(study.schedule, "limits", None)
     if limits is None:
         return
-    for m in _distinct(cut.micro_batches):
+    for m in _micro_batch_counts(cut.micro_batches):
         if why := limits(cut.stages, m, cut.chunks):
             yield Check(
                 id="schedule-limits",
@@ -281,7 +281,7 @@ def _limits(study: Study) -> Iterator[Check]:
             )
 
 
-def _distinct(micro_batches: Real) -> list[int]:
+def _micro_batch_counts(micro_batches: Real) -> list[int]:
     """Return the whole numbers of micro-batches that occur; others break another rule."""
     if isinstance(micro_batches, (float, int)):
         found = {micro_batches}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Study
 from parcost.numeric import where
 from parcost_plugins.vocabulary import Layout, Training
-from parcost_plugins.vocabulary.nearest import multiples
+from parcost_plugins.vocabulary.neighbours import multiples
 
 
 def rules(study: Study) -> Iterator[Check]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from parcost import Check, Mask, Real, Study, called
 from parcost.numeric import all_of, divides, is_array, maximum, where
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
-from parcost_plugins.vocabulary.nearest import all_divisors, divisors, multiples, next_to
-from parcost_plugins.vocabulary.partition import assignment, ends_counted
+from parcost_plugins.vocabulary.neighbours import all_divisors, divisors, multiples, next_to
+from parcost_plugins.vocabulary.partition import assignment, end_layers
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -127,7 +127,7 @@ def _stages(study: Study, devices: int) -> list[int]:
     choice, found = study[ScheduleChoice], all_divisors(devices)
     if choice.stages:
         return found
-    layers = study[Training].model.layers + sum(ends_counted(study))
+    layers = study[Training].model.layers + sum(end_layers(study))
     if assignment(study) != "even":
         return [pp for pp in found if pp * choice.chunks <= layers]
     return [pp for pp in found if layers % (pp * choice.chunks) == 0]

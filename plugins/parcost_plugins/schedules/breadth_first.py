@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parcost import Mask, Op, Real, Times, hookimpl
-from parcost_plugins.schedules.nearest import alike, fused
+from parcost_plugins.schedules.stage_times import backward_times, is_uniform
 
 
 class BreadthFirst:
@@ -50,7 +50,7 @@ class BreadthFirst:
         seconds = (micro_batches * chunks + stages - 1) * (f + both) + 2 * (stages - 1) * hop
         ahead = micro_batches - stages
         mask = (ahead * f >= stages * hop) & (ahead * both >= stages * hop)
-        return seconds, mask & alike(times.F, fused(times))
+        return seconds, mask & is_uniform(times.F, backward_times(times))
 
 
 _BREADTH_FIRST = BreadthFirst()

@@ -1,10 +1,10 @@
 """Chimera: two pipelines in opposite directions (Li and Hoefler 2021).
 
-Half of the micro-batches of a unit of p enter at the first device and half at the last,
-and every virtual stage is held twice. The passes of one direction fall into the gaps of
-the other: a unit has a slot for each, and no two of them meet. More micro-batches are
-units behind one another: the next one is 2 p slots later, so that its first passes fall
-into the gaps at the end of the one before, and again no two meet.
+Half of the micro-batches of a unit of p enter at the first device and half at the last, and
+every virtual stage is held twice. The passes of one direction fall into the gaps of the
+other: a unit has a slot for each, and no two of them meet. More micro-batches are units
+behind one another: the next one is 2 p slots later. So its first passes fall into the gaps
+at the end of the one before, and again no two meet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import where
-from parcost_plugins.schedules.nearest import alike, fused, multiples, one_chunk
+from parcost_plugins.schedules.stage_times import backward_times, is_uniform, multiples, one_chunk
 
 
 class Chimera:
@@ -49,12 +49,12 @@ class Chimera:
 
         Passes that take as long fill their slots. In a unit alone backward may be longer.
         """
-        both = fused(times)
+        both = backward_times(times)
         f, b = times.F[0], both[0]
         slots = (2 * micro_batches + stages - 2) * f
         seconds = where(f == b, slots, stages * f + (2 * stages - 2) * b)
         mask = (hop == 0) & (b >= f) & ((f == b) | (micro_batches == stages))
-        return seconds, mask & alike(times.F, both)
+        return seconds, mask & is_uniform(times.F, both)
 
 
 def _slots(d: int, stages: int, micro_batches: int) -> Iterator[tuple[int, Op]]:

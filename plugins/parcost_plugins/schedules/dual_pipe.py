@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from parcost import Mask, Op, Pair, Real, Times, hookimpl
-from parcost_plugins.schedules.nearest import alike, multiples, two_chunks
+from parcost_plugins.schedules.stage_times import is_uniform, multiples, two_chunks
 
 
 class DualPipe:
@@ -66,7 +66,7 @@ class DualPipe:
         f, b, w = times.F[0], times.B[0], times.W[0]
         pairs = [times.pair(x, stages - 1 - x) for x in range(stages)]
         seconds = micro_batches * pairs[0] + (stages / 2 - 1) * (pairs[0] + b + w - 3 * w)
-        mask = (hop == 0) & alike(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
+        mask = (hop == 0) & is_uniform(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
         return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
 
 
@@ -113,7 +113,7 @@ class DualPipeV:
         last = stages * chunks - 1
         pairs = [times.pair(x, last - x) for x in range(last + 1)]
         seconds = 2 * micro_batches * pairs[0] + (stages - 1) * (pairs[0] + b + w - 3 * w)
-        mask = (hop == 0) & alike(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
+        mask = (hop == 0) & is_uniform(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
         return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
 
 
@@ -139,7 +139,7 @@ class _Phases:
         else:
             self.ops.append(op)
 
-    def both(self, forward: int, backward: int) -> None:
+    def add_pair(self, forward: int, backward: int) -> None:
         """List a forward pass of one phase and a backward pass of the other at once."""
         self.ops.append(Pair(next(self._forward[forward]), next(self._backward[backward])))
 
@@ -147,7 +147,7 @@ class _Phases:
         """List the weight gradient that has been put off longest."""
         self.ops.append(self._put_off.popleft())
 
-    def rest(self) -> None:
+    def add_rest(self) -> None:
         """List all weight gradients that are left."""
         while self._put_off:
             self.weights()
@@ -187,11 +187,11 @@ def _device(
             todo.forward(0)
             todo.backward(1)
         else:
-            todo.both(0, 1)
-        todo.both(1, 0)
+            todo.add_pair(0, 1)
+        todo.add_pair(1, 0)
     for _ in range(behind):  # 5
         todo.backward(1)
-        todo.both(1, 0)
+        todo.add_pair(1, 0)
     for i in range(r + 1):  # 6: from the middle on weight gradients are put off
         middle, odd = (r + 1) // 2, r % 2
         todo.backward(1, put_off=i > middle or (i == middle and odd == 1))
@@ -199,7 +199,7 @@ def _device(
     for _ in range(behind):  # 7
         todo.weights()
         todo.backward(0, put_off=True)
-    todo.rest()  # 8
+    todo.add_rest()  # 8
     return todo.ops
 
 

@@ -14,7 +14,7 @@ from operator import add
 
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.schedules.nearest import fused, one_chunk
+from parcost_plugins.schedules.stage_times import backward_times, one_chunk
 
 
 class GPipe:
@@ -48,8 +48,8 @@ class GPipe:
     ) -> tuple[Real, Mask]:
         """Return the makespan."""
         hops = _hops(hop, times)
-        turn = _passed(times.F, hops, micro_batches)
-        return turn + _passed(fused(times), hops, micro_batches), True
+        turn = _arrival(times.F, hops, micro_batches)
+        return turn + _arrival(backward_times(times), hops, micro_batches), True
 
     def spans(
         self,
@@ -60,10 +60,10 @@ class GPipe:
         chunks: int,  # noqa: ARG002
     ) -> tuple[Sequence[Real], Sequence[Real]]:
         """Return when each stage starts its first forward and ends its last backward pass."""
-        hops, backward = _hops(hop, times), fused(times)
-        turn = _passed(times.F, hops, micro_batches)
+        hops, backward = _hops(hop, times), backward_times(times)
+        turn = _arrival(times.F, hops, micro_batches)
         starts = [0.0, *accumulate(map(add, times.F, hops))]
-        ends = [turn + _passed(backward[s:], hops[s:], micro_batches) for s in range(stages)]
+        ends = [turn + _arrival(backward[s:], hops[s:], micro_batches) for s in range(stages)]
         return starts, ends
 
 
@@ -71,7 +71,7 @@ def _hops(hop: Real | tuple[Real, ...], times: Times) -> Sequence[Real]:
     return hop if isinstance(hop, tuple) else (hop,) * (len(times.F) - 1)
 
 
-def _passed(stages: Sequence[Real], hops: Sequence[Real], micro_batches: Real) -> Real:
+def _arrival(stages: Sequence[Real], hops: Sequence[Real], micro_batches: Real) -> Real:
     """Return when the last micro-batch has passed a line of *stages*, *hops* apart."""
     first, slowest = stages[0], stages[0]
     for time, hop in zip(stages[1:], hops, strict=True):

@@ -1,8 +1,8 @@
 """Interleaved 1F1B: several model chunks per device (Narayanan et al. 2021, Megatron-LM).
 
 Chunk c of device r is virtual stage c p + r. Micro-batches pass in groups, each group
-through every chunk before the next group starts, so that the bubble is that of a chunk
-and not of a stage. The price is messages: as many as there are virtual stages.
+through every chunk before the next group starts. So the bubble is that of a chunk and not
+of a stage. The price is messages: as many as there are virtual stages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 
 from parcost import Mask, Op, Real, Study, Times, hookimpl
 from parcost.numeric import where
-from parcost_plugins.schedules.nearest import alike, fused, lowest, multiples
+from parcost_plugins.schedules.stage_times import backward_times, is_uniform, minimum_of, multiples
 from parcost_plugins.vocabulary import ScheduleChoice
 
 
@@ -69,15 +69,15 @@ class Interleaved:
         """
         group = self._group or stages
         f, both = times.F[0], times.B[0] + times.W[0]
-        shorter = lowest((f, both))
+        shorter = minimum_of((f, both))
         seconds = (micro_batches * chunks + stages - 1) * (f + both)
         spare = (group > stages) & (micro_batches > group)
         ways = where(spare, stages - 1, stages * chunks - 1)
         seconds = seconds + 2 * hop * ways * (stages > 1)
-        ahead = lowest(((group - stages) * shorter / stages, (f + both) / 2))
+        ahead = minimum_of(((group - stages) * shorter / stages, (f + both) / 2))
         room = where(spare, ahead, shorter)
         short = (hop == 0) | ((hop <= room) & ((group == stages) | spare))
-        return seconds, alike(times.F, fused(times)) & short
+        return seconds, is_uniform(times.F, backward_times(times)) & short
 
 
 @cache

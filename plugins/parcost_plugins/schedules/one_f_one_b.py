@@ -13,7 +13,13 @@ from itertools import accumulate
 
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import floor, maximum, where
-from parcost_plugins.schedules.nearest import alike, fused, highest, lowest, one_chunk
+from parcost_plugins.schedules.stage_times import (
+    backward_times,
+    is_uniform,
+    maximum_of,
+    minimum_of,
+    one_chunk,
+)
 
 
 class OneFOneB:
@@ -53,15 +59,15 @@ class OneFOneB:
         where no forward pass is longer than both passes of any stage.
         """
         m = micro_batches
-        backward = fused(times)
+        backward = backward_times(times)
         both = [f + b for f, b in zip(times.F, backward, strict=True)]
         *others, last = both
         round_trips = (stages - 1) + (m - 2) - floor((m - 2) / stages)
         equal = (m + stages - 1) * last + 2 * hop * round_trips
         paced = sum(others, start=0.0 * last) + m * last + 2 * (stages - 1) * hop
-        even = alike(times.F, backward)
+        even = is_uniform(times.F, backward)
         pace: Mask = True
-        longest, shortest = highest(times.F), lowest(both)
+        longest, shortest = maximum_of(times.F), minimum_of(both)
         for t in others:
             pace = pace & (t + 2 * hop <= last)
         return where(even, equal, paced), even | (pace & (longest <= shortest))
@@ -79,7 +85,7 @@ class OneFOneB:
         What stages in front of the slowest do before and after it does not overlap. What
         those behind it do overlaps only with the p - 1 - s other passes that it then has.
         """
-        passes = list(zip(times.F, fused(times), strict=True))
+        passes = list(zip(times.F, backward_times(times), strict=True))
         before: Real = 0.0
         behind: Real = 0.0
         for f, b in passes:
@@ -108,7 +114,7 @@ class OneFOneB:
         """
         seconds, _ = self.closed_form(times, hop, stages, micro_batches, chunks)
         forward = [f + hop for f in times.F[:-1]]
-        backward = [b + hop for b in fused(times)[:-1]]
+        backward = [b + hop for b in backward_times(times)[:-1]]
         starts = [0.0, *accumulate(forward)]
         ends = [seconds, *(seconds - behind for behind in accumulate(backward))]
         return starts, ends

@@ -1,8 +1,8 @@
 """ZB-V: zero bubble with two chunks in the shape of a V (Qi et al. 2024).
 
-Device r holds virtual stage r on the way down and 2 p - 1 - r on the way up, so that the
-last device turns micro-batches round without a message, and every device holds as much:
-no more than the first stage of 1F1B.
+Device r holds virtual stage r on the way down and 2 p - 1 - r on the way up. So the last
+device turns micro-batches round without a message, and every device holds as much: no more
+than the first stage of 1F1B.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from parcost import Mask, Op, Real, Times, hookimpl
-from parcost_plugins.schedules.nearest import alike, two_chunks
+from parcost_plugins.schedules.stage_times import is_uniform, two_chunks
 
 _KINDS: dict[str, Literal["F", "B", "W"]] = {"F": "F", "B": "B", "W": "W"}
 
@@ -46,7 +46,7 @@ class ZBV:
         """Return the makespan where all passes of all virtual stages are equal."""
         f = times.F[0]
         mask = (hop == 0) & (micro_batches >= 2 * stages - 1)
-        equal = alike([*times.F, *times.B, *times.W])
+        equal = is_uniform([*times.F, *times.B, *times.W])
         return (3 * chunks * micro_batches + stages - 1) * f, mask & equal
 
 

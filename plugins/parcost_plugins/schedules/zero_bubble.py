@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from parcost import Mask, Op, Real, Times, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.schedules.nearest import alike, one_chunk
+from parcost_plugins.schedules.stage_times import is_uniform, one_chunk
 
 
 class ZeroBubble:
@@ -51,7 +51,7 @@ class ZeroBubble:
         longer than it, every stage waits for two messages each way.
         """
         f, b, w = times.F[0], times.B[0], times.W[0]
-        mask = (micro_batches >= 2 * stages) & alike(times.F, times.B, times.W)
+        mask = (micro_batches >= 2 * stages) & is_uniform(times.F, times.B, times.W)
         if self._many == 1:
             most = maximum(maximum(f + b - w, f), b) + 4 * hop
             quiet = (hop == 0) | ((w <= f) & (w <= b) & (2 * hop <= w))

@@ -56,7 +56,7 @@ class SharedLink:
 
     @property
     def latency(self) -> Real:
-        """The start-up time of a message, which nobody shares."""
+        """The start-up time of a message, which is not shared."""
         return self.link.latency
 
     @property
@@ -184,7 +184,7 @@ def oversubscription_factor(leaving: Real, ratio: Real) -> Real:
 
 
 def _shared_link(link: Link, factor: Real | None) -> Link:
-    """Return *link* with its *factor*; None is a link that nobody else crowds."""
+    """Return *link* with its *factor*; None is a link without other traffic."""
     return link if factor is None else SharedLink(link=link, factor=factor)
 
 

@@ -276,7 +276,7 @@ class Fabric:
 
 
 @block("plausible", label="none")
-class Plausible:
+class PlausibleRange:
     """The fastest and the slowest that is known: beyond it, another unit was probably meant."""
 
     device_bandwidth: Real = quantity(

@@ -162,7 +162,7 @@ class Precision:
         return shares
 
     def is_narrow(self, role: str, pass_: str) -> bool:
-        """Say whether a product in this *role* runs in the narrow type, off the wide layers."""
+        """Return whether a product in this *role* runs in the narrow type, off the wide layers."""
         if self.narrow == "none" or (pass_ == "W" and self.wide_weight_gradients):
             return False
         return role in ("linear", "expert")

@@ -45,11 +45,11 @@ class Nccl:
         return Nccl(machine(choice))
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say whether the study says what the library needs to know."""
+        """Return whether the study says what the library needs to know."""
         return self.machine is not None
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what that is."""
+        """Return what the library needs."""
         return (
             "`tuning` with all of its rows, `generation`, `channels`, and `channel_bandwidth` or "
             "`links`, in `collectives`"

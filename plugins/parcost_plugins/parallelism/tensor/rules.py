@@ -8,8 +8,8 @@ from math import gcd
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import Layout, Overlap, Training
-from parcost_plugins.vocabulary.chosen import tensor_overlap
-from parcost_plugins.vocabulary.nearest import all_divisors, first_failure, next_to
+from parcost_plugins.vocabulary.neighbours import all_divisors, first_failure, next_to
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 PADDED_TO = (
     128.0  # rows per rank, Megatron-LM's default: offered to a vocabulary that does not divide
@@ -46,7 +46,7 @@ def divisibility(study: Study) -> Iterator[Check]:
             subject="layout.tp",
             message=message,
             inputs=inputs,
-            help="" if all_of(holds) else _nearest(holds, **inputs),
+            help="" if all_of(holds) else _nearest_degrees(holds, **inputs),
         )
     step = PADDED_TO * tp
     yield Check(
@@ -94,7 +94,7 @@ def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Che
     )
 
 
-def _nearest(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
+def _nearest_degrees(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
     """Return the degrees next to the first that fails that divide heads and MLP, in words."""
     values = [first_failure(holds, value) for value in (tp, heads, kv, ffn)]
     tp, heads, kv, ffn = values

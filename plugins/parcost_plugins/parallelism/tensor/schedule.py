@@ -10,7 +10,7 @@ _orders: dict[tuple[int, int, int], tuple[Any, bool]] = {}
 
 
 def puts_off_weight_gradients(study: Study) -> bool:
-    """Say whether the schedule ever has input and weight gradients apart.
+    """Return whether the schedule ever has input and weight gradients apart.
 
     Its order for a few micro-batches tells. A schedule is known by its identity, and
     kept so that its identity stays its own.

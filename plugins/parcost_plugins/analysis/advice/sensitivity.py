@@ -1,0 +1,89 @@
+"""What the step gains where a part of the machine is twice as good, or ranks are placed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from parcost import Curve, Section, Study, called
+from parcost_plugins.analysis.advice.changes import Change, Effect
+from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
+from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
+from parcost_plugins.vocabulary.offers import has
+from parcost_plugins.vocabulary.run_choices import HIDING, tensor_overlap
+
+_LEAD = 3  # rows on the report of one screen
+_LEAST = 0.001  # of the step; what changes it less is not listed
+
+
+def section(
+    tried: Sequence[tuple[str, Change]],
+    found: Sequence[Effect],
+    orders: Sequence[Change] = (),
+    effects: Sequence[Effect] = (),
+) -> Section:
+    """Return what would help, the most helpful first; of other *orders*, the best."""
+    rows = [
+        (title, (effect.seconds, "s"), (effect.time, "%"))
+        for (title, _), effect in zip(tried, found, strict=True)
+        if abs(effect.time) >= _LEAST
+    ]
+    small = len(tried) - len(rows)
+    notes = [_remainder_text(small)] if small else []
+    if orders:
+        best, effect = min(zip(orders, effects, strict=True), key=lambda pair: pair[1].seconds)
+        if effect.time <= -_LEAST:
+            title = f'layout.order = "{best.value}"'
+            rows.append((title, (effect.seconds, "s"), (effect.time, "%")))
+        else:
+            count = len(orders)
+            tried_orders = "1 other order was" if count == 1 else f"{count} other orders were"
+            notes.append(f"{tried_orders} tried: none places the degrees for a faster step")
+    return Section(
+        title="What would help",
+        columns=("with", "step", "change"),
+        rows=sorted(rows, key=lambda row: row[1][0]),
+        notes=notes,
+        lead=_LEAD,
+    )
+
+
+def _remainder_text(small: int) -> str:
+    changes = "1 other change moves" if small == 1 else f"{small} other changes move"
+    return f"{changes} the step by less than 0.1 %"
+
+
+def improvements(study: Study) -> list[tuple[str, Change]]:
+    """Return what may be improved, in words and as a change."""
+    return list(_improvements(study))
+
+
+def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
+    device, overlap, kernels = study[Cluster].device, study[Overlap], study[KernelChoice]
+    precision = study[Training].precision
+    for type_ in (precision.compute, precision.narrow):
+        peak = getattr(device, type_, None)  # the narrow type may be "none"
+        if peak is not None:
+            yield f"{type_} peak x 2", Change(device, type_, 2.0 * peak)
+    yield "memory bandwidth x 2", Change(device, "memory_bandwidth", 2.0 * device.memory_bandwidth)
+    if device.power_cap is not None and device.power is not None:
+        lifted = f"no power cap: {called(device)}.power_cap = {device.power:g} W"
+        yield lifted, Change(device, "power_cap", device.power)
+    if device.host_bandwidth is not None:
+        host = device.host_bandwidth
+        yield "bandwidth to the host x 2", Change(device, "host_bandwidth", 2.0 * host)
+    framework = study[Training].framework
+    yield "time of the host for a kernel / 2", Change(framework, "issue", framework.issue / 2.0)
+    captured = kernels.cuda_graphs or framework.cuda_graphs
+    more = CUDA_GRAPHS[CUDA_GRAPHS.index(captured) + 1 :]
+    for graphs in more if framework.graph_issue is not None else ():
+        yield f"CUDA graphs: kernels.cuda_graphs = {graphs}", Change(kernels, "cuda_graphs", graphs)
+    for level in study[Cluster].fabric.levels:
+        rate = level.bandwidth
+        faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0
+        yield f"bandwidth of `{called(level)}` x 2", Change(level, "bandwidth", faster)
+        yield f"latency of `{called(level)}` / 2", Change(level, "latency", level.latency / 2.0)
+    for attribute, hides in HIDING.items():
+        if not hides(study) and has(study, f"overlap.{attribute}", "on"):
+            yield f"overlap.{attribute} = on", Change(overlap, attribute, True)
+    if tensor_overlap(study) == "off" and has(study, "overlap.tensor", "on"):
+        yield "overlap.tensor = on", Change(overlap, "tensor", "on")
