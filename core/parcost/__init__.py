@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from parcost.contract.schema import Curve as Curve
     from parcost.contract.schema import Rate as Rate
     from parcost.contract.schema import block as block
+    from parcost.contract.schema import block_name as block_name
     from parcost.contract.schema import block_type as block_type
-    from parcost.contract.schema import called as called
     from parcost.contract.schema import children as children
     from parcost.contract.schema import fraction as fraction
     from parcost.contract.schema import integer as integer
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Section as Section
     from parcost.contract.terms import Times as Times
     from parcost.contract.terms import Work as Work
-    from parcost.contract.terms import busy as busy
+    from parcost.contract.terms import link_resources as link_resources
     from parcost.engine.replay import longest_span as longest_span
     from parcost.engine.replay import makespan as makespan
     from parcost.engine.scenario import Scenario as Scenario
@@ -145,7 +145,7 @@ HOMES = {
         "Rate",
         "block",
         "block_type",
-        "called",
+        "block_name",
         "children",
         "fraction",
         "integer",
@@ -190,7 +190,7 @@ HOMES = {
         "Section",
         "Times",
         "Work",
-        "busy",
+        "link_resources",
     ),
     "language.units": (
         "BITS",

@@ -237,7 +237,7 @@ def test_a_plugin_offers_an_engine_by_name(
         return ThreadPoolExecutor(2)
 
     offered(monkeypatch, make)
-    found = run(specs, executors.named("mine://here:1"))
+    found = run(specs, executors.engine_named("mine://here:1"))
     assert [entry.text for entry in found] == expected
     assert addresses == ["here:1"]
 
@@ -327,12 +327,12 @@ def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) 
 
     offered(monkeypatch, refuse)
     with pytest.raises(ExecutorError, match="`mine://x` cannot be used: OSError: nobody there"):
-        executors.named("mine://x").start()
+        executors.engine_named("mine://x").start()
     offered(monkeypatch, lambda _: "an engine")
     with pytest.raises(ExecutorError, match="returned str, which is no executor"):
-        executors.named("mine://x").start()
+        executors.engine_named("mine://x").start()
     with pytest.raises(UnknownExecutorError, match="did you mean `mine`"):
-        executors.named("mina://x")
+        executors.engine_named("mina://x")
 
 
 def test_a_spec_is_forgotten_once_it_is_done_and_the_catalogue_is_not(specs: list[Spec]) -> None:

@@ -35,7 +35,7 @@ class Make:
     """Terms without ceremony, and the sum of them."""
 
     def __init__(self) -> None:
-        registered = load().named("schedules")
+        registered = load().offers("schedules")
         self.registered = {name: schedule for name, (_, schedule) in registered.items()}
         self.schedules: dict[str, Any] = {}
         for name, schedule in self.registered.items():

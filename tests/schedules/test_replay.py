@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parcost import Op, Pair, Pipeline, SpecError
 from parcost.contract.terms import Times
-from parcost.engine.bounds import busy, lower_bound
+from parcost.engine.bounds import device_seconds, lower_bound
 from parcost.engine.compiled_order import OrderError
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Plan, Timeline
@@ -201,7 +201,7 @@ def test_no_pipeline_is_faster_than_its_busiest_device_or_its_bound(
     found = plan((any_pairs if both else any_order)(case.seed), case.p, case.m, case.v)
     times = Times(case.F, case.B, case.W)
     least = lower_bound(found, times, case.hop)
-    assert max(busy(found, times)) <= least <= found.timeline(times, case.hop).seconds
+    assert max(device_seconds(found, times)) <= least <= found.timeline(times, case.hop).seconds
 
 
 def test_an_order_is_asked_for_once() -> None:

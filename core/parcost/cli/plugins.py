@@ -37,7 +37,7 @@ def contributions(active: Plugins) -> dict[str, str]:
 
     offered: dict[str, dict[str, list[str]]] = {plugin.name: {} for plugin in active.plugins}
     for hook in REGISTRIES:
-        for name, (plugin, _) in active.named(hook).items():
+        for name, (plugin, _) in active.offers(hook).items():
             offered[plugin.name].setdefault(hook, []).append(name)
     questions = [hook for hook in active.registry.hooks if hook not in REGISTRIES]
     return {

@@ -184,7 +184,7 @@ class Study(ABC):
     @property
     def schedule(self) -> Schedule:
         """The schedule that the step is cut for, with what the study says of it."""
-        return self.scheduled(self.pipeline.schedule)
+        return self.schedule_named(self.pipeline.schedule)
 
     def group(self, name: str) -> Group:
         """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""
@@ -198,7 +198,7 @@ class Study(ABC):
         raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
 
     @abstractmethod
-    def scheduled(self, name: str) -> Schedule:
+    def schedule_named(self, name: str) -> Schedule:
         """Return the schedule called *name*, with what the study says of it."""
 
     @abstractmethod

@@ -134,7 +134,7 @@ class Work:
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
 
     *also* are other resources that are busy meanwhile, for the share of its seconds that
-    *also_busy* says: see :func:`busy`.
+    *also_busy* says: see :func:`link_resources`.
     """
 
     name: str
@@ -663,7 +663,7 @@ class Link(Protocol):
         ...
 
 
-def busy(link: Link) -> dict[str, Any]:
+def link_resources(link: Link) -> dict[str, Any]:
     """Return what a term keeps busy that goes over *link*: ``Work(..., **busy(link))``.
 
     A ring over several levels runs at the rate of the slowest, and meanwhile the others are
@@ -780,7 +780,7 @@ class Exporter(Protocol):
 
 
 @runtime_checkable
-class Saved(Protocol):
+class FileExporter(Protocol):
     """A format of files that are not text."""
 
     name: str

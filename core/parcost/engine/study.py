@@ -11,7 +11,7 @@ from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
-from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hashed
+from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hash_key
 from parcost.contract.study import Call, Study
 from parcost.contract.term_validation import plain_count
 from parcost.contract.terms import Collective, Group, Row, Schedule
@@ -54,7 +54,7 @@ class SpecStudy(Study):
             memo = self.plugins.memo if pure else self._memo
             node = memo.get(key)
         except TypeError:  # an array, which has no hash
-            key, memo, source = (function, *map(hashed, arguments)), self._memo, None
+            key, memo, source = (function, *map(hash_key, arguments)), self._memo, None
             node = memo.get(key)
         if node.__class__ is Answer:
             return node.value  # type: ignore[no-any-return]
@@ -120,14 +120,14 @@ class SpecStudy(Study):
     def leave_out(self, fault: Fault, answer: Any) -> None:
         self.faults.append(fault)
         self.plugins.note(fault)
-        self._left_out.add((fault.hook, fault.plugin.name, _called(answer)))
+        self._left_out.add((fault.hook, fault.plugin.name, _answer_name(answer)))
         key = (_contributions, fault.hook)
         if isinstance(known := self._memo.get(key), Answer):
             kept = tuple(pair for pair in known.value if pair[1] is not answer)
             self._memo.keep(key, {}, kept)
 
-    def scheduled(self, name: str) -> Schedule:
-        offered = self.plugins.named("schedules")
+    def schedule_named(self, name: str) -> Schedule:
+        offered = self.plugins.offers("schedules")
         if name not in offered:
             message = f"no plugin offers the schedule `{name}`"
             hint = did_you_mean(name, offered)
@@ -159,10 +159,10 @@ class SpecStudy(Study):
     ) -> Call:
         placed = group if isinstance(group, Group) else self.group(group)
         known = plain_of(n) if self._point else n  # a search prints no formula
-        return self.query(_priced, operation, known, placed, algorithm)
+        return self.query(_price, operation, known, placed, algorithm)
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
-        return self.query(_named, operation, algorithm)
+        return self.query(_algorithms_named, operation, algorithm)
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         if self._replace is None:
@@ -187,16 +187,16 @@ class SpecStudy(Study):
         self._memo.clear()
 
 
-def _called(answer: Any) -> str:
+def _answer_name(answer: Any) -> str:
     return str(getattr(answer, "name", getattr(answer, "id", "")))
 
 
 def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     stamped = study.query(_by_row, hook)
-    return counted(study, hook, stamped) if hook in COUNTED else stamped
+    return count_answers(study, hook, stamped) if hook in COUNTED else stamped
 
 
-def counted(
+def count_answers(
     study: SpecStudy, hook: str, stamped: Sequence[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return answers with their counts by virtual stage; those that have none are faults."""
@@ -232,7 +232,7 @@ def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     return tuple(
         (plugin, answer)
         for plugin, answer in asked
-        if not out or (hook, plugin.name, _called(answer)) not in out
+        if not out or (hook, plugin.name, _answer_name(answer)) not in out
     )
 
 
@@ -252,13 +252,13 @@ def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[P
     return tuple(found)
 
 
-def _priced(
+def _price(
     study: SpecStudy, operation: str, n: Real | Formula, group: Group, algorithm: str
 ) -> Call:
     size = plain_of(n)
-    offered = _offered(study, operation, algorithm)
+    offered = _usable_algorithms(study, operation, algorithm)
     if not offered:
-        return _never(operation, algorithm, group)
+        return _impossible_call(operation, algorithm, group)
     times = [a.seconds(operation, size, group) for a in offered]
     best = times[0]
     for time in times[1:]:
@@ -273,7 +273,7 @@ def _priced(
     )
 
 
-def _offered(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
+def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
     """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
     offered = study.candidates(operation, algorithm)
     if not offered and algorithm == "auto":
@@ -287,7 +287,7 @@ def _offered(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Colle
 
 
 def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
-    offered = study.plugins.named("collectives")
+    offered = study.plugins.offers("collectives")
     able = [offered[n][1] for n in sorted(offered, reverse=True)]
     return tuple(
         a.for_study(study) if hasattr(a, "for_study") else a
@@ -296,12 +296,12 @@ def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
     )
 
 
-def _named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
+def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
     known = study.algorithms(operation)
     if algorithm != "auto":
         return tuple(one for one in known if one.name == algorithm)
     for plugin, name in study.contributions("library"):
-        offered = study.plugins.named("libraries")
+        offered = study.plugins.offers("libraries")
         if name not in offered:
             message = f"names the library `{name}`, which no plugin offers"
             study.leave_out(Fault(plugin=plugin, hook="library", message=message), name)
@@ -311,7 +311,7 @@ def _named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collect
     return tuple(one for one in known if operation not in getattr(one, "by_name_only", ()))
 
 
-def _never(operation: str, algorithm: str, group: Group) -> Call:
+def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
     """Return the price of what an algorithm does not do: nothing, for a single rank."""
     seconds = where(group.ranks > 1, INFINITY, 0.0)
     text, inputs = f"{algorithm} does not do {operation}", {"P": group.ranks}

@@ -29,7 +29,7 @@ def activities(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)
     ((_, order),) = plan.orders
-    program = order.laid_out(keep=True)
+    program = order.compile(keep=True)
     state, durations = play(program, times, hop, [0.0] * len(plan.device))
     found: list[list[Activity]] = [[] for _ in plan.held]
     for d, entry, slot, takes in program.entries:

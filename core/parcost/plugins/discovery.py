@@ -127,7 +127,7 @@ class Plugins:
                 if plugin.distribution == OWN_DISTRIBUTION:
                     raise
                 if has_diagnostics(error):
-                    raise _noted(error, plugin, hook) from error
+                    raise _with_note(error, plugin, hook) from error
                 self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
                 continue
             except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
@@ -136,7 +136,7 @@ class Plugins:
                 continue
             if complaint:
                 self._fault(faults, plugin, hook, complaint)
-            blame = partial(_blamed, plugin, hook)
+            blame = partial(_plugin_error, plugin, hook)
             complaints = 0
             for given in answers:
                 try:
@@ -169,12 +169,12 @@ class Plugins:
         """
         named = isinstance(cause, ParcostError) and type(cause) is not PluginError
         if faults is None or named:
-            raise _blamed(plugin, hook, message, cause) from cause
+            raise _plugin_error(plugin, hook, message, cause) from cause
         fault = Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause))
         faults.append(fault)
         self.note(fault)
 
-    def named(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
+    def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return what plugins offer under a registry hook, by name."""
         return self.registry.offers[hook]
 
@@ -319,7 +319,9 @@ def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
     found[plugin.name] = plugin
 
 
-def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None) -> PluginError:
+def _plugin_error(
+    plugin: Plugin, hook: str, message: str, cause: BaseException | None
+) -> PluginError:
     """Return the error of a plugin that nobody can do without."""
     did = _did(plugin, message, cause)
     return FaultError(f"plugin {plugin} failed in `{hook}`: {did}")
@@ -329,7 +331,7 @@ def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
     return f"{message} {error_text(cause)}{place(cause, plugin)}" if cause is not None else message
 
 
-def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
+def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
     """Return a spec error that says which plugin was asked as it came about."""
     note = f"plugin {plugin} was asked for `{hook}`"
     return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])

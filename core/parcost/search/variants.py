@@ -17,9 +17,9 @@ from attrs import evolve, frozen
 
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
-from parcost.engine.reduce import unfit
-from parcost.engine.shapes import misfit, points_of
-from parcost.engine.study import SpecStudy, contribution, counted
+from parcost.engine.reduce import term_problem
+from parcost.engine.shapes import points_of, shape_problem
+from parcost.engine.study import SpecStudy, contribution, count_answers
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
 
@@ -48,7 +48,7 @@ class Choice:
 #: What a plugin contributes, stamped.
 Contribution: TypeAlias = "Sequence[tuple[Plugin, Any]]"
 #: The choices that answers depend on, and the answers by the indices of these.
-Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
+VariantAnswers: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
 
 _SUMMED = ("terms", "memory")  # hooks
 
@@ -89,19 +89,23 @@ class Variants:
         self._studies.clear()
         self._made.clear()
 
-    def over(self, hook: str, legal: NDArray[np.bool_] | None = None) -> Iterator[Asked]:
+    def answers(
+        self, hook: str, legal: NDArray[np.bool_] | None = None
+    ) -> Iterator[VariantAnswers]:
         """Yield what each plugin answers to *hook* in all variants.
 
         *legal* has a dimension for each choice: nobody is asked where nothing is.
         """
         for position in range(self.plugins(hook)):
-            yield self.asked(hook, position, legal)
+            yield self.plugin_answers(hook, position, legal)
 
     def plugins(self, hook: str) -> int:
         """Return how many plugins answer *hook*."""
         return len(self.base.plugins.implementing(hook))
 
-    def asked(self, hook: str, position: int, legal: NDArray[np.bool_] | None = None) -> Asked:
+    def plugin_answers(
+        self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
+    ) -> VariantAnswers:
         """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
         Answers are by the indices of these choices alone; equal ones are one object.
@@ -131,8 +135,8 @@ class Variants:
         """Return the choices that any schedule reads to be one for a study."""
         return frozenset().union(
             *(
-                self._trace(combination, _scheduled, name)[1]
-                for name in self.base.plugins.named("schedules")
+                self._trace(combination, _schedule_named, name)[1]
+                for name in self.base.plugins.offers("schedules")
                 for combination in product(*map(range, self.shape))
             )
         )
@@ -188,14 +192,14 @@ class Variants:
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
-        complaint = misfit(answer, self._points)
+        complaint = shape_problem(answer, self._points)
         if hook in _SUMMED and not complaint:
             token = READS.set(None)  # under all choices it has the same stages
             try:
                 cut = study.pipeline
             finally:
                 READS.reset(token)
-            complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
+            complaint = term_problem(answer, cut.stages, cut.stages * cut.chunks)
         return complaint
 
     def _study(self, combination: Combination) -> SpecStudy:
@@ -263,12 +267,12 @@ class Variants:
 
 
 def _counted(study: SpecStudy, hook: str, position: int) -> Contribution:
-    return counted(study, hook, study.query(contribution, hook, position))
+    return count_answers(study, hook, study.query(contribution, hook, position))
 
 
 def _schedule(study: SpecStudy) -> Schedule:
     return study.schedule
 
 
-def _scheduled(study: SpecStudy, name: str) -> Schedule:
-    return study.scheduled(name)
+def _schedule_named(study: SpecStudy, name: str) -> Schedule:
+    return study.schedule_named(name)

@@ -20,8 +20,8 @@ from parcost.spec import values as v
 from parcost.spec.definitions import Definition
 from parcost.spec.expressions import Expressions
 from parcost.spec.names import Names
-from parcost.spec.scope import Binding, BrokenError, Given, Scope
-from parcost.spec.values import Bound
+from parcost.spec.scope import Binding, BrokenError, Scope, SetValue
+from parcost.spec.values import BoundValue
 
 
 class Binder(Binding, Protocol):
@@ -31,7 +31,7 @@ class Binder(Binding, Protocol):
     expressions: Expressions
 
 
-def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
+def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
     """Return the value of the attribute that *node* gives, as its field wants it.
 
     Raises:
@@ -39,7 +39,7 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
     """
     field = scope.field
     assert field is not None
-    if isinstance(node.value, Given):
+    if isinstance(node.value, SetValue):
         value = binder.expressions.given_value(node.value, scope)
     else:
         value = binder.evaluate(node.value, scope)
@@ -49,31 +49,31 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
         for axis in value.axes:
             binder.axes[axis].structural = True
     if field.kind == "integers":
-        return Bound(value, _integers(value, node, field), origin)
-    if not isinstance(value, v.Said):
+        return BoundValue(value, _integers(value, node, field), origin)
+    if not isinstance(value, v.Symbol):
         raise SpecError([_wrong_kind(binder, node, value, field)])
     what = value.what
     if field.kind == "reference":
         if not isinstance(what, Definition):
             raise SpecError([_wrong_kind(binder, node, value, field)])
-        return Bound(value, binder.object(what), origin)
+        return BoundValue(value, binder.object(what), origin)
     if isinstance(what, Definition) or not isinstance(what, str):
         raise SpecError([_wrong_kind(binder, node, value, field)])
     if field.kind != "text" and what not in binder.names.choices(field):
         span = node.value.span
         raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
     if field.kind == "switch":
-        return Bound(value, what == "on", origin)
-    return Bound(value, what, origin)
+        return BoundValue(value, what == "on", origin)
+    return BoundValue(value, what, origin)
 
 
-def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
+def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
     """Say whether *node* gives *bound* in every study: it refers to nothing."""
     if _qualifiers_refer(node, field):
         return False
     value, meant = node.value, bound.value
     if type(value) is s.Path:  # a let would mean another word
-        return isinstance(meant, v.Said) and meant.what == value.text
+        return isinstance(meant, v.Symbol) and meant.what == value.text
     return type(value) in (s.Number, s.Text)
 
 
@@ -189,13 +189,13 @@ def _span_of(node: Any, position: int) -> Span:
 
 def _quantity(
     binder: Binder, node: s.Attribute, value: v.Value, scope: Scope, field: Field, origin: Origin
-) -> Bound:
+) -> BoundValue:
     name = node.name.text
-    if isinstance(value, v.Said) and isinstance(value.what, Curve):
+    if isinstance(value, v.Symbol) and isinstance(value.what, Curve):
         if not field.curve:
             raise SpecError([_not_a_number(node, value)])
-        return Bound(value, value.what, origin)
-    if isinstance(value, v.Said) and value.what is None:
+        return BoundValue(value, value.what, origin)
+    if isinstance(value, v.Symbol) and value.what is None:
         raise BrokenError
     if not isinstance(value, v.Quantity):
         raise SpecError([_not_a_number(node, value)])
@@ -212,7 +212,7 @@ def _quantity(
         for axis in value.axes:
             binder.axes[axis].structural = True
         number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
-    return Bound(value, number, origin)
+    return BoundValue(value, number, origin)
 
 
 def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
@@ -293,7 +293,7 @@ def _qualified(
             ]
         )
     if not said:
-        if field.must_qualify and value.literal and not isinstance(node.value, Given):
+        if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
             choices = " or ".join(f"`{q}`" for q in field.qualifiers)
             raise SpecError(
                 [

@@ -65,7 +65,7 @@ class Definitions:
             inner = [item for item in study.items if isinstance(item, s.Block)]
             self._add_all([b for b in inner if b.kind.text != "expect"], module)
 
-    def named(self, module: Module, block: s.Block) -> Definition | None:
+    def definition_of(self, module: Module, block: s.Block) -> Definition | None:
         """Return the definition of a block that is not of the study itself."""
         key = (id(module), block.kind.text, label_of(block))
         if key not in self._named:

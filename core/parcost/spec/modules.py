@@ -22,7 +22,7 @@ from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.spec import sources
-from parcost.spec.values import Bound
+from parcost.spec.values import BoundValue
 from parcost.system.files import failure, project_root
 
 STATEMENTS = ("use", "requires")
@@ -47,7 +47,7 @@ class Module:
         list
     )  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
-    literals: dict[tuple[str, int], Bound] = Factory(dict)  # by how, and id of the attribute
+    literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
     _scope: list[Module] = Factory(list)
 

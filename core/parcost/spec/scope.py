@@ -14,7 +14,7 @@ from parcost.language.text import Span
 from parcost.records import record
 from parcost.spec.definitions import Definition, Definitions
 from parcost.spec.modules import Module
-from parcost.spec.values import Bound, Value
+from parcost.spec.values import BoundValue, Value
 
 
 @define(eq=False)
@@ -44,7 +44,7 @@ class Sweep:
 
 
 @record(eq=False)
-class Given:
+class SetValue:
     """A value from outside the language, already in base units; stands for an expression."""
 
     value: Any
@@ -78,7 +78,7 @@ class Binding(Protocol):
         """Return the value of an expression."""
         ...
 
-    def attribute(self, definition: Definition, name: str) -> Bound:
+    def attribute(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute."""
         ...
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, write_message
 
 if TYPE_CHECKING:
     from parcost import Session
@@ -159,7 +159,7 @@ def command(
     if (picked_names or bounds) and not given:
         raise click.UsageError("`--constants` and `--bounds` are of runs, and no file has any")
     for one in passed:
-        tell(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
+        write_message(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
     interrupts = Interrupts()
     target = Target(None, interrupts)
     with interrupts:
@@ -168,16 +168,18 @@ def command(
         )
         report = work.report(files, asked, device or "", framework or "generic", name)
         for flaw in work.flaws[:_MOST_TOLD]:
-            tell(f"error[{flaw.kind}-row]: {flaw.text}")
+            write_message(f"error[{flaw.kind}-row]: {flaw.text}")
         if len(work.flaws) > _MOST_TOLD:
-            tell(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
+            write_message(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
         for network in report.networks:
             for warning in network.warnings:
-                tell(warning)
+                write_message(warning)
         for text in work.explicit:
-            tell(f"error[not-carried]: {text}")
+            write_message(f"error[not-carried]: {text}")
         if not report.text:
-            tell("error[nothing-fitted]: the data carry no constant, and no file is written")
+            write_message(
+                "error[nothing-fitted]: the data carry no constant, and no file is written"
+            )
         target.put(_text(report, format_, target, inside=out is None))
         target.finish()
     if out is not None and report.text:
@@ -206,7 +208,7 @@ def _require_framework(name: str, session: Session) -> None:
     """Refuse a framework that no catalogue has."""
     names = [
         file.name.removesuffix(".par")
-        for _, catalogue in session.plugins.named("catalogues").values()
+        for _, catalogue in session.plugins.offers("catalogues").values()
         for file in (catalogue.root / "frameworks").iterdir()
     ]
     if name not in names:
@@ -335,7 +337,9 @@ class _Calibration:
             self.refused.append("runs: every row has a flaw")
             return []
         for field, count in rows.unknown.items():
-            tell(f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have")
+            write_message(
+                f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have"
+            )
         with temporary_folder() as folder:
             found = runs.studies(rows, folder.path, self.session, self.table)
             self.unmodelled += found.unmodelled
@@ -456,7 +460,7 @@ def _model(row: Measurement) -> Hashable:
 
 
 def _write(text: str, out: str) -> None:
-    from parcost.language.escapes import visible
+    from parcost.language.escapes import escape_line
 
     path = Path(out)
     try:
@@ -466,4 +470,4 @@ def _write(text: str, out: str) -> None:
         raise click.UsageError(f"{out} exists already; remove it or choose another name") from error
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
-    tell(visible(f"wrote {out}"))
+    write_message(escape_line(f"wrote {out}"))

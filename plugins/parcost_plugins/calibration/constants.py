@@ -90,7 +90,7 @@ def kinds(plugins: Plugins) -> list[ConstantKind]:
 
     table = File("table of constants", 2**20, line=2**16)
     found: list[ConstantKind] = []
-    for _, catalogue in plugins.named("catalogues").values():
+    for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "calibration" / "constants.jsonl"
         if not (isinstance(file, Path) and file.is_file()):
             continue

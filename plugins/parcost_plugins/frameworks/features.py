@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Literal
 
-from parcost import Check, Study, called, hookimpl
+from parcost import Check, Study, block_name, hookimpl
 from parcost.numeric import is_array
 from parcost_plugins.vocabulary import Training
 from parcost_plugins.vocabulary.framework import Framework, Offer
@@ -49,7 +49,9 @@ def _feature_check(study: Study, framework: Framework, offer: Offer, target: Tar
         id="framework-lacks",
         holds=holds(study, offer, value, target.kind),
         subject=offer.attribute,
-        message=f"`{called(framework)}`{{version}} has no `{offer.attribute} = {{value}}`{where}",
+        message=(
+            f"`{block_name(framework)}`{{version}} has no `{offer.attribute} = {{value}}`{where}"
+        ),
         inputs={
             "value": value,
             "version": f" {framework.version}" if framework.version else "",
@@ -97,7 +99,7 @@ def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | Non
     else:
         words = field.choices
         if field.registry:
-            words = (*words, *study.plugins.named(field.registry))
+            words = (*words, *study.plugins.offers(field.registry))
         odd = [text for text in value_texts(offer) if text not in words]
         if odd:
             wrong, severity = f"`{offer.attribute}` is never `{odd[0]}`", "warning"
@@ -107,8 +109,10 @@ def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | Non
     return Check(
         id="framework-offer-unknown",
         holds=False,
-        subject=f"{called(offer)}.{'attribute' if field is None else 'values'}",
-        message=f"`{called(framework)}` says what it has as `{called(offer)}`, and {{wrong}}",
+        subject=f"{block_name(offer)}.{'attribute' if field is None else 'values'}",
+        message=(
+            f"`{block_name(framework)}` says what it has as `{block_name(offer)}`, and {{wrong}}"
+        ),
         inputs={"wrong": wrong, "known": known},
         help="{known}",
         severity=severity,

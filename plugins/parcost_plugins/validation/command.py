@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
@@ -110,11 +110,11 @@ def command(
     plugins = options.plugins(selection)
     rows = _rows(path, plugins, conditions)
     for flaw in rows.flaws[:_MOST_TOLD]:
-        tell(f"error[{flaw.kind}-row]: {flaw.text}")
+        write_message(f"error[{flaw.kind}-row]: {flaw.text}")
     if len(rows.flaws) > _MOST_TOLD:
-        tell(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
+        write_message(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
     for name, count in rows.unknown.items():
-        tell(f"warning[unknown-field]: nobody reads `{name}`, which {count:,} rows have")
+        write_message(f"warning[unknown-field]: nobody reads `{name}`, which {count:,} rows have")
     interrupts = Interrupts()
     target = Target(out, interrupts)
     try:
@@ -133,14 +133,14 @@ def command(
         target.abandon()
     faults = list(dict.fromkeys(fault for case in priced for fault in case.faults))
     for fault in faults[:_MOST_TOLD]:
-        tell(f"error: {fault}")
+        write_message(f"error: {fault}")
     for flaw in summary.flaws[len(rows.flaws) :]:
-        tell(f"error[{flaw.kind}-row]: {flaw.text}")
+        write_message(f"error[{flaw.kind}-row]: {flaw.text}")
     broken = [limit.text for limit in wanted if _is_broken(limit, summary)]
     for text in broken:
-        tell(f"error[over-the-limit]: {text}")
+        write_message(f"error[over-the-limit]: {text}")
     if not summary.rows:
-        tell("error[no-row-scored]: no row could be scored; the reasons are listed")
+        write_message("error[no-row-scored]: no row could be scored; the reasons are listed")
     return _FAULT if faults else _FLAWED if summary.flaws or broken or not summary.rows else 0
 
 
@@ -169,7 +169,7 @@ def _write_intervals(file: str, label: str, summary: Summary) -> None:
     except OSError as error:
         message = f"`--intervals {file}`: {error.strerror or error}"
         raise click.ClickException(message) from error
-    tell(f"`{file}` has the block `accuracy {label}`")
+    write_message(f"`{file}` has the block `accuracy {label}`")
 
 
 def _limit(text: str) -> RangeLimit:
@@ -270,7 +270,9 @@ def _price_cases(
     found = list(price(cases, selection, engine, values, show))
     progress.clear()
     taken = monotonic() - start
-    tell(f"{len(cases):,} rows in {taken:.1f} s, {len(cases) / max(taken, 1e-9):.1f} a second")
+    write_message(
+        f"{len(cases):,} rows in {taken:.1f} s, {len(cases) / max(taken, 1e-9):.1f} a second"
+    )
     return found
 
 

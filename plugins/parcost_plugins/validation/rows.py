@@ -221,7 +221,7 @@ class Rows:
 
 def shipped_runs(plugins: Plugins) -> tuple[str, Path] | None:
     """Return the file of runs that a catalogue ships, and its name in messages."""
-    for _, catalogue in plugins.named("catalogues").values():
+    for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "measured" / "runs.jsonl"
         if isinstance(file, Path) and file.is_file():
             return f"{catalogue.name}/measured/runs.jsonl", file

@@ -21,7 +21,7 @@ from parcost import (
     Sheet,
     Study,
     Times,
-    called,
+    block_name,
     longest_span,
 )
 from parcost import makespan as timed
@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 def sketches(study: Study) -> Iterator[Figure | Check]:
     """Yield the figures of every ``pipeline`` block, or why there is no such pipeline."""
     for sketch in study.all(PipelineSketch):
-        schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
+        schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
         if sketch.stage >= sketch.stages:
             yield _stage_check(sketch)
         elif why := _limit_check(sketch, schedule):
@@ -64,7 +64,7 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
 def replays(study: Study) -> Iterator[Replay]:
     """Yield every ``pipeline`` block that runs and is of one point."""
     for sketch in study.all(PipelineSketch):
-        schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
+        schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
         if not _limit_check(sketch, schedule):
             yield _replay(sketch, schedule)
 
@@ -82,7 +82,9 @@ def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
         micro_batches=sketch.micro_batches,
     )
     times = Times(F, B, W)
-    return Replay(name=called(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop)
+    return Replay(
+        name=block_name(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop
+    )
 
 
 def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
@@ -97,7 +99,7 @@ def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     return Check(
         id="pipeline-schedule",
         holds=False,
-        subject=f"{called(sketch)}.kind",
+        subject=f"{block_name(sketch)}.kind",
         message="`{kind}` does not run at p = {p}, m = {m}, v = {v}: {why}",
         inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
     )
@@ -110,7 +112,7 @@ def _length_check(sketch: PipelineSketch) -> Check:
     return Check(
         id="pipeline-size",
         holds=False,
-        subject=f"{called(sketch)}.{largest[0]}",
+        subject=f"{block_name(sketch)}.{largest[0]}",
         message="p m v = {p} x {m} x {v} = {passes}, and no schedule of more than {most} passes "
         "is worked out",
         inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
@@ -121,7 +123,7 @@ def _stage_check(sketch: PipelineSketch) -> Check:
     return Check(
         id="pipeline-stage",
         holds=False,
-        subject=f"{called(sketch)}.stage",
+        subject=f"{block_name(sketch)}.stage",
         message="there is no stage {stage}: stages are 0 to {last}",
         inputs={"stage": sketch.stage, "last": sketch.stages - 1},
     )
@@ -132,7 +134,7 @@ def _target_check(sketch: PipelineSketch, target: Real) -> Check:
     return Check(
         id="pipeline-target",
         holds=(target < 1.0) if sketch.target_of == "step" else True,
-        subject=f"{called(sketch)}.target",
+        subject=f"{block_name(sketch)}.target",
         message="a bubble of all of the step leaves no time to work, and any pipeline has less",
         inputs={},
         help="take less than 100 %, or write `target_of = busy`",
@@ -141,7 +143,7 @@ def _target_check(sketch: PipelineSketch, target: Real) -> Check:
 
 def _sheet(sketch: PipelineSketch) -> Sheet:
     sheet = Sheet(
-        called(sketch),
+        block_name(sketch),
         p=sketch.stages,
         m=sketch.micro_batches,
         v=sketch.chunks,

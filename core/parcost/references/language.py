@@ -1,7 +1,7 @@
 """The language reference, made from what plugins declare.
 
-    python -m parcost.documentation.language                     prints it
-    python -m parcost.documentation.language docs/language.md    rewrites that part of the file
+    python -m parcost.references.language                     prints it
+    python -m parcost.references.language docs/language.md    rewrites that part of the file
 
 The blocks, their attributes, defaults and ranges, and the names that registries offer
 come from the installed plugins, so that the reference of a site with plugins of its
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from parcost.language.syntax import Attribute
     from parcost.plugins.discovery import Plugins
 
-BEGIN = "<!-- reference: made by `python -m parcost.documentation.language docs/language.md` -->"
+BEGIN = "<!-- reference: made by `python -m parcost.references.language docs/language.md` -->"
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
 
@@ -58,7 +58,7 @@ _MEASURES = {
 
 def reference(plugins: Plugins) -> str:
     """Return the reference of every block that *plugins* declare, in Markdown."""
-    owners = {kind: plugin for kind, (plugin, _) in plugins.named("blocks").items()}
+    owners = {kind: plugin for kind, (plugin, _) in plugins.offers("blocks").items()}
     given = _provenances(plugins)
     parts = []
     for kind, type_ in sorted(plugins.blocks.items()):
@@ -108,7 +108,7 @@ def _registries(plugins: Plugins) -> Iterator[str]:
     yield "| kind | name | plugin | what it is |"
     yield "| :-- | :-- | :-- | :-- |"
     for hook in REGISTRIES:
-        for name, (plugin, offered) in sorted(plugins.named(hook).items()):
+        for name, (plugin, offered) in sorted(plugins.offers(hook).items()):
             doc = _flow(type(offered).__doc__, first=True).replace("|", "\\|")
             yield f"| {hook} | `{name}` | `{plugin.name}` | {doc} |"
 
