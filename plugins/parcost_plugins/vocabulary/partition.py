@@ -161,7 +161,8 @@ def select_counts(
 ) -> Counts:
     """Return how many of the layers *found* are what is asked for; None does not mind.
 
-    >>> select_counts({LayerKind(True, False, False): (1, 2), LayerKind(False, False, False): (1, 0)}, moe=True)
+    >>> experts, dense = LayerKind(True, False, False), LayerKind(False, False, False)
+    >>> select_counts({experts: (1, 2), dense: (1, 0)}, moe=True)
     (1, 2)
     """
     wanted = (moe, windowed, recomputed)
