@@ -186,7 +186,7 @@ def peak(of: Device, type_: str) -> float:
     return float(of.fp8 if type_ == "fp8" else of.bf16)  # type: ignore[arg-type]
 
 
-def shipped(kernel: AttentionKernel) -> Rates:
+def shipped_rates(kernel: AttentionKernel) -> Rates:
     """Return what the catalogue says of a kernel."""
     heads = kernel.heads
     return Rates(
@@ -382,7 +382,7 @@ def _attention(table: Path, options: argparse.Namespace) -> None:
             if kernel is None:
                 print(f"{label} has no rate of {name} in {type_}: {len(measured)} rows")
                 continue
-            said = shipped(kernel)
+            said = shipped_rates(kernel)
             these = [said.seconds(row, peaks[row.device]) / row.seconds - 1 for row in measured]
         report(f"{label} {name} {type_}", these)
         errors += these

@@ -85,7 +85,7 @@ def test_the_changes_that_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "training.micro_batch = 3" in changes(monkeypatch, micro=6.0)
 
 
-def fewest(
+def fewest_micro_batches(
     monkeypatch: pytest.MonkeyPatch, start: int, legal: Callable[[int], bool], need: int
 ) -> int | None:
     """Return the micro-batches found where *need* of them reach the target."""
@@ -109,12 +109,14 @@ def fewest(
 def test_the_fewest_micro_batches_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     for start in range(1, 14):
         for need in range(1, 40):
-            assert fewest(monkeypatch, start, lambda _: True, need) == max(start, need)
+            assert fewest_micro_batches(monkeypatch, start, lambda _: True, need) == max(
+                start, need
+            )
     for need, expected in ((4095, 4095), (4096, 4096), (4097, None)):
-        assert fewest(monkeypatch, 1, lambda _: True, need) == expected
-    assert fewest(monkeypatch, 3, lambda _: True, 3072) == 3072
-    assert fewest(monkeypatch, 3, lambda _: True, 3073) is None  # the next is 6144
-    assert fewest(monkeypatch, 2, lambda m: m % 2 == 0, 5) == 6
+        assert fewest_micro_batches(monkeypatch, 1, lambda _: True, need) == expected
+    assert fewest_micro_batches(monkeypatch, 3, lambda _: True, 3072) == 3072
+    assert fewest_micro_batches(monkeypatch, 3, lambda _: True, 3073) is None  # the next is 6144
+    assert fewest_micro_batches(monkeypatch, 2, lambda m: m % 2 == 0, 5) == 6
     targets: Any = SimpleNamespace(step_time=1.0)
     assert reach.fewest_micro_batches(Fake(), targets) is None  # type: ignore[arg-type]
 

@@ -76,20 +76,20 @@ def rows(shapes: Iterable[tuple[int, ...]] = SHAPES, **values: str) -> list[Raw]
     return found
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     code: int
     out: str
     err: str
 
 
-Calibrate = Callable[..., Said]
+Calibrate = Callable[..., CommandOutput]
 
 
 @pytest.fixture
 def calibrate(capsys: pytest.CaptureFixture[str]) -> Calibrate:
-    def run(*arguments: object) -> Said:
+    def run(*arguments: object) -> CommandOutput:
         code = main(["calibrate", *map(str, arguments)])
-        return Said(code, *capsys.readouterr())
+        return CommandOutput(code, *capsys.readouterr())
 
     return run
 

@@ -45,14 +45,14 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(columns, rows)
 
 
-def said(text: str) -> list[str]:
+def text_lines(text: str) -> list[str]:
     return sorted(re.sub(r"[\s─━=-]+", "", text))
 
 
 @given(table=tables(), width=st.integers(1, 120))
 def test_a_table_loses_no_character_however_narrow(table: Table, width: int) -> None:
     wanted = "".join([c.title for c in table.columns] + [c for r in table.rows for c in r.cells])
-    assert said(text.draw([table], Paper(width=width))) == said(wanted)
+    assert text_lines(text.draw([table], Paper(width=width))) == text_lines(wanted)
 
 
 @given(table=tables())

@@ -13,10 +13,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from parcost.documentation import api, language
 
 import parcost
 from parcost.cli import main
-from parcost.documentation import api, language
 from parcost.plugins.discovery import load
 
 ROOT = Path(__file__).parents[2]

@@ -72,14 +72,14 @@ BACK = 20
 BUSY = "imbalance = 1.5, counts = 0 B"
 
 
-def largest(count: int) -> float:
+def largest_by_hand(count: int) -> float:
     """Return the mean of the largest of *count* normal deviates, by the law of extreme values."""
     root = sqrt(2 * log(count))
     return root - (log(log(count)) + log(4 * pi)) / (2 * root) + 0.5772156649015329 / root
 
 
 def outer_lam(units: int, ranks: int, inside: int) -> float:
-    return 1 + 0.5 / sqrt(inside) * largest(units) / largest(ranks)
+    return 1 + 0.5 / sqrt(inside) * largest_by_hand(units) / largest_by_hand(ranks)
 
 
 @pytest.mark.parametrize("speeds", [(2.0, 900.0, 900.0), (900.0, 2.0, 900.0), (900.0, 900.0, 2.0)])

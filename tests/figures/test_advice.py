@@ -24,13 +24,13 @@ def sections(study: Study) -> dict[str, Section]:
     return found
 
 
-def forward(seconds: Any) -> Work:
+def forward_work(seconds: Any) -> Work:
     return Work(name="f", seconds=seconds, pass_="F", formula=Formula(text="given"))
 
 
 def machine(study: Study) -> list[Work]:
     """1 s at the peak, and 2 s that depend on nothing."""
-    return [forward(1e14 / study[Cluster].device.bf16 + 2.0)]
+    return [forward_work(1e14 / study[Cluster].device.bf16 + 2.0)]
 
 
 def parameters(elements: float) -> list[Parameters]:
@@ -73,7 +73,7 @@ def test_overlap_that_is_off_is_tried(bind: Bind) -> None:
 
 def test_a_plugin_that_takes_no_arrays_is_asked_point_by_point(bind: Bind) -> None:
     def scalar(study: Study) -> list[Work]:
-        return [forward(1.0 if study[Cluster].device.bf16 > 1.5e14 else 2.0)]
+        return [forward_work(1.0 if study[Cluster].device.bf16 > 1.5e14 else 2.0)]
 
     assert helps(bind(terms=scalar))["bf16 peak x 2"] == (1.0, -0.5)
 
@@ -88,7 +88,7 @@ def test_the_study_itself_is_left_alone(bind: Bind) -> None:
 
 def test_an_answer_rests_on_the_weakest_values_that_move_it(bind: Bind) -> None:
     def shaped(study: Study) -> list[Work]:
-        return [forward(1.0 / study[KernelChoice].shape_efficiency)]
+        return [forward_work(1.0 / study[KernelChoice].shape_efficiency)]
 
     found = sections(bind(terms=shaped))["What it rests on"]
     ((name, (value, unit), kind, step, _),) = found.rows

@@ -377,11 +377,11 @@ def test_equal_stages_idle_alike(bind: Bind) -> None:
 
 
 def test_layers_are_dealt_to_the_last(bind: Bind) -> None:
-    assert counted(bind, 8, 4)["layers_dealt"].value == 8
-    assert counted(bind, 33, 33)["layers_dealt"].value == 33
+    assert counts_of(bind, 8, 4)["layers_dealt"].value == 8
+    assert counts_of(bind, 33, 33)["layers_dealt"].value == 33
 
 
-def counted(bind: Bind, layers: int, stages: int) -> dict[str, Any]:
+def counts_of(bind: Bind, layers: int, stages: int) -> dict[str, Any]:
     study = bind({"small.layers": layers, "cluster.devices": stages, "layout.pp": stages})
     outcome = SimpleNamespace(pipeline=study.pipeline, device_alive=[1])
     return {f.name: f for f in statistics.counts(study, outcome)}  # type: ignore[arg-type]

@@ -382,7 +382,7 @@ def test_the_former_attribute_is_explained() -> None:
 EXPERTS = "experts = 8, top_k = 2, expert_ffn = 1024"
 
 
-def issued(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str, str], Any]:
+def issue_terms(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str, str], Any]:
     """Return seconds and occurrences on the first stage of the host's terms, by name and pass.
 
     A kernel takes a second, so that seconds count kernels and collectives.
@@ -401,7 +401,7 @@ def issued(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str,
 
 
 def of_layers(values: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    found = issued(values, **more)
+    found = issue_terms(values, **more)
     return {pass_: seconds for (name, pass_), (seconds, _) in found.items() if name == "the host"}
 
 
@@ -537,7 +537,7 @@ def test_all_kernels_of_backward_may_make_gradients_of_weights() -> None:
 
 
 def test_every_layer_and_end_is_issued_and_updated_on_its_stage() -> None:
-    found = issued(framework="update_kernels = 6", devices=2, batch=2, layout="pp = 2")
+    found = issue_terms(framework="update_kernels = 6", devices=2, batch=2, layout="pp = 2")
     host, ends = "the host", "the host, embedding and head"
     assert found == {
         (host, "F"): (10, 2),
@@ -547,14 +547,14 @@ def test_every_layer_and_end_is_issued_and_updated_on_its_stage() -> None:
         (ends, "B"): (10, 1),
         ("the host, update", ""): (6, 2),
     }
-    alone = issued()
+    alone = issue_terms()
     assert alone[ends, "F"] == (5, 2)
     assert alone[host, "F"] == (10, 4)
     assert ("the host, update", "") not in alone
 
 
 def test_a_host_that_takes_no_time_is_not_waited_for() -> None:
-    assert issued(issue="0 s", model=EXPERTS, framework="update_kernels = 6") == {}
+    assert issue_terms(issue="0 s", model=EXPERTS, framework="update_kernels = 6") == {}
 
 
 def test_a_sweep_over_the_host_has_all_of_its_terms() -> None:
@@ -563,7 +563,7 @@ def test_a_sweep_over_the_host_has_all_of_its_terms() -> None:
         "framework": "update_kernels = 6",
         "training": "recompute = full",
     }
-    alone, swept = issued(**more), issued({"ours.issue": [1.0, 3.0]}, **more)
+    alone, swept = issue_terms(**more), issue_terms({"ours.issue": [1.0, 3.0]}, **more)
     assert {key: list(seconds) for key, (seconds, _) in swept.items()} == {
         key: [seconds, 3 * seconds] for key, (seconds, _) in alone.items()
     }
@@ -605,7 +605,7 @@ RECIPE = {"plain.fp8": 2e14, "mixed.narrow": "fp8", "mixed.cast_kernels": 3}
 def test_eight_experts_issue_so_many_kernels(
     model: str, framework: str, values: dict[str, Any], forward: int, backward: int
 ) -> None:
-    found = issued(values, model=f"{EXPERTS}, {model}", framework=framework)
+    found = issue_terms(values, model=f"{EXPERTS}, {model}", framework=framework)
     name = "the host, experts"
     of_experts = {pass_: seconds for (n, pass_), (seconds, _) in found.items() if n == name}
     assert of_experts == pytest.approx({"F": forward, "B": backward})
@@ -626,7 +626,7 @@ def test_experts_are_issued_and_counted_where_no_graph_holds_them(
     more: dict[str, Any], capacity: float | None, experts: str, counts: str
 ) -> None:
     values = {} if capacity is None else {"routing.capacity_factor": capacity}
-    found = issued(values, model=EXPERTS, **more)
+    found = issue_terms(values, model=EXPERTS, **more)
     passes = {
         name: "".join(pass_ for n, pass_ in found if n == name)
         for name in ("the host, experts", "token counts")

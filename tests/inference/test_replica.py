@@ -36,14 +36,14 @@ serving chat {{
 MOE = "experts = 8, top_k = 2, expert_ffn = 32"
 
 
-def made(more: str = "", serving: str = "", replicas: int = 1) -> Replica:
+def make_replica(more: str = "", serving: str = "", replicas: int = 1) -> Replica:
     (scenario,) = parcost.load_text(SPEC.format(more=more, serving=serving, replicas=replicas))
     study = scenario.first
     return Replica.of(study, study[Serving])
 
 
 def test_the_stand_in_trains_nothing() -> None:
-    plain, ahead = made(), made("prediction_layers = 1")
+    plain, ahead = make_replica(), make_replica("prediction_layers = 1")
     assert ahead.study[Training].model.prediction_layers == 0
     assert ahead.dense == plain.dense
     layout = plain.study[Layout]
@@ -60,7 +60,7 @@ def test_the_stand_in_trains_nothing() -> None:
 
 
 def test_the_experts_of_replicas_lie_on_their_ranks() -> None:
-    found = made(MOE, "ep = 4", 4)
+    found = make_replica(MOE, "ep = 4", 4)
     layout = found.study[Layout]
     assert (found.ranks, found.devices, found.study[Cluster].devices) == (8, 16, 16)
     assert (layout.dp, layout.ep, layout.etp) == (4, 4, 2.0)

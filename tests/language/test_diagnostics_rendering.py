@@ -21,14 +21,14 @@ def shown(text: str) -> str:
     return "\n\n".join(render(diagnostic) for diagnostic in found)
 
 
-def at(source: Source, piece: str) -> Span:
+def span_of(source: Source, piece: str) -> Span:
     start = source.text.index(piece)
     return Span(source, start, start + len(piece))
 
 
 def test_the_subject_is_underlined_and_what_belongs_to_it_too() -> None:
     source = Source("net.par", "a {\n  latency = 1 us\n\n\n  latency = 2 us\n}\n")
-    first = at(source, "latency")
+    first = span_of(source, "latency")
     again = Span(source, 25, 32)
     diagnostic = problem(
         "duplicate",
@@ -92,7 +92,11 @@ error[syntax]: `]` does not close `(`
 def test_labels_in_two_files_have_a_snippet_each() -> None:
     here, there = Source("a.par", "use x\n"), Source("b.par", "\nblock x {}\n")
     diagnostic = problem(
-        "duplicate", "`x` is two things", at(here, "x"), "used", also=[(at(there, "x"), "this one")]
+        "duplicate",
+        "`x` is two things",
+        span_of(here, "x"),
+        "used",
+        also=[(span_of(there, "x"), "this one")],
     )
     assert (
         render(diagnostic)
@@ -184,7 +188,7 @@ def test_lines_of_other_systems_end_where_they_end() -> None:
 
 def test_no_file_reaches_the_terminal() -> None:
     source = Source("\x1b]0;owned\x07.par", 'a = "\x1b[2J\u202e\ud800" b\n')
-    text = render(problem("x", "bad \x1b[31m", at(source, "b\n"), "\x07", help="\n\x1b[H"))
+    text = render(problem("x", "bad \x1b[31m", span_of(source, "b\n"), "\x07", help="\n\x1b[H"))
     assert text == (
         "error[x]: bad \\x1b[31m\n"
         " --> \\x1b]0;owned\\x07.par:1:14\n"

@@ -140,7 +140,7 @@ def test_a_cycle_may_be_as_long_as_the_time_between_failures(restart: float, war
 # --- checkpoints ----------------------------------------------------------------------------
 
 
-def saved(text: str) -> Any:
+def checkpoint_figures(text: str) -> Any:
     of = study(text)
     return checkpoint_cost(of, of[Checkpoint])
 
@@ -157,7 +157,7 @@ def saved(text: str) -> Any:
 )
 def test_every_node_writes_its_part(cluster: str, seconds: float | None) -> None:
     text = f"{CARD}{cluster}\ncheckpoint {{ size = 7 TB, node_bandwidth = 1 GB/s }}"
-    found = saved(text).writing
+    found = checkpoint_figures(text).writing
     assert (None if found is None else plain_of(found)) == (
         None if seconds is None else pytest.approx(seconds)
     )
@@ -170,7 +170,7 @@ def test_a_copy_takes_a_shard_and_a_rate() -> None:
         ("host_bandwidth = 1 GB/s,", None),
         ("shards = 5, host_bandwidth = 1 GB/s,", 2000.0),
     ):
-        found = saved(f"checkpoint {{ {copy.format(more)} }}").blocking
+        found = checkpoint_figures(f"checkpoint {{ {copy.format(more)} }}").blocking
         assert (None if found is None else plain_of(found)) == blocking
 
 

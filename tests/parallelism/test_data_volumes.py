@@ -187,7 +187,9 @@ def outcome(*lines: Any) -> Any:
 GIVEN = Formula(text="given")
 
 
-def once(exposed: float, hidden: float = 0.0, tag: str = GRADIENTS, when: Any = "drain") -> Any:
+def ledger_line(
+    exposed: float, hidden: float = 0.0, tag: str = GRADIENTS, when: Any = "drain"
+) -> Any:
     term = Once(name="x", seconds=1.0, formula=GIVEN, when=when, tag=tag)
     return SimpleNamespace(name="x", term=term, exposed=exposed, hidden=hidden, pass_=None)
 
@@ -220,9 +222,9 @@ def test_the_figures_of_two_stages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_well_a_reduction_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     """8 s of it, 6 s hidden; five backward passes of 10 s in all, for a micro-batch of 3."""
     lines = [
-        once(2.0, 6.0),
-        once(100.0, 100.0, when="end"),
-        once(100.0, 100.0, tag="other"),
+        ledger_line(2.0, 6.0),
+        ledger_line(100.0, 100.0, when="end"),
+        ledger_line(100.0, 100.0, tag="other"),
         work("B", 4.0, 50.0),
         work("W", 5.0),
         work("F", 100.0),
@@ -233,8 +235,8 @@ def test_how_well_a_reduction_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["reduction_time"] == 8.0
     assert found["overlap_efficiency"] == pytest.approx(0.75)
     assert found["micro_batch_for_overlap"] == 12  # 3 x 8 / 2
-    brief = figures(Fake(), outcome(once(0.125, 0.375), work("B", 0.5)), monkeypatch)
+    brief = figures(Fake(), outcome(ledger_line(0.125, 0.375), work("B", 0.5)), monkeypatch)
     assert (brief["reduction_time"], brief["overlap_efficiency"]) == (0.5, 0.75)
     assert brief["micro_batch_for_overlap"] == 15  # 3 x 0.5 / 0.1
-    more = [once(0.1), *lines]
+    more = [ledger_line(0.1), *lines]
     assert figures(Fake(), outcome(*more), monkeypatch)["micro_batch_for_overlap"] == 13

@@ -175,7 +175,7 @@ def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> No
     assert not complaints(right, "stages-count", "stages-sum", "layers-divide")
 
 
-class Even:
+class EvenSchedule:
     name = "even"
 
     def order(self, *_: int) -> list[list[Op]]:
@@ -187,7 +187,7 @@ class Even:
 
 def test_a_schedule_that_does_not_exist_there_says_why(bind: Bind) -> None:
     values = {"schedule.kind": "even", "training.global_batch": [24, 32]}
-    study = bind(values, schedules=[Even()])
+    study = bind(values, schedules=[EvenSchedule()])
     (check,) = [c for c in rules(study).failed if c.id == "schedule-limits"]
     assert list(check.holds) == [False, True]  # 3 and 4 micro-batches on each of 8 replicas
     assert diagnose(check, study).message == (

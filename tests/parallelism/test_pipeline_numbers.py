@@ -211,7 +211,7 @@ def test_ways_to_divide_layers(
 # --- orders -------------------------------------------------------------------------------
 
 
-class Asked:
+class QueryRecorder:
     """A schedule that exists nowhere, and remembers for how many micro-batches it was asked."""
 
     name = "asked"
@@ -239,7 +239,7 @@ class Asked:
 def test_a_schedule_is_asked_of_whole_micro_batches(
     bind: Bind, batches: Any, asked: set[int]
 ) -> None:
-    schedule = Asked()
+    schedule = QueryRecorder()
     values = {"schedule.kind": "asked", "training.global_batch": batches}
     study = bind(values, schedules=[schedule])
     found = [c for _, c in study.contributions("checks") if c.id == "schedule-limits"]

@@ -64,7 +64,7 @@ def work(of: Study) -> dict[tuple[str, str], Work]:
     }
 
 
-def sent(terms: dict[tuple[str, str], Work], passes: str, stage: int = 0) -> float:
+def sent_bytes(terms: dict[tuple[str, str], Work], passes: str, stage: int = 0) -> float:
     """Bytes that a rank sends for one micro-batch on a virtual stage."""
     return sum(t.seconds * t.count[stage] for t in terms.values() if t.pass_ in passes)
 
@@ -81,9 +81,9 @@ def test_a_layer_reduces_twice_forward_and_twice_backward() -> None:
     # GPT-3, 2048 tokens, 8 ranks: 352.3 MB per layer and rank
     found = layers_alone("tp = 8, vocabulary_multiple = 128", model="gpt3_175b")
     per_layer = 4 * 2 * 7 / 8 * 2 * 2048 * 12_288
-    assert sent(found, "FRBW") == pytest.approx(96 * per_layer, rel=1e-12)
+    assert sent_bytes(found, "FRBW") == pytest.approx(96 * per_layer, rel=1e-12)
     assert per_layer == pytest.approx(352.3e6, rel=1e-4)
-    assert sent(found, "F") == sent(found, "BW")
+    assert sent_bytes(found, "F") == sent_bytes(found, "BW")
 
 
 def test_sequence_parallelism_sends_the_same_and_gathers_saved_inputs_again() -> None:
@@ -93,8 +93,8 @@ def test_sequence_parallelism_sends_the_same_and_gathers_saved_inputs_again() ->
         t.seconds * t.count[0] for (name, _), t in shard.items() if name.startswith("saved input")
     )
     assert again == pytest.approx(32 * 2 * 7 / 8 * M_A, rel=1e-12)
-    assert sent(shard, "F") == pytest.approx(sent(plain, "F"), rel=1e-12)
-    assert sent(shard, "BW") - again == pytest.approx(sent(plain, "BW"), rel=1e-12)
+    assert sent_bytes(shard, "F") == pytest.approx(sent_bytes(plain, "F"), rel=1e-12)
+    assert sent_bytes(shard, "BW") - again == pytest.approx(sent_bytes(plain, "BW"), rel=1e-12)
     assert {name: tuple(t.count) for (name, p), t in shard.items() if p == "F"} == {
         "tensor all-gather": (64,),
         "tensor reduce-scatter": (64,),
@@ -109,7 +109,7 @@ def test_full_recomputation_repeats_what_the_layers_send_forward(sequence_parall
     forward = {(t.name, tuple(t.count)) for t in found.values() if t.pass_ == "F"}
     assert again == {(name, count) for name, count in forward if count == (32, 32)}
     selective = {"training": f"sequence = {S}, recompute = selective"}
-    assert not sent(work(study("tp = 8", **selective)), "R")
+    assert not sent_bytes(work(study("tp = 8", **selective)), "R")
 
 
 def test_the_ends_of_sequence_parallelism() -> None:

@@ -27,7 +27,7 @@ training { sequence = 2048, global_batch = 8 sequences }
 """
 
 
-def evaluated(*plugins: tuple[str, Any]) -> Report:
+def evaluate_with(*plugins: tuple[str, Any]) -> Report:
     session = parcost.Session(load(*plugins))
     return session.load_text(SPEC)[0].evaluate()
 
@@ -40,7 +40,7 @@ def test_a_plugin_that_raises_is_named_and_costs_only_its_own_terms() -> None:
     def broken() -> Any:
         raise KeyError("warp")
 
-    good, bad = evaluated(), evaluated(("warp", SimpleNamespace(terms=hookimpl(broken))))
+    good, bad = evaluate_with(), evaluate_with(("warp", SimpleNamespace(terms=hookimpl(broken))))
     assert faults(bad) == ["plugin `warp` terms: raised KeyError: 'warp'"]
     assert bad.exit_code == 3
     assert bad.result.outcome is not None
@@ -62,7 +62,7 @@ def test_a_calculation_that_raises_is_named_in_a_study_without_a_step() -> None:
 
 def test_a_plugin_that_returns_something_else_is_named() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: ["ten seconds"]))
-    bad = evaluated(("warp", plugin))
+    bad = evaluate_with(("warp", plugin))
     assert faults(bad) == [
         "plugin `warp` terms: returned str where Work or Edge or Once is asked for"
     ]
@@ -74,13 +74,13 @@ def test_a_plugin_that_repeats_a_name_is_named_with_the_owner() -> None:
         formula = Formula(text="1 s")
         return [Once(name="optimizer update", seconds=1.0, when="end", formula=formula)]
 
-    bad = evaluated(("warp", SimpleNamespace(terms=hookimpl(again))))
+    bad = evaluate_with(("warp", SimpleNamespace(terms=hookimpl(again))))
     (said,) = faults(bad)
     assert said.startswith(
         "plugin `warp` terms: repeats the name `optimizer update`, which plugin "
     )
     assert bad.exit_code == 3
-    assert bad.result.figure("step_time") == evaluated().result.figure("step_time")
+    assert bad.result.figure("step_time") == evaluate_with().result.figure("step_time")
 
 
 @pytest.mark.parametrize("seconds", ["ten", -1.0, float("nan"), None, np.array([1.0, -1.0])])
@@ -89,7 +89,7 @@ def test_a_time_that_is_none_is_refused(seconds: Any) -> None:
         formula = Formula(text="?")
         return [Once(name="strange", seconds=seconds, when="end", formula=formula)]
 
-    bad = evaluated(("warp", SimpleNamespace(terms=hookimpl(strange))))
+    bad = evaluate_with(("warp", SimpleNamespace(terms=hookimpl(strange))))
     (said,) = faults(bad)
     assert said.startswith("plugin `warp` terms: gave the term `strange` seconds = ")
     assert bad.exit_code == 3
@@ -102,16 +102,16 @@ class OtherLayout:
 
 def test_two_plugins_may_not_declare_one_block() -> None:
     twin = SimpleNamespace(blocks=hookimpl(lambda: [OtherLayout]))
-    bad = evaluated(("twin", twin))
+    bad = evaluate_with(("twin", twin))
     (line,) = faults(bad)
     assert line.startswith("plugin `twin` blocks: offers the block `layout`, which plugin `")
     assert line.endswith("offers already; the plugin is left out")
     assert bad.exit_code == 3
-    assert bad.result.figure("step_time") == evaluated().result.figure("step_time")
+    assert bad.result.figure("step_time") == evaluate_with().result.figure("step_time")
 
 
 def test_a_class_that_is_no_block_is_refused() -> None:
-    (line,) = faults(evaluated(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict])))))
+    (line,) = faults(evaluate_with(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict])))))
     assert "returned the class dict, which is not declared with" in line
 
 
@@ -165,7 +165,7 @@ def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
         formula = Formula(text="1 ms", source="by hand")
         return [Work(name="mine", seconds=1e-3, pass_="F", formula=formula)]
 
-    report = evaluated(("mine", SimpleNamespace(terms=hookimpl(mine))))
+    report = evaluate_with(("mine", SimpleNamespace(terms=hookimpl(mine))))
     assert report.result.outcome is not None
     owners = {line.name: line.plugin for line in report.result.outcome.ledger if line.plugin}
     assert owners["mine"].name == "mine"

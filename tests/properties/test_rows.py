@@ -111,8 +111,8 @@ def test_answers_by_row_are_those_by_stage_under_all_stages() -> None:
                 ScheduleChoice: (_with(base[ScheduleChoice], chunks=chunks),),
             }
         )
-        among = [(a.name, a.count) for a in _counted(several.at(at), hook)]
-        assert among == [(a.name, a.count) for a in _counted(alone, hook)]
+        among = [(a.name, a.count) for a in _count_rows(several.at(at), hook)]
+        assert among == [(a.name, a.count) for a in _count_rows(alone, hook)]
         assert among
 
 
@@ -120,7 +120,7 @@ def _with(block: Any, **values: Any) -> Any:
     return type(block)(**{**vars(block), **values})
 
 
-def _counted(study: Study, hook: str) -> Iterator[Any]:
+def _count_rows(study: Study, hook: str) -> Iterator[Any]:
     return (a for _, a in study.contributions(hook) if hasattr(a, "count"))
 
 

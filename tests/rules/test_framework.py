@@ -122,14 +122,16 @@ framework ours {
 """
 
 
-def own(offer: str, layout: str = "tp = 2, pp = 4", schedule: str = "") -> list[Diagnostic]:
+def own_diagnostics(
+    offer: str, layout: str = "tp = 2, pp = 4", schedule: str = ""
+) -> list[Diagnostic]:
     return refusals(spec("", layout, schedule, more=OWN % offer))
 
 
 def test_a_framework_of_ones_own_says_what_it_has() -> None:
     offer = 'degrees { attribute = "layout.tp", values = "1, 2, 4", since = "8 since 1.1" }'
-    assert not own(offer)
-    (found,) = own(offer, "tp = 8, pp = 4")
+    assert not own_diagnostics(offer)
+    (found,) = own_diagnostics(offer, "tp = 8, pp = 4")
     assert "`ours` 1.0 has no `layout.tp = 8`" in found.message
     assert [*found.notes] == ["it has `1`, `2`, `4`; 8 since 1.1"]  # and no source
     assert found.help is not None
@@ -157,7 +159,7 @@ def test_points_of_a_sweep_are_refused_one_by_one() -> None:
     ],
 )
 def test_a_statement_about_nothing_is_a_mistake(offer: str, says: str, severity: str) -> None:
-    found = [d for d in own(offer) if d.id == "framework-offer-unknown"]
+    found = [d for d in own_diagnostics(offer) if d.id == "framework-offer-unknown"]
     assert [d.severity.value for d in found] == [severity]
     assert says in found[0].message
     assert found[0].help

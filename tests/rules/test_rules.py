@@ -19,7 +19,7 @@ def complaints(study: Study) -> list[Diagnostic]:
     return [diagnose(check, study) for check in rules(study).failed]
 
 
-def only(study: Study) -> tuple[str, str, str | None]:
+def only_failure(study: Study) -> tuple[str, str, str | None]:
     (found,) = complaints(study)
     return found.id, found.message, found.help
 
@@ -110,7 +110,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
 def test_a_mistake_is_reported_once_with_its_arithmetic_and_a_way_out(
     bind: Bind, values: dict[str, Any], said: tuple[str, str, str | None]
 ) -> None:
-    assert only(bind(values)) == said
+    assert only_failure(bind(values)) == said
 
 
 def test_zero_without_replicas_is_a_warning(bind: Bind) -> None:
@@ -153,14 +153,14 @@ def test_a_sweep_holds_where_each_point_alone_does(bind: Bind, batch: int, tp: i
 
 
 def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
-    found = only(bind({"cluster.devices": 64, "layout.tp": 4, "layout.cp": 3}))
+    found = only_failure(bind({"cluster.devices": 64, "layout.tp": 4, "layout.cp": 3}))
     assert found == (
         "devices-divide",
         "64 devices do not divide by tp 4 x cp 3 x pp 1 = 12",
         "cp = 2 or 4 divides, or take 60 or 72 devices",
     )
     given = {"cluster.devices": 64, "layout.tp": 4, "layout.cp": 2, "layout.dp": 4}
-    product = only(bind(given | {"training.global_batch": 32}))
+    product = only_failure(bind(given | {"training.global_batch": 32}))
     assert product == (
         "layout-product",
         "tp 4 x cp 2 x pp 1 x dp 4 = 32, and the cluster has 64 devices",

@@ -41,7 +41,7 @@ def closed(name: str, p: int, m: int, v: int, times: Times, hop: Any) -> tuple[A
     return seconds, bool(mask)
 
 
-def alike(n: int, f: Any, b: Any, w: Any) -> Times:
+def uniform_times(n: int, f: Any, b: Any, w: Any) -> Times:
     return Times([f] * n, [b] * n, [w] * n)
 
 
@@ -53,7 +53,7 @@ def test_some_closed_forms_hold_exactly_where_the_replay_agrees(
 ) -> None:
     for name in ("gpipe", "one_f_one_b") if v == 1 else ("breadth_first",):
         for passes in PASSES:
-            times = alike(p * v, *passes)
+            times = uniform_times(p * v, *passes)
             seconds, holds = closed(name, p, m, v, times, hop)
             assert holds is (seconds == replay(name, p, m, v, times, hop).seconds), (name, passes)
 
@@ -94,7 +94,7 @@ def test_a_closed_form_holds_up_to_its_longest_hop(
     name: str, p: int, m: int, v: int, longest: dict[tuple[Any, ...], int | None]
 ) -> None:
     for passes, most in longest.items():
-        times = alike(p * v, *passes)
+        times = uniform_times(p * v, *passes)
         for hop in range(8):
             seconds, holds = closed(name, p, m, v, times, hop)
             assert holds is (most is not None and hop <= most), (passes, hop)
@@ -114,12 +114,12 @@ def test_a_closed_form_of_equal_stages_holds_for_no_others(
     name: str, p: int, m: int, v: int, backward: str
 ) -> None:
     n = p * v
-    assert closed(name, p, m, v, alike(n, 2, 2, 2), 0)[1]
+    assert closed(name, p, m, v, uniform_times(n, 2, 2, 2), 0)[1]
     for kind, stage in product("FBW", range(n)):
-        times = alike(n, 2, 2, 2)
+        times = uniform_times(n, 2, 2, 2)
         getattr(times, kind)[stage] = 3
         assert not closed(name, p, m, v, times, 0)[1], (kind, stage)
-    times = alike(n, 2, 2, 2)
+    times = uniform_times(n, 2, 2, 2)
     times.B[1], times.W[1] = 1, 3
     assert closed(name, p, m, v, times, 0)[1] is (backward == "whole")
 
@@ -131,10 +131,10 @@ def test_a_closed_form_of_pairs_holds_where_they_save_nothing(
     last = p * v - 1
     for seconds, holds in ((6, True), (5, False), (7, False)):
         pairs = {(x, last - x): seconds for x in range(last + 1)}
-        times = alike(p * v, 2, 2, 2)._replace(FB=pairs)
+        times = uniform_times(p * v, 2, 2, 2)._replace(FB=pairs)
         assert closed(name, p, m, v, times, 0)[1] is holds
     for one in range(last + 1):
-        times = alike(p * v, 2, 2, 2)._replace(FB={(one, last - one): 5})
+        times = uniform_times(p * v, 2, 2, 2)._replace(FB={(one, last - one): 5})
         assert not closed(name, p, m, v, times, 0)[1]
 
 

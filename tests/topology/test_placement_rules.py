@@ -76,7 +76,7 @@ def failed(given: Study) -> dict[str, Check]:
     return {check.id: check for check in gather(asked, given).failed}
 
 
-def said(given: Study, id: str) -> Diagnostic:
+def diagnostic_of(given: Study, id: str) -> Diagnostic:
     return diagnose(failed(given)[id], given)
 
 
@@ -98,7 +98,7 @@ def test_a_layout_that_is_placed_well_breaks_no_rule() -> None:
     ],
 )
 def test_an_order_names_every_degree_once(order: str, complaint: str, near: str) -> None:
-    found = said(study(order=order), "order-names")
+    found = diagnostic_of(study(order=order), "order-names")
     assert found.message == f"the order `{order}` {complaint}"
     assert found.help == f'write `order = "{near}"`'
     assert failed(study(order=order))["order-names"].subject == "layout.order"
@@ -119,7 +119,7 @@ def test_a_sweep_keeps_the_layouts_that_need_no_more_than_the_order_names() -> N
 
 
 def test_a_fabric_joins_all_devices() -> None:
-    found = said(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
+    found = diagnostic_of(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
     assert found.message == "the levels of the fabric join 32 devices, and the cluster has 64"
     assert found.notes == ("`network` joins 4 units of 8 devices each",)
     assert found.help == ("give level `network` a size of 8, or leave it out: it then joins all")
@@ -169,7 +169,7 @@ def test_a_misspelled_degree_stands_for_one_and_the_rest_come_last() -> None:
 
 def test_only_the_last_level_may_leave_its_size_out() -> None:
     given = study({**NODE, "size": None}, {**NETWORK, "size": 4.0})
-    assert said(given, "level-without-size").message == (
+    assert diagnostic_of(given, "level-without-size").message == (
         "level `node` has no size, and another level lies around it"
     )
     assert "fabric-small" not in failed(given)
@@ -201,14 +201,14 @@ def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
 
 def test_tensor_parallelism_that_straddles_nodes_is_warned_of_too() -> None:
     given = study(tp=6.0, dp=8.0, devices=48.0)
-    assert "groups of 6 do not divide" in said(given, "tp-wider-than-fast-domain").message
+    assert "groups of 6 do not divide" in diagnostic_of(given, "tp-wider-than-fast-domain").message
     given = study(tp=7.0, dp=8.0, devices=56.0)  # of which one place is left
-    assert "groups of 7 do not divide" in said(given, "tp-wider-than-fast-domain").message
+    assert "groups of 7 do not divide" in diagnostic_of(given, "tp-wider-than-fast-domain").message
 
 
 def test_tensor_parallelism_that_is_placed_last_leaves_the_node_however_small_it_is() -> None:
     given = study(tp=2.0, dp=32.0, order="dp-tp-pp")
-    assert "groups of 2 reach beyond" in said(given, "tp-wider-than-fast-domain").message
+    assert "groups of 2 reach beyond" in diagnostic_of(given, "tp-wider-than-fast-domain").message
 
 
 def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> None:

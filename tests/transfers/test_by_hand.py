@@ -61,7 +61,7 @@ def compared(body: str, expected: dict[str, float], before: str = "") -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
-def placed(body: str, before: str = "") -> Group:
+def place_group(body: str, before: str = "") -> Group:
     (scenario,) = parcost.load_text(f"{before}\ntransfer x {{ {body} }}\n")
     (study,) = scenario.studies()
     (transfer,) = study.all(Transfer)
@@ -249,7 +249,7 @@ NODES = (
 def test_nodes_of_four_ranks_have_ports_into_the_network(
     ports: int, own: float, flat: float, hop: float
 ) -> None:
-    group = placed(f"{NODES}, nodes = 3, ranks_per_node = 4, ports = {ports}")
+    group = place_group(f"{NODES}, nodes = 3, ranks_per_node = 4, ports = {ports}")
     assert (group.ranks, group.shape) == (12, (4, 3))
     assert [link.bandwidth for link in group.links] == [10, own]
     assert [link.latency for link in group.links] == [3, 7]
@@ -266,17 +266,17 @@ def test_a_ring_waits_for_the_levels_that_it_crosses(
     nodes: int, local: int, bandwidth: float, latency: float
 ) -> None:
     body = NODES.replace("network_latency = 7 s", "network_latency = 1 s")
-    group = placed(f"{body}, nodes = {nodes}, ranks_per_node = {local}, ports = 1")
+    group = place_group(f"{body}, nodes = {nodes}, ranks_per_node = {local}, ports = 1")
     assert (group.flat.bandwidth, group.flat.latency) == (bandwidth, latency)
 
 
 def test_a_message_is_between_two_ranks_or_nodes_unless_more_are_said() -> None:
     message = f"operation = point_to_point, size = 1 B, {OWN}"
     far = "network_bandwidth = 1 B/s per_direction"
-    assert placed(message).ranks == 2
-    assert placed(f"{message}, ranks = 5").ranks == 5
-    assert placed(f"{message}, nodes = 3, {far}").ranks == 3
-    assert placed(f"{message}, nodes = 3, ranks_per_node = 4, {far}").ranks == 12
+    assert place_group(message).ranks == 2
+    assert place_group(f"{message}, ranks = 5").ranks == 5
+    assert place_group(f"{message}, nodes = 3, {far}").ranks == 3
+    assert place_group(f"{message}, nodes = 3, ranks_per_node = 4, {far}").ranks == 12
 
 
 def test_the_bandwidth_of_a_transfer_is_inside_of_a_node_and_of_a_message_between_them() -> None:
@@ -311,12 +311,12 @@ def test_a_level_of_the_fabric_stands_for_a_link(
     name: str, more: str, bandwidth: float, latency: float
 ) -> None:
     body = f'operation = all_reduce, size = 1 B, ranks = 6, level = "{name}", congestion = 2'
-    group = placed(body, FABRIC.format(more=more))
+    group = place_group(body, FABRIC.format(more=more))
     (link,) = group.links
     assert (group.ranks, group.shape) == (6, (6,))
     assert (link.bandwidth, link.latency, link.name) == (bandwidth, latency, name)
     assert group.reduction == 0
-    assert placed(f"{body}, gamma = 2 s/B", FABRIC.format(more=more)).reduction == 2
+    assert place_group(f"{body}, gamma = 2 s/B", FABRIC.format(more=more)).reduction == 2
 
 
 # --- prices -------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ MEGATRON: Raw = {
 }
 
 
-def _changed(base: Raw, changes: dict[str, Any]) -> Raw:
+def _change(base: Raw, changes: dict[str, Any]) -> Raw:
     made = copy.deepcopy(base)
     for path, value in changes.items():
         *steps, last = path.split(".")
@@ -89,7 +89,7 @@ def _changed(base: Raw, changes: dict[str, Any]) -> Raw:
 @pytest.fixture(scope="session")
 def raw() -> Callable[..., Raw]:
     """Return a row as JSON has it, with fields given by path changed; ``...`` removes one."""
-    return lambda **changes: _changed(
+    return lambda **changes: _change(
         MEGATRON, {k.replace("__", "."): v for k, v in changes.items()}
     )
 
@@ -167,6 +167,6 @@ def small(raw: Callable[..., Raw]) -> Callable[..., Raw]:
 @pytest.fixture(scope="session")
 def predicted() -> float:
     """Return the seconds that the model predicts for the small row."""
-    row: RunRow = read(RunRow, _rename_keys(_changed(MEGATRON, SMALL))).made
+    row: RunRow = read(RunRow, _rename_keys(_change(MEGATRON, SMALL))).made
     (scenario,) = parcost.load_text(write(row).text)
     return float(scenario.evaluate().result.figure("step_time"))

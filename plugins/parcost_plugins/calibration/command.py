@@ -373,12 +373,12 @@ class _Calibration:
             values = {v.constant.name: (v.constant, v.value) for v in fitted.values}
             off, after = None, fitted.after
             if values:
-                off, after = self._exactly(task, found, values, fitted.after)
+                off, after = self._evaluate_exactly(task, found, values, fitted.after)
         if self.names:
             self.explicit += [f"`{one.constant}`: {one.reason}" for one in fitted.refused]
         # A value of the catalogue that was fitted may have seen the rows that are left out.
         again = dict.fromkeys([*values, *(c.name for c in wanted if c.fitted)])
-        left = [self._left(task, list(again), one) for one in self.leave] if values else []
+        left = [self._leave_out(task, list(again), one) for one in self.leave] if values else []
         notes = [
             f"{first} and {last} are one run, and {last} took {more:.0%} longer: one row cannot "
             "be explained"
@@ -397,7 +397,7 @@ class _Calibration:
             )
         ]
 
-    def _exactly(
+    def _evaluate_exactly(
         self,
         task: FitProblem,
         found: Studies,
@@ -415,7 +415,7 @@ class _Calibration:
         off = max(abs((1 + a) / (1 + b) - 1) for a, b in zip(after, errors, strict=True))
         return off, errors
 
-    def _left(self, task: FitProblem, names: Sequence[str], what: str) -> LeaveOutErrors:
+    def _leave_out(self, task: FitProblem, names: Sequence[str], what: str) -> LeaveOutErrors:
         from parcost_plugins.calibration.solve import leave_out
 
         key: Callable[[Measurement], Hashable] = {

@@ -335,16 +335,16 @@ def _solve_jointly(
     low = np.log([task.constants[i].low for i in free])
     high = np.log([task.constants[i].high for i in free])
 
-    def whole(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def full_vector(x: NDArray[np.float64]) -> NDArray[np.float64]:
         values = start.copy()
         values[list(free)] = x
         return values
 
     def residuals(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(((task.logs(whole(x)) - task.measured) * heavy)[use])
+        return np.asarray(((task.logs(full_vector(x)) - task.measured) * heavy)[use])
 
     def slopes(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray((task.slopes(whole(x))[:, list(free)] * heavy[:, None])[use])
+        return np.asarray((task.slopes(full_vector(x))[:, list(free)] * heavy[:, None])[use])
 
     best = None
     edge = 1e-6 * (high - low)
@@ -361,7 +361,7 @@ def _solve_jointly(
         if best is None or found.cost < best.cost:
             best = found
     assert best is not None
-    return whole(best.x)
+    return full_vector(best.x)
 
 
 def _normal(

@@ -204,7 +204,7 @@ def _parts(replica: Replica, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
 def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[Figure]:
     serving, model = replica.serving, replica.serving.model
     on_one = "on the fullest device"
-    if model.latent:
+    if model.is_latent:
         width = {"r": model.kv_lora, "r'": model.rope_dim}
         text = "L (r + r') e, r and r' of the compressed cache"
     else:

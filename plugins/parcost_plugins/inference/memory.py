@@ -63,7 +63,7 @@ class ServingMemory:
 def bytes_per_layer(replica: Replica) -> Real:
     """Return the cache of one token in one layer, over all ranks, each counted once."""
     model, element = replica.serving.model, replica.serving.kv
-    if model.latent:
+    if model.is_latent:
         return (model.kv_lora + model.rope_dim) * element
     return 2.0 * model.kv_heads * model.head_dim * element
 
@@ -74,7 +74,7 @@ def copies(replica: Replica) -> Real:
     Where nothing is known of the heads they are taken to be enough for all ranks.
     """
     serving, model = replica.serving, replica.serving.model
-    if model.latent:
+    if model.is_latent:
         return serving.tp
     return where(model.heads > 0, maximum(serving.tp / model.kv_heads, 1.0), 1.0)
 

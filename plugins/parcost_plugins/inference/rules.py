@@ -47,7 +47,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
     )
     yield Check(
         id="serving-kv-heads",
-        holds=model.latent | (heads == 0) | divides(tp, kv) | divides(kv, tp),
+        holds=model.is_latent | (heads == 0) | divides(tp, kv) | divides(kv, tp),
         subject=f"{name}.tp",
         message="{kv} KV heads are neither shared by tp = {tp} ranks nor copied evenly",
         inputs={"kv": kv, "tp": tp},
@@ -89,7 +89,7 @@ def _nominal_checks(serving: Serving) -> Iterator[Check]:
     subject, inputs = f"{name}.model", {"model": block_name(model)}
     yield Check(
         id="serving-no-cache",
-        holds=model.latent | (model.kv_heads * model.head_dim > 0),
+        holds=model.is_latent | (model.kv_heads * model.head_dim > 0),
         subject=subject,
         message="nothing says how large the cache of a token is: `{model}` has no heads",
         inputs=inputs,

@@ -52,7 +52,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the projections and their biases."""
     rank = rank_of(study)
     model, count = rank.model, rank.layers
-    if model.latent or model.nominal:
+    if model.is_latent or model.is_nominal:
         return
     h, d = model.hidden, model.head_dim
     columns, all_columns = _columns(rank), (model.heads + 2 * model.kv_heads) * d
@@ -93,7 +93,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     """Return the FLOPs of the projections and of the core."""
     rank = rank_of(study)
     model = rank.model
-    if model.latent or model.nominal:
+    if model.is_latent or model.is_nominal:
         return
     projected = (2 * model.heads + 2 * model.kv_heads) * model.head_dim
     yield ModelFlops(
@@ -109,8 +109,8 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     """Return what attention runs: projections, rotation, core."""
     rank = rank_of(study)
-    model, span, tokens = rank.model, rank.every, rank.tokens
-    if model.latent or model.nominal:
+    model, span, tokens = rank.model, rank.all_layers, rank.tokens
+    if model.is_latent or model.is_nominal:
         return
     h, d = model.hidden, model.head_dim
     made = [size for part, size in _projections(rank) if not rank.keeps(part)]
@@ -163,7 +163,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     if model.biases or model.qkv_biases:
         outputs, biases = tokens * _columns(rank), 1
         if model.biases:
-            outputs, biases = outputs + rank.residual, 2
+            outputs, biases = outputs + rank.residual_elements, 2
         yield traffic_stream(
             "attention bias gradients",
             SUMMED,
@@ -179,17 +179,17 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the input, Q, K, V, and what the core keeps."""
     rank = rank_of(study)
-    if rank.model.latent or rank.model.nominal:
+    if rank.model.is_latent or rank.model.is_nominal:
         return
-    span = rank.every
-    yield from rank.saved(
+    span = rank.all_layers
+    yield from rank.saved_tensor(
         "attention input",
         f"{rank.gathered_elements_text} q",
         span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
     )
     for part, _ in _projections(rank):
         letter = "a" if part == "queries" else "k"
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             part,
             f"s b {letter} d e / t",
             span.rerun_none(rank.keeps(part)),

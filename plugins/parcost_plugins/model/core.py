@@ -38,10 +38,10 @@ def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
 
 def memory(rank: Rank) -> Iterator[Memory]:
     """Yield what backward needs besides queries, keys and values: the output, and the scores."""
-    span = rank.every
+    span = rank.all_layers
     fused = not rank.writes_scores  # scores that are not kept have to be made again
     span = span.rerun_none(fused and rank.keeps("core"))
-    yield from rank.saved(
+    yield from rank.saved_tensor(
         "attention output",
         "s b a v q / t",
         span,
@@ -49,13 +49,13 @@ def memory(rank: Rank) -> Iterator[Memory]:
     if not rank.writes_scores:
         if rank.training.precision.narrow != "none":
             # The projection keeps a narrow copy; the core reads what it wrote itself.
-            yield from rank.saved(
+            yield from rank.saved_tensor(
                 "attention output, as the core wrote it",
                 "q < e ? s b a v e / t : 0",
                 span,
                 source=FUSED,
             )
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "softmax statistics",
             "4 s b a / t",
             span,
@@ -64,10 +64,10 @@ def memory(rank: Rank) -> Iterator[Memory]:
         )
         return
     text, span = "S s b a e / t", span.rerun_all(rank.reruns_core)
-    yield from rank.saved("attention probabilities", text, span, freed=1.0)
+    yield from rank.saved_tensor("attention probabilities", text, span, freed=1.0)
     if rank.training.dropout:
-        yield from rank.saved("attention dropout mask", "S s b a / t", span, freed=1.0)
-        yield from rank.saved("attention probabilities after dropout", text, span, freed=1.0)
+        yield from rank.saved_tensor("attention dropout mask", "S s b a / t", span, freed=1.0)
+        yield from rank.saved_tensor("attention probabilities after dropout", text, span, freed=1.0)
 
 
 def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
@@ -76,8 +76,8 @@ def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
         span = layers.rerun_none(rank.keeps("core")).rerun_all(rank.reruns_core)
         each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
         passes: list[tuple[Pass, Counts]] = [("F", span.count), ("B", span.count)]
-        if any(span.again):
-            passes.append(("R", span.again))
+        if any(span.reruns):
+            passes.append(("R", span.reruns))
         for pass_, count in passes:
             of_queries, of_values = CORE_PRODUCTS[pass_]
             yield FusedAttention(
@@ -93,11 +93,11 @@ def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
 
 def _separate_kernels(rank: Rank) -> Iterator[Gemm | Stream]:
     """Yield the core as separate kernels, which compute what is masked as well."""
-    span, e = rank.every.rerun_all(rank.reruns_core), rank.element
+    span, e = rank.all_layers.rerun_all(rank.reruns_core), rank.element
     scores = rank.training.sequence * rank.tokens * rank.heads
     yield from _products(rank, "F", span.count)
-    if any(span.again):
-        yield from _products(rank, "R", span.again)
+    if any(span.reruns):
+        yield from _products(rank, "R", span.reruns)
     yield from elementwise("softmax", SOFTMAX[rank.fusion.softmax], scores, e, span)
     if rank.training.dropout:
         yield from elementwise("attention dropout", DROPOUT["eager"], scores, e, span)

@@ -240,8 +240,8 @@ def elementwise(
         ("F", passes.forward, span.count),
         ("B", passes.backward, span.count),
     ]
-    if any(span.again):
-        runs.append(("R", passes.forward, span.again))
+    if any(span.reruns):
+        runs.append(("R", passes.forward, span.reruns))
     for pass_, traffic, count in runs:
         yield traffic_stream(name, traffic, elements, element, pass_, count, host=host, times=times)
 

@@ -23,7 +23,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the rows of the vocabulary, and learned positions where there are any."""
     rank = rank_of(study)
     h, count = rank.model.hidden, on_first(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
     yield Parameters(
         name="embedding",
@@ -50,7 +50,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def operators(study: Study) -> Iterator[Stream]:
     """Return the lookup, and the scatter of its gradient."""
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
     count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.element)
     yield traffic_stream("embedding", LOOKUP, *whole, "F", count)
@@ -60,7 +60,7 @@ def operators(study: Study) -> Iterator[Stream]:
     yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
     if rank.training.dropout:
         forward, backward = DROPOUT["eager"]
-        shard = (rank.residual, rank.element)
+        shard = (rank.residual_elements, rank.element)
         yield traffic_stream("embedding dropout", forward, *shard, "F", count)
         yield traffic_stream("embedding dropout", backward, *shard, "W", count)
 
@@ -69,10 +69,10 @@ def operators(study: Study) -> Iterator[Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the token ids and the dropout mask; the output is the first layer's input."""
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
     count, ids = on_first(study), rank.formula("8 s b", source=KEPT)
-    yield rank.kept("token ids", ids, count, tag=ENDS)
+    yield rank.kept_memory("token ids", ids, count, tag=ENDS)
     if rank.training.dropout:
         mask = rank.formula(rank.residual_text)
-        yield rank.kept("embedding dropout mask", mask, count, freed=1.0, tag=ENDS)
+        yield rank.kept_memory("embedding dropout mask", mask, count, freed=1.0, tag=ENDS)

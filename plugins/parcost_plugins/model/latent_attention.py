@@ -30,7 +30,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the projections down, up and out, and the norms between."""
     rank = rank_of(study)
     model, t = rank.model, rank.layout.tp
-    if not model.latent or model.nominal:
+    if not model.is_latent or model.is_nominal:
         return
     h, down = model.hidden, model.kv_lora + model.rope_dim
     if model.q_lora:
@@ -47,7 +47,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     """Return the FLOPs of the projections and of the core."""
     rank = rank_of(study)
     model, h = rank.model, rank.model.hidden
-    if not model.latent or model.nominal:
+    if not model.is_latent or model.is_nominal:
         return
     matrices = (
         h * (model.q_lora + model.kv_lora + model.rope_dim)
@@ -68,8 +68,8 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     """Return what attention runs: projections, norms, rotation, core."""
     rank = rank_of(study)
-    model, tokens, t, span = rank.model, rank.tokens, rank.layout.tp, rank.every
-    if not model.latent or model.nominal:
+    model, tokens, t, span = rank.model, rank.tokens, rank.layout.tp, rank.all_layers
+    if not model.is_latent or model.is_nominal:
         return
     h, e, up = model.hidden, rank.element, span.rerun_all(rank.recompute.up_projection)
     own = tokens / rank.residual_shards
@@ -131,11 +131,11 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the waist, and the heads unless they are made again."""
     rank = rank_of(study)
     model = rank.model
-    if not model.latent or model.nominal:
+    if not model.is_latent or model.is_nominal:
         return
-    span = rank.every
+    span = rank.all_layers
     up = span.rerun_all(rank.recompute.up_projection)
-    yield from rank.saved(
+    yield from rank.saved_tensor(
         "attention input",
         f"{rank.residual_text} q",
         span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
@@ -143,14 +143,14 @@ def memory(study: Study) -> Iterator[Memory]:
     divided = " / t" if rank.layout.sequence_parallel else ""
     for name, letter in (("compressed queries", "r"), ("compressed keys and values", "l")):
         if name != "compressed queries" or model.q_lora:
-            yield from rank.saved(
+            yield from rank.saved_tensor(
                 name,
                 f"s b {letter} q{divided}",
                 span,
                 source=KEPT,
             )
     for name, letter in (("queries", "d"), ("keys", "d"), ("values", "v")):
-        yield from rank.saved(name, f"s b a {letter} e / t", up, source=KEPT)
+        yield from rank.saved_tensor(name, f"s b a {letter} e / t", up, source=KEPT)
     yield from core.memory(rank)
 
 

@@ -30,7 +30,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         _count_of_up_matrices(rank),
         rank.dense.count,
     )
-    if rank.model.nominal or not any(count):
+    if rank.model.is_nominal or not any(count):
         return
     yield Parameters(
         name=_up_name(rank),
@@ -65,7 +65,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter of the matrices."""
     rank = rank_of(study)
     dense = sum(rank.dense.count)
-    if rank.model.nominal or not dense:
+    if rank.model.is_nominal or not dense:
         return
     matrices = (_count_of_up_matrices(rank) + 1) * rank.model.hidden * rank.model.ffn
     yield ModelFlops(
@@ -81,7 +81,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the products and the activation between them."""
     rank = rank_of(study)
     h, ups, span, tokens = rank.model.hidden, _count_of_up_matrices(rank), rank.dense, rank.tokens
-    if rank.model.nominal or not any(span.count):
+    if rank.model.is_nominal or not any(span.count):
         return
     span = span.rerun_all(rank.recompute.mlp)
     # Where attention reads the same input, and the results are added up, the ranks tell one
@@ -119,7 +119,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             span.count,
         )
     if rank.model.biases:
-        outputs = tokens * ups * rank.ffn + rank.residual
+        outputs = tokens * ups * rank.ffn + rank.residual_elements
         yield traffic_stream(
             "MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2
         )
@@ -130,9 +130,9 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the inputs of both products and of the activation."""
     rank = rank_of(study)
     span = rank.dense
-    if rank.model.nominal or not any(span.count):
+    if rank.model.is_nominal or not any(span.count):
         return
-    yield from rank.saved(
+    yield from rank.saved_tensor(
         "MLP input",
         f"{rank.gathered_elements_text} q",
         span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
@@ -142,27 +142,27 @@ def memory(study: Study) -> Iterator[Memory]:
     made = [part for part in _parts(rank) if not rank.keeps(part)]
     for parts, where_ in ((kept, span.rerun_none()), (made, span)):
         if parts:
-            yield from rank.saved(
+            yield from rank.saved_tensor(
                 f"MLP {' and '.join(parts)}",
                 "2 s b f e / t" if len(parts) == 2 else "s b f e / t",
                 where_,
                 source=KEPT if rank.model.gated else SAVED,
             )
     if rank.keeps("down"):
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "MLP output",
             f"{rank.residual_text} e",
             span.rerun_none(),
             source=KEPT,
         )
     if rank.model.gated and rank.fusion.activation in APART:
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "activated gate",
             "s b f e / t",
             span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
             source=KEPT,
         )
-    yield from rank.saved(
+    yield from rank.saved_tensor(
         "MLP activation",
         "s b f q / t",
         span.rerun_all(rank.recompute.activation or rank.remakes_outputs),

@@ -74,7 +74,7 @@ class _Experts:
 def _experts(study: Study) -> _Experts | None:
     rank = rank_of(study)
     model, layout = rank.model, rank.layout
-    if not model.experts or model.nominal:
+    if not model.experts or model.is_nominal:
         return None
     return _Experts(
         rank=rank,
@@ -92,7 +92,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     found = _experts(study)
     if found is None:
         return
-    rank, model, count = found.rank, found.rank.model, found.rank.moe.count
+    rank, model, count = found.rank, found.rank.model, found.rank.moe_layers.count
     h, E, F, inner = model.hidden, model.experts, model.expert_ffn, _matrices(rank)
     routing = h * E + (E if model.router_bias else 0) + (h if model.shared_gate else 0)
     yield Parameters(
@@ -137,7 +137,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     found = _experts(study)
     if found is None:
         return
-    model, layers = found.rank.model, sum(found.rank.moe.count)
+    model, layers = found.rank.model, sum(found.rank.moe_layers.count)
     visited = model.top_k * model.expert_ffn + model.shared_width
     per_layer = model.experts + _matrices(found.rank) * visited + (1 if model.shared_gate else 0)
     yield ModelFlops(
@@ -155,7 +155,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     if found is None:
         return
     rank, model, h = found.rank, found.rank.model, found.rank.model.hidden
-    span = rank.moe.rerun_all(rank.recompute.moe)
+    span = rank.moe_layers.rerun_all(rank.recompute.moe)
     yield from linear(
         "router", found.sent, float(model.experts), h, span, role="router", source=MIXTURE
     )
@@ -273,8 +273,8 @@ def memory(study: Study) -> Iterator[Memory]:
     found = _experts(study)
     if found is None:
         return
-    rank, model, span = found.rank, found.rank.model, found.rank.moe
-    yield from rank.saved(
+    rank, model, span = found.rank, found.rank.model, found.rank.moe_layers
+    yield from rank.saved_tensor(
         "mixture input",
         f"{rank.residual_text} q",
         span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
@@ -283,7 +283,7 @@ def memory(study: Study) -> Iterator[Memory]:
     span = span.rerun_all(rank.recompute.moe)
     made = span.rerun_all(rank.recompute.activation or rank.remakes_outputs)
     counts = {"R": (found.received_tokens, ""), "T": (found.sent, "")}
-    yield from rank.saved(
+    yield from rank.saved_tensor(
         "router logits and probabilities",
         "8 T E",
         span,
@@ -315,7 +315,7 @@ def memory(study: Study) -> Iterator[Memory]:
             ("activation of shared experts", "s b G q / t", made),
         ]
     for name, text, layers in rows:
-        yield from rank.saved(name, text, layers, counts, source=KEPT)
+        yield from rank.saved_tensor(name, text, layers, counts, source=KEPT)
 
 
 def _activation(rank: Rank) -> Passes:

@@ -21,7 +21,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the gains, and LayerNorm's biases, of the norms of each layer and of the ends."""
     rank = rank_of(study)
     model = rank.model
-    if model.nominal:
+    if model.is_nominal:
         return
     one = norm_parameters(rank)
     if model.norms:
@@ -51,10 +51,10 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def operators(study: Study) -> Iterator[Stream]:
     """Return the norms, and the residual additions with their dropout."""
     rank = rank_of(study)
-    model, span = rank.model, rank.every
-    if model.nominal:
+    model, span = rank.model, rank.all_layers
+    if model.is_nominal:
         return
-    twice, size = span.times(2), (rank.residual, rank.element)
+    twice, size = span.times(2), (rank.residual_elements, rank.element)
     norm = NORMS[rank.fusion.norm]
     if model.norms:
         norms = span.times(model.norms).rerun_all(rank.recompute.norms)
@@ -77,16 +77,18 @@ def memory(study: Study) -> Iterator[Memory]:
     """
     rank = rank_of(study)
     model = rank.model
-    if model.nominal:
+    if model.is_nominal:
         return
-    text, span = rank.residual_text, rank.every
+    text, span = rank.residual_text, rank.all_layers
     formula = rank.formula(f"{text} e")
-    yield rank.kept("layer input", formula, span.count)
+    yield rank.kept_memory("layer input", formula, span.count)
     if not model.parallel_residual:
-        yield from rank.saved("MLP norm input", f"{text} e", span.rerun_none(rank.keeps("output")))
+        yield from rank.saved_tensor(
+            "MLP norm input", f"{text} e", span.rerun_none(rank.keeps("output"))
+        )
     if model.norms > 2:
         inputs = model.norms - 2
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "inputs of norms behind attention and MLP",
             f"{inputs} {text} e",
             span,
@@ -94,18 +96,18 @@ def memory(study: Study) -> Iterator[Memory]:
         )
     if rank.fusion.norm == "composite" and model.norms:
         # The square and the product read the input in fp32, the gain what it multiplies.
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "what norms keep in fp32 and behind it",
             f"{model.norms} {text} (4 + e)",
             span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
             source=KEPT,
         )
     if rank.training.dropout:
-        yield from rank.saved("residual dropout masks", f"2 {text}", span, freed=1.0)
+        yield from rank.saved_tensor("residual dropout masks", f"2 {text}", span, freed=1.0)
     if model.embedding_norm:
         behind = rank.formula(f"{text} e", source=KEPT)
-        yield rank.kept("embedding norm input", behind, on_first(study), tag=ENDS)
-    yield rank.kept("final norm input", formula, on_last(study), freed=1.0, tag=ENDS)
+        yield rank.kept_memory("embedding norm input", behind, on_first(study), tag=ENDS)
+    yield rank.kept_memory("final norm input", formula, on_last(study), freed=1.0, tag=ENDS)
 
 
 def norm_parameters(rank: Rank) -> Real:

@@ -28,7 +28,7 @@ class Span:
     _rivals: Counts | Callable[[], Counts] | None = None
 
     @cached_property
-    def again(self) -> Counts:
+    def reruns(self) -> Counts:
         """Those that are run again; not asked for before it matters."""
         return self._again() if callable(self._again) else self._again
 
@@ -47,21 +47,21 @@ class Span:
 
     def times(self, factor: int) -> Span:
         """Return the span of something that occurs *factor* times in each layer."""
-        count, again = map_stages(mul, self.count, factor), map_stages(mul, self.again, factor)
+        count, again = map_stages(mul, self.count, factor), map_stages(mul, self.reruns, factor)
         return Span(count, again, self.rivals)
 
     @cached_property
-    def kept(self) -> Counts:
+    def kept_count(self) -> Counts:
         """Those that are not run again."""
-        return map_stages(sub, self.count, self.again)
+        return map_stages(sub, self.count, self.reruns)
 
     @cached_property
-    def held(self) -> Counts:
+    def held_count(self) -> Counts:
         """One where a layer is run again whose tensors are held meanwhile."""
         rivals = self.rivals
         if rivals is None:
-            return map_stages(_at_most_one, self.again)
-        return map_stages(_one_without_rival, self.again, rivals)
+            return map_stages(_at_most_one, self.reruns)
+        return map_stages(_one_without_rival, self.reruns, rivals)
 
 
 def linear(
@@ -88,8 +88,8 @@ def linear(
         ("B", m, k, n, span.count),
         ("W", n, k, m, span.count),
     ]
-    if any(span.again):
-        passes.append(("R", m, n if again is None else again, k, span.again))
+    if any(span.reruns):
+        passes.append(("R", m, n if again is None else again, k, span.reruns))
     for pass_, rows, columns, inner, count in passes:
         yield Gemm(
             name=name,

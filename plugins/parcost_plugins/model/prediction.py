@@ -26,7 +26,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the projections and norms, and the copy of the embedding on another stage."""
     rank = rank_of(study)
     model, count = rank.model, _count(study, rank)
-    if not model.prediction_layers or model.nominal:
+    if not model.prediction_layers or model.is_nominal:
         return
     h = model.hidden
     of_one = h * (2 if model.norm == "layer" else 1)
@@ -59,7 +59,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter of the projections."""
     model = rank_of(study).model
-    if not model.prediction_layers or model.nominal:
+    if not model.prediction_layers or model.is_nominal:
         return
     yield ModelFlops(
         name="prediction projections",
@@ -73,7 +73,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the lookup, the norms and the projection of every such layer."""
     rank = rank_of(study)
-    if not rank.model.prediction_layers or rank.model.nominal:
+    if not rank.model.prediction_layers or rank.model.is_nominal:
         return
     span, h = single_run(_count(study, rank)), rank.model.hidden
     whole = (rank.tokens * h, rank.element)
@@ -81,7 +81,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     yield traffic_stream("embedding, for prediction", SCATTER, *whole, "W", span.count)
     norm = NORMS[rank.fusion.norm]
     behind = span.times(NORMS_EACH)
-    yield from elementwise("prediction norms", norm, rank.residual, rank.element, behind)
+    yield from elementwise("prediction norms", norm, rank.residual_elements, rank.element, behind)
     yield from linear(
         "prediction projection", rank.tokens, h / rank.layout.tp, 2 * h, span, source=PREDICTION
     )
@@ -91,9 +91,9 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the inputs of the norms and of the projection: five times the residual stream."""
     rank = rank_of(study)
-    if not rank.model.prediction_layers or rank.model.nominal:
+    if not rank.model.prediction_layers or rank.model.is_nominal:
         return
-    yield rank.kept(
+    yield rank.kept_memory(
         "prediction inputs",
         rank.formula(f"{NORMS_EACH + 2} {rank.residual_text} e", source=KEPT),
         _count(study, rank),

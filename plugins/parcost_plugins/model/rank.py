@@ -55,7 +55,7 @@ class Rank:
         return layer_counts(self.study)
 
     @cached_property
-    def every(self) -> Span:
+    def all_layers(self) -> Span:
         """All layers."""
         return self._span()
 
@@ -64,11 +64,11 @@ class Rank:
         """Layers with a dense MLP."""
         if not self.model.experts:
             return self._span()
-        span, rival = self._span(moe=False), self.moe
-        return Span(span.count, lambda: span.again, lambda: rival.again)
+        span, rival = self._span(moe=False), self.moe_layers
+        return Span(span.count, lambda: span.reruns, lambda: rival.reruns)
 
     @cached_property
-    def moe(self) -> Span:
+    def moe_layers(self) -> Span:
         """Layers with a mixture of experts."""
         return self._span(moe=True)
 
@@ -76,7 +76,7 @@ class Rank:
     def attention_spans(self) -> list[tuple[bool, Span]]:
         """Whether a window bounds attention, and the layers where it does or does not."""
         if not self.model.window:
-            return [(False, self.every)]
+            return [(False, self.all_layers)]
         spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
         return [(windowed, span) for windowed, span in spans if any(span.count)]
 
@@ -133,7 +133,7 @@ class Rank:
         return self.layout.tp if self.layout.sequence_parallel else 1.0
 
     @property
-    def residual(self) -> Real:
+    def residual_elements(self) -> Real:
         """Elements of the residual stream on this rank."""
         return self.tokens * self.model.hidden / self.residual_shards
 
@@ -154,10 +154,10 @@ class Rank:
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
 
     @property
-    def gathered(self) -> Real:
+    def gathered_elements(self) -> Real:
         """Elements of the input of a layer split by columns, as it is kept for backward."""
         whole = self.training.framework.keeps_gathers
-        return self.tokens * self.model.hidden if whole else self.residual
+        return self.tokens * self.model.hidden if whole else self.residual_elements
 
     @property
     def gathered_elements_text(self) -> str:
@@ -183,7 +183,7 @@ class Rank:
         """Return to how many tokens a token attends on average, in its own document."""
         return attended_tokens(self.training, windowed=windowed)
 
-    def saved(
+    def saved_tensor(
         self,
         name: str,
         text: str,
@@ -199,12 +199,12 @@ class Rank:
         for the one layer that is being recomputed. Of what goes to the host, that of the
         layer at work is on the device, and that of a neighbour if it travels meanwhile.
         *more* are letters of *text* besides those of a rank; *freed* is that of
-        :meth:`kept`.
+        :meth:`kept_memory`.
         """
         bytes_ = self.formula(text, more, source=source)
-        kept = span.kept
+        kept = span.kept_count
         if any(kept):
-            yield self.kept(name, bytes_, kept, freed=freed)
+            yield self.kept_memory(name, bytes_, kept, freed=freed)
             away = self._offload.activations
             if is_array(away) or away > 0:
                 layers = 2 if self._offload.overlap else 1
@@ -216,17 +216,17 @@ class Rank:
                     once_per_device=True,
                     moments=_WHILE_ALIVE,
                 )
-        if any(span.again):
+        if any(span.reruns):
             yield Memory(
                 name=f"{name}, recomputed",
                 cause=ACTIVATIONS,
                 bytes_=bytes_,
-                count=span.held,
+                count=span.held_count,
                 once_per_device=True,
                 moments=("backward",),
             )
 
-    def kept(
+    def kept_memory(
         self,
         name: str,
         bytes_: Formula,

@@ -52,7 +52,7 @@ def _positions(model: Model) -> Iterator[Check]:
 
 
 def _mixture(model: Model) -> Iterator[Check]:
-    if model.nominal and model.experts:
+    if model.is_nominal and model.experts:
         yield Check(
             id="nominal-experts",
             holds=False,
@@ -72,7 +72,7 @@ def _mixture(model: Model) -> Iterator[Check]:
 
 
 def _needs(model: Model) -> tuple[_Needs, ...]:
-    experts, latent = model.experts > 0, model.latent
+    experts, latent = model.experts > 0, model.is_latent
     return (
         _Needs(
             "experts-shared",
@@ -184,7 +184,7 @@ def _recompute_checks(chosen: Recompute, training: Training) -> Iterator[Check]:
         (
             "recompute-latent",
             "up_projection",
-            model.latent or not chosen.up_projection,
+            model.is_latent or not chosen.up_projection,
             "the model has no latent attention to project up again",
             "leave `up_projection` out",
         ),

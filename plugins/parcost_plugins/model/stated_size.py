@@ -43,7 +43,7 @@ PAIRS = (
 def checks(study: Study) -> Iterator[Check]:
     """Require a shape of every model, or a total in place of it."""
     model, layout = study[Training].model, study[Layout]
-    if model.nominal:
+    if model.is_nominal:
         if not isinstance(model.hidden, float) or model.hidden == 0.0:
             yield Check(
                 id="nominal-width",
@@ -70,7 +70,7 @@ def checks(study: Study) -> Iterator[Check]:
 def parameters(study: Study) -> Iterator[Parameters]:
     """Return a layer's share of the total."""
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         total = _layer_parameters(rank)
         yield Parameters(
             name="parameters",
@@ -85,7 +85,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter, and the core where heads are given."""
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         yield ModelFlops(
             name="all parameters",
             per_token=2 * _layer_parameters(rank) * sum(rank.layers),
@@ -103,12 +103,12 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     Like attention and MLP, each pair is split by columns and then by rows.
     """
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         quarter, hidden = _layer_parameters(rank) / (len(PAIRS) * 2), rank.model.hidden
         depth = where(hidden > 0, hidden, sqrt(quarter))
         width = quarter / depth / rank.layout.tp
         for name, columns, rows in PAIRS:
-            span, tokens = rank.every, rank.tokens
+            span, tokens = rank.all_layers, rank.tokens
             yield from linear(
                 f"{name}, in", tokens, width, depth, span, host=columns, source=STATED
             )
@@ -122,8 +122,10 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return what the model says that a layer saves."""
     rank = rank_of(study)
     model = rank.model
-    if model.nominal and not _is_zero(model.saved):
-        yield from rank.saved("saved by a layer", "s b n / t", rank.every, source=STATED_SAVED)
+    if model.is_nominal and not _is_zero(model.saved):
+        yield from rank.saved_tensor(
+            "saved by a layer", "s b n / t", rank.all_layers, source=STATED_SAVED
+        )
 
 
 def _layer_parameters(rank: Rank) -> Real:

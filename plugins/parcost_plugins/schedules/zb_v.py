@@ -56,24 +56,24 @@ def _device(r: int, stages: int, micro_batches: int) -> list[Op]:
     left = {(kind, chunk): [*range(enough)] for kind in _KINDS.values() for chunk in stage}
     ops: list[Op] = []
 
-    def take(kind: Literal["F", "B", "W"], chunk: int) -> list[Op]:
+    def next_passes(kind: Literal["F", "B", "W"], chunk: int) -> list[Op]:
         batches = left[kind, chunk]
         return [Op(kind, batches.pop(0), stage[chunk])] if batches else []
 
-    def do(times: int, *passes: str) -> None:
+    def append_passes(times: int, *passes: str) -> None:
         """List the next of *passes*, that many times, where any are left."""
         for each in passes * times:
-            ops.extend(take(_KINDS[each[0]], int(each[1])))
+            ops.extend(next_passes(_KINDS[each[0]], int(each[1])))
 
-    do(2 * (stages - r) - 1, "F0")
-    do(r, "F1", "F0")
-    do(stages - r, "F1", "B1", "W1")
+    append_passes(2 * (stages - r) - 1, "F0")
+    append_passes(r, "F1", "F0")
+    append_passes(stages - r, "F1", "B1", "W1")
     while left["F", 0] or left["F", 1]:
-        do(1, "F0", "B0", "W0", "F1", "B1", "W1")
-    do(r, "B0", "B1")
-    do(stages - r, "B0", "W0")
-    do(enough, "W1")
-    do(enough, "W0")
+        append_passes(1, "F0", "B0", "W0", "F1", "B1", "W1")
+    append_passes(r, "B0", "B1")
+    append_passes(stages - r, "B0", "W0")
+    append_passes(enough, "W1")
+    append_passes(enough, "W0")
     return ops
 
 

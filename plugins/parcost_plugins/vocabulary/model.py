@@ -157,12 +157,12 @@ class Model:
     )
 
     @property
-    def nominal(self) -> bool:
+    def is_nominal(self) -> bool:
         """Whether the model is known by its stated size alone."""
         return self.parameters is not None
 
     @property
-    def latent(self) -> bool:
+    def is_latent(self) -> bool:
         """Whether attention is multi-head latent attention."""
         return self.kv_lora > 0
 
@@ -179,7 +179,7 @@ class Model:
     @property
     def attention_inputs(self) -> tuple[AttentionInput, ...]:
         """What the products of attention that are split by columns read of a token."""
-        if not self.latent:
+        if not self.is_latent:
             return (AttentionInput("", self.hidden),)
         queries = (
             AttentionInput("compressed queries", self.q_lora)

@@ -100,7 +100,7 @@ def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma:
     )
     ports = local if transfer.ports is None else transfer.ports
 
-    def far(share: Real) -> Link:
+    def far_link(share: Real) -> Link:
         return link(
             "network",
             latency=transfer.network_latency,
@@ -110,9 +110,9 @@ def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma:
         )
 
     crossed = ((local > 1) | (nodes <= 1), nodes > 1)
-    own = far(ports / local)
+    own = far_link(ports / local)
 
-    def both(outer: Link) -> Link:
+    def joined_link(outer: Link) -> Link:
         return TransferLinks(name="network", links=(near, outer), crossed=crossed, level=described)
 
     return Group(
@@ -120,8 +120,8 @@ def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma:
         ranks=P,
         shape=(local, nodes),
         links=(near, own),
-        flat=both(far(ports)),
-        pair=both(own),
-        hop=both(far(minimum(maximum(ports / local, 1.0), ports))),
+        flat=joined_link(far_link(ports)),
+        pair=joined_link(own),
+        hop=joined_link(far_link(minimum(maximum(ports / local, 1.0), ports))),
         reduction=gamma,
     )

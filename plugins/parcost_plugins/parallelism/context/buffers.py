@@ -67,7 +67,7 @@ def _projection_buffers(found: ContextExchange) -> Iterator[Memory]:
     whole = found.kind == "all_gather"
     block = "s b" if whole else "s / c b"
     text = f"{block} a (d + v) e, a heads of this rank"
-    if not found.model.latent:
+    if not found.model.is_latent:
         text = f"{block} k (d + v) e, k heads of this rank"
     letters = {
         "a": found.heads,

@@ -67,7 +67,7 @@ class ContextExchange:
     def kv_heads(self) -> Real:
         """Key and value heads of it; ranks beyond their number hold copies."""
         t = self.study[Layout].tp
-        return self.heads if self.model.latent else maximum(self.model.kv_heads, t) / t
+        return self.heads if self.model.is_latent else maximum(self.model.kv_heads, t) / t
 
     @property
     def width(self) -> Real:

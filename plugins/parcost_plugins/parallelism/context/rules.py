@@ -26,7 +26,7 @@ def words(study: Study) -> Iterator[Check]:
     )
     yield Check(
         id="latent-without-mla",
-        holds=not context.latent or study[Training].model.latent,
+        holds=not context.latent or study[Training].model.is_latent,
         subject="context.latent",
         message="the model has no latent attention: there are no compressed keys and values",
         help="leave `latent` out: whole keys and values travel",

@@ -32,13 +32,13 @@ def exchange(
     chosen = study[Compression]
     method = chosen.method
 
-    def priced(operation: str, each: Real, text: str = "psi g") -> tuple[Formula, Formula]:
+    def price(operation: str, each: Real, text: str = "psi g") -> tuple[Formula, Formula]:
         n = formula(text, {"psi": elements, text[-1]: (each, "B")})
         return study.collective(operation, n, group, algorithm).formula, n
 
     if method == "none" or method in SUMMED:
         each = SUMMED[method] / 8.0 if method in SUMMED else study[Training].precision.reduction
-        return _sequence([priced(operation, each)])
+        return _sequence([price(operation, each)])
     if method in EXCHANGED:
         n = formula("psi c", psi=elements, c=(quantised_bytes(chosen), "B"))
         calls = [(_sum_exchange(study, n, study.group(group)), n)]
@@ -50,7 +50,7 @@ def exchange(
             "P psi c", P=study.group(group).ranks, psi=elements, c=(top_k_bytes(chosen), "B")
         )
         return _sequence([(study.collective("all_gather", n, group, algorithm).formula, n)])
-    return _sequence([priced("all_reduce", part, "psi c") for part in low_rank(study, kind)])
+    return _sequence([price("all_reduce", part, "psi c") for part in low_rank(study, kind)])
 
 
 def _sum_exchange(study: Study, n: Formula, group: Group) -> Formula:

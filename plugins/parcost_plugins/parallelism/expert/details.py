@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary.routing import (
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     """Return the figures of a mixture of experts."""
     model, layout = study[Training].model, study[Layout]
-    if not model.experts or model.nominal:
+    if not model.experts or model.is_nominal:
         return
     held = study.parameters
     sheet = Sheet(

@@ -269,7 +269,7 @@ def exchange_of(study: Study) -> TokenExchange | None:
     """Return the exchange of *study*, or None where experts do not leave their rank."""
     model, ep = study[Training].model, study[Layout].ep
     alone = isinstance(ep, float) and ep == 1.0
-    return None if not model.experts or model.nominal or alone else token_exchange(study)
+    return None if not model.experts or model.is_nominal or alone else token_exchange(study)
 
 
 def token_exchange(study: Study) -> TokenExchange:
@@ -291,7 +291,7 @@ def token_exchange(study: Study) -> TokenExchange:
 def terms(study: Study) -> Iterator[Work]:
     """Price the exchange of every layer with experts, and the collectives of cut experts."""
     model = study[Training].model
-    if not model.experts or model.nominal:
+    if not model.experts or model.is_nominal:
         return
     count, again = _counts(study)
     if not any(count):

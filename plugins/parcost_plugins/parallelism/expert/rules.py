@@ -23,7 +23,7 @@ from parcost_plugins.vocabulary.routing import (
 def checks(study: Study) -> Iterator[Check]:
     """Return the rules of a mixture of experts; a dense model has none."""
     model = study[Training].model
-    if not model.experts or model.nominal:
+    if not model.experts or model.is_nominal:
         return
     yield from _shape(model, study[Layout])
     yield from _load(model, study[Routing])

@@ -121,7 +121,7 @@ def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool
                     yield on_wire.work(message.named(row), "B", priced, message.times)
                 elif mode == "pipelined" and row.pipelined:
                     for pair, count in message.pairs.items():
-                        yield from on_wire.pipelined(row, message, pass_, pair, count)
+                        yield from on_wire.chunk_work(row, message, pass_, pair, count)
                 elif row.host:
                     for pair, count in message.pairs.items():
                         name, host = f"{message.named(row)}, {pair}", row.host_of_pair(pair)

@@ -154,8 +154,8 @@ def shapes(study: Study) -> Iterator[Figure]:
     """Yield the widths of what one rank holds of a layer."""
     layout, model = study[Layout], study[Training].model
     # Latent attention makes a key of every head; its rotated part is not projected.
-    k, d = (model.heads, model.nope_dim) if model.latent else (model.kv_heads, model.head_dim)
-    keys = "key projection" + ("" if model.latent else ", and of the value projection")
+    k, d = (model.heads, model.nope_dim) if model.is_latent else (model.kv_heads, model.head_dim)
+    keys = "key projection" + ("" if model.is_latent else ", and of the value projection")
     sheet = Sheet(source=SOURCE, a=model.heads, q=model.qk_dim, k=k, d=d, f=model.ffn, t=layout.tp)
     for name, title, text in (
         ("tp_query_columns", "columns of the query projection", "a q / t"),

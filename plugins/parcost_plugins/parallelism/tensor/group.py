@@ -100,7 +100,7 @@ class TensorGroup:
             **self.on,
         )
 
-    def pipelined(
+    def chunk_work(
         self, row: LayerRow, message: Message, pass_: Pass, pair: str, count: Sequence[float]
     ) -> Iterator[Work]:
         """Yield a collective in q chunks beside a product that takes T_g.

@@ -109,7 +109,7 @@ def messages(
     rank projects up for its own heads.
     """
     whole = dict(found)
-    if row.side == "columns" and model.latent and "attention" in whole:
+    if row.side == "columns" and model.is_latent and "attention" in whole:
         latent = {"attention": whole.pop("attention")}
         for read in model.attention_inputs:
             if not read.name:
