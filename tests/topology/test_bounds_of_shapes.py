@@ -59,6 +59,8 @@ def test_no_group_has_more_than_its_bounds(
         ([(20, 7)], (1, 2, 5)),
         ([(40, 7)], (1, 1, 7)),
         ([(3, 2), (40, 3)], (3, 4, 5)),
+        ([(1, 33)], (8, 4, 2)),
+        ([(1, 34)], (8, 4, 3)),  # one at the end of a unit, 32, and one
     ],
 )
 def test_bounds_are_those_of_a_range_of_ranks(

@@ -21,6 +21,7 @@ from parcost_plugins.validation.summary import (
     Ranking,
     Summary,
     excess,
+    half_width,
     memory_basis,
     ranges_of,
     summarize,
@@ -392,6 +393,10 @@ def test_a_page_of_nothing() -> None:
     for flaws, last in ((many[:20], "r20"), (many[:21], "and 1 more"), (many, "and 2 more")):
         rows, _ = tables(summarize([], flaws, {}), 0)
         assert rows[-1][0] == last
+
+
+def test_half_a_width_is_of_the_prediction() -> None:
+    assert half_width((2.0, 6.0), 4.0) == 0.5
 
 
 def test_the_document_has_every_figure(ranked: Summary) -> None:

@@ -130,7 +130,7 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
         "bound_count",
         "best number of buckets where the wire is the limit",
         "",
-        "alpha > 0 ? sqrt(T / alpha) : infinity, least N alpha + V - T (1 - 1/N)",
+        "sqrt(T / alpha), least N alpha + V - T (1 - 1/N)",
     )
     yield sheet(
         "contended_count",
