@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from parcost.numeric import Real as Real
     from parcost.outcome import Outcome as Outcome
     from parcost.queries import pure_function as pure_function
-    from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report import Report as Report
     from parcost.report import Result as Result
@@ -103,16 +102,19 @@ if TYPE_CHECKING:
     from parcost.terms import LONGEST_ORDER as LONGEST_ORDER
     from parcost.terms import Activity as Activity
     from parcost.terms import Axis as Axis
+    from parcost.terms import Case as Case
     from parcost.terms import Catalogue as Catalogue
     from parcost.terms import Check as Check
     from parcost.terms import Collective as Collective
     from parcost.terms import Edge as Edge
     from parcost.terms import Exporter as Exporter
     from parcost.terms import Figure as Figure
+    from parcost.terms import FileExporter as FileExporter
+    from parcost.terms import FlopCount as FlopCount
     from parcost.terms import Goal as Goal
     from parcost.terms import Group as Group
     from parcost.terms import Interval as Interval
-    from parcost.terms import Kernels as Kernels
+    from parcost.terms import KernelModel as KernelModel
     from parcost.terms import Library as Library
     from parcost.terms import Limit as Limit
     from parcost.terms import Link as Link
@@ -122,9 +124,13 @@ if TYPE_CHECKING:
     from parcost.terms import Objective as Objective
     from parcost.terms import Once as Once
     from parcost.terms import Op as Op
+    from parcost.terms import Operator as Operator
     from parcost.terms import Pair as Pair
+    from parcost.terms import ParameterGroup as ParameterGroup
     from parcost.terms import Pass as Pass
+    from parcost.terms import Phase as Phase
     from parcost.terms import Pipeline as Pipeline
+    from parcost.terms import PipelineShape as PipelineShape
     from parcost.terms import Replay as Replay
     from parcost.terms import Row as Row
     from parcost.terms import Schedule as Schedule
@@ -143,7 +149,7 @@ HOMES = {
     "hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
     "queries": ("pure_function",),
-    "records": ("answers", "record"),
+    "records": ("record",),
     "outcome": ("Outcome",),
     "schema": (
         "Curve",
@@ -167,16 +173,19 @@ HOMES = {
         "LONGEST_ORDER",
         "Activity",
         "Axis",
+        "Case",
         "Catalogue",
         "Check",
         "Collective",
         "Edge",
         "Exporter",
         "Figure",
+        "FileExporter",
+        "FlopCount",
         "Goal",
         "Group",
         "Interval",
-        "Kernels",
+        "KernelModel",
         "Limit",
         "Library",
         "Link",
@@ -186,9 +195,13 @@ HOMES = {
         "Objective",
         "Once",
         "Op",
+        "Operator",
         "Pair",
+        "ParameterGroup",
         "Pass",
+        "Phase",
         "Pipeline",
+        "PipelineShape",
         "Replay",
         "Row",
         "Schedule",

@@ -31,6 +31,7 @@ from parcost.queries import Memo
 from parcost.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
 from parcost.schema import BlockType
 from parcost.sound import Counts
+from parcost.terms import Work
 from parcost.validation import has_diagnostics, items_of, validate
 
 MOST_KNOWN = 10_000  # answers that studies have in common
@@ -292,7 +293,8 @@ def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plu
     if hook in _ONE_ANSWER:
         key: Any = ""
     elif hook in _ONE_NAME and found:
-        key = (found[0].name, getattr(found[0], "pass_", ""))
+        first = found[0]
+        key = (first.name, first.pass_ if isinstance(first, Work) else "")
     else:
         return ""
     other = taken.get(key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
@@ -134,10 +135,11 @@ def _same(found: Real, seconds: Real) -> bool:
 def _closed(operation: str, group: Group, algorithm: Collective) -> _Closed:
     """Return the closed expression of an algorithm, the links that it sees, and more letters."""
     more: list[dict[str, Any]] = []
-    text, sees = algorithm.formula(operation), getattr(algorithm, "sees", "links")
-    if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, group)):
+    text = algorithm.formula(operation)
+    sees: Any = algorithm.sees
+    if special := algorithm.formula_for(operation, group):
         text, sees, *more = special
-    return text, getattr(group, sees) if isinstance(sees, str) else sees, more
+    return text, attrgetter(sees)(group) if isinstance(sees, str) else sees, more
 
 
 def _letters_of_closed(
@@ -171,19 +173,20 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
 
 
 def _phases(
-    operation: str, n: Real | Formula, group: Group, algorithm: Any
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the sum over the phases of an algorithm: by alpha and B, and by measured times."""
-    if not hasattr(algorithm, "phases"):
-        return
     size = plain_of(n)
+    phases = algorithm.phases(operation, size, group)
+    if phases is None:
+        return
     rounds: dict[str, Real] = {}
     bytes_: dict[str, Real] = {}
     alpha: dict[str, Real] = {}
     B: dict[str, Real] = {}
     times: dict[str, Formula] = {}
     added: Real = 0.0
-    for link, r, w, reduced in algorithm.phases(operation, size, group):
+    for link, r, w, reduced in phases:
         if not (any_of(r > 0) or any_of(w > 0)):
             continue
         name = _unused(str(link.name), rounds)
@@ -192,7 +195,7 @@ def _phases(
         times[name] = Formula(
             text="time of messages over one link",
             inputs={"rounds": r, "bytes": (w, "B")},
-            source="measured" if getattr(link, "measured", False) else "",
+            source="measured" if link.measured else "",
             value=link.seconds(r, w),
         )
         added = added + reduced

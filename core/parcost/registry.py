@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 GROUP = "parcost"
 OWN_DISTRIBUTION = "parcost"
 
-#: The hooks whose answers are offered by name, and what an answer needs besides a name.
-_REQUIRED: Mapping[str, Sequence[str]] = {
-    "catalogues": ("root",),
-    "collectives": ("operations", "seconds", "formula", "source"),
-    "libraries": (),
-    "schedules": (),
-    "kernels": ("price",),
-    "exporters": (),
+#: The hooks whose answers are offered by name, and the classes that they are of.
+_OFFERS: Mapping[str, tuple[type, ...]] = {
+    "catalogues": (terms.Catalogue,),
+    "collectives": (terms.Collective,),
+    "libraries": (terms.Library,),
+    "schedules": (terms.Schedule,),
+    "kernels": (terms.KernelModel,),
+    "exporters": (terms.Exporter, terms.FileExporter),
 }
-REGISTRIES = ("blocks", *_REQUIRED)
+REGISTRIES = ("blocks", *_OFFERS)
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
 Hook = tuple["Plugin", Callable[..., Any], tuple[str, ...]]
@@ -116,10 +116,11 @@ def place(error: BaseException, plugin: Plugin) -> str:
     from pathlib import Path
     from traceback import extract_tb
 
-    file = getattr(plugin.module, "__file__", None)
+    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
+    file = members.get("__file__")
     if not isinstance(file, str):
         return ""
-    own = str(Path(file).parent) + os.sep if hasattr(plugin.module, "__path__") else file
+    own = str(Path(file).parent) + os.sep if "__path__" in members else file
     frames = [f for f in extract_tb(error.__traceback__) if f.filename.startswith(own)]
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
@@ -249,16 +250,11 @@ def _name(hook: str, thing: Any) -> str:
             name = one_line(thing.__name__)
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
         return _word(block_type(thing).kind)
-    if hook == "catalogues" and not isinstance(thing, terms.Catalogue):
-        raise OfferError(f"returned {type_name(thing)} where Catalogue is asked for")
-    if hook == "libraries" and not isinstance(thing, terms.Library):
-        raise OfferError(f"returned {type_name(thing)} where Library is asked for")
-    if not hasattr(thing, "name"):
-        raise OfferError(f"returned {type_name(thing)} without a name")
+    kinds = _OFFERS[hook]
+    if not issubclass(type(thing), kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise OfferError(f"returned {type_name(thing)} where {expected} is asked for")
     name = _word(thing.name)
-    for attribute in _REQUIRED[hook]:
-        if not hasattr(thing, attribute):
-            raise OfferError(f"returned `{name}`, which has no `{attribute}`")
     if hook == "collectives" and not _are_words(thing.operations):
         raise OfferError(f"returned `{name}`, whose `operations` are no set of names")
     return name

@@ -31,7 +31,23 @@ from parcost.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, has
 from parcost.records import record
 from parcost.schema import block_type
 from parcost.sound import plain_count
-from parcost.terms import Collective, Group, Pipeline, Row, Schedule
+from parcost.terms import (
+    Check,
+    Collective,
+    Edge,
+    Figure,
+    FlopCount,
+    Group,
+    Interval,
+    Memory,
+    Once,
+    Operator,
+    ParameterGroup,
+    Pipeline,
+    Row,
+    Schedule,
+    Work,
+)
 
 if TYPE_CHECKING:
     from parcost.binding.document import Origin
@@ -42,6 +58,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_WITH_COUNTS = (Work, Once, Memory, Operator, ParameterGroup)
 COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers have counts
 
 
@@ -266,19 +283,15 @@ class Study:
             place = self.path or self.name
             raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
         plugin, schedule = offered[name]
-        found: Schedule = schedule
-        for_study = getattr(found, "for_study", None)
-        if for_study is None:
-            return found
         try:
-            found = for_study(self)
+            found = schedule.for_study(self)
         except ParcostError:
             raise
         except BaseException as error:
             reraise_interrupt(error)
             said = f"`for_study` raised {raised(error)}"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}") from error
-        if not hasattr(found, "name") or not hasattr(found, "order"):
+        if not isinstance(found, Schedule):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
@@ -398,7 +411,17 @@ class Study:
 
 
 def _called(answer: Any) -> str:
-    return str(getattr(answer, "name", getattr(answer, "id", "")))
+    """Return the name by which an answer is left out, "" where it has none."""
+    match answer:
+        case Check():
+            return answer.id
+        case Work() | Edge() | Once() | Memory() | Figure() | Interval() | Group() | Operator():
+            return answer.name
+        case ParameterGroup() | FlopCount():
+            return answer.name
+        case str():
+            return answer
+    return ""
 
 
 def _contributions(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
@@ -412,7 +435,7 @@ def counted(
     """Return answers with their counts by virtual stage; those that have none are faults."""
     found = []
     for plugin, answer in stamped:
-        row = getattr(answer, "count", None)
+        row = answer.count if isinstance(answer, _WITH_COUNTS) else None
         if row.__class__ is not Row:
             found.append((plugin, answer))
             continue
@@ -497,11 +520,7 @@ def _offered(study: Study, operation: str, algorithm: str) -> Sequence[Collectiv
 def _algorithms(study: Study, operation: str) -> Sequence[Collective]:
     offered = study.plugins.named("collectives")
     able = [offered[n][1] for n in sorted(offered, reverse=True)]
-    return tuple(
-        a.for_study(study) if hasattr(a, "for_study") else a
-        for a in able
-        if operation in a.operations
-    )
+    return tuple(a.for_study(study) for a in able if operation in a.operations)
 
 
 def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]:
@@ -516,7 +535,7 @@ def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]
             continue
         has = offered[name][1].algorithms.get(operation, ())
         return tuple(one for one in known if one.name in has)
-    return tuple(one for one in known if operation not in getattr(one, "by_name_only", ()))
+    return tuple(one for one in known if operation not in one.by_name_only)
 
 
 def _never(operation: str, algorithm: str, group: Group) -> Call:

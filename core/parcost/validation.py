@@ -19,13 +19,15 @@ from parcost.asked import HOOKS, Blame, answered
 from parcost.diagnostics import Diagnostic, SpecError, quote, type_name
 from parcost.formulas import Formula
 from parcost.numeric import array_kind, where
-from parcost.records import answers_to
 from parcost.ruling import unsaid
 from parcost.sound import Counts, sound, unbounded, unvalued, within
 
-# What each hook may answer with. Other hooks take what is marked with `answers`.
+#: What each hook may answer with.
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "library": (str,),
+    "parameters": (terms.ParameterGroup,),
+    "operators": (terms.Operator,),
+    "flops": (terms.FlopCount,),
     "groups": (terms.Group,),
     "pipelines": (terms.Pipeline,),
     "checks": (terms.Check,),
@@ -43,7 +45,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "replays": (terms.Replay,),
     "views": (terms.Section,),
 }
-_MARKED = ("parameters", "operators", "flops")  # answers that plugins declare
+_DECLARED = ("parameters", "operators", "flops")  # records of a vocabulary
 _NUMBERED = ("terms", "memory")
 #: Attributes that people read, by the kind of answer.
 _TEXTS: Mapping[type, tuple[str, ...]] = {
@@ -97,8 +99,8 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
 
 def _complaint(hook: str, answer: Any) -> str:
     """Return what is wrong with an answer besides its kind and its texts, if anything."""
-    if hook in _MARKED:
-        return _bad_record(hook, answer)
+    if hook in _DECLARED:
+        return _bad_record(answer)
     match answer:
         case terms.Check():
             return unsaid(answer)
@@ -297,7 +299,7 @@ def _bad_group(group: terms.Group) -> str:
 
 
 def _is_link(link: Any) -> bool:
-    return all(hasattr(link, name) for name in ("name", "latency", "bandwidth", "seconds"))
+    return isinstance(link, terms.Link)
 
 
 def _bad_pipeline(pipeline: terms.Pipeline) -> str:
@@ -315,14 +317,12 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
 _SEQUENCES = (list, tuple)
 
 
-def _bad_record(hook: str, answer: Any) -> str:
+def _bad_record(answer: Any) -> str:
     """Return what is wrong with a record of a plugin's own, by what its attributes declare."""
-    if answers_to(answer.__class__) != hook:
-        return f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     for name, test in _tests_of(answer.__class__):
         value = getattr(answer, name)
         if not test(value):
-            called = quote(getattr(answer, "name", ""))
+            called = quote(answer.name)
             return f"gave the {type_name(answer)} {called} {name} = {quote(value)}"
     return ""
 
@@ -370,8 +370,6 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _expectation(hook: str) -> str:
-    if hook in _MARKED:
-        return f"a record that is declared with `@answers({hook!r})`"
     if hook == "rooms":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"

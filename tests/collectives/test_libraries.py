@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Group, Library, Session, SpecError, hookimpl
+from parcost import Collective, Group, Library, Session, SpecError, hookimpl
 from parcost.plugins import Plugin, Plugins, load
 from parcost.render.words import picked as chosen
 
@@ -80,7 +80,7 @@ def test_every_library_has_an_algorithm_for_what_a_step_needs() -> None:
         assert {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"} <= {*library.algorithms}
 
 
-class Magic:
+class Magic(Collective):
     """An algorithm of somebody else that takes no time."""
 
     name = "magic"

@@ -200,7 +200,7 @@ def test_a_name_that_cannot_be_printed_is_a_fault_of_its_plugin(hook: str, name:
     assert str(fault).isprintable()
 
 
-class Other:
+class Other(parcost.Collective, parcost.Schedule, parcost.KernelModel, parcost.Exporter):
     """An algorithm, a schedule, a model of kernels and a format, whatever is asked for."""
 
     operations = frozenset({"all_reduce"})

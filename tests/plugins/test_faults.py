@@ -10,7 +10,20 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Figure, Formula, Memory, Once, PluginError, Report, Work, block, hookimpl
+from parcost import (
+    Check,
+    Collective,
+    Figure,
+    Formula,
+    Memory,
+    Once,
+    PluginError,
+    Report,
+    Schedule,
+    Work,
+    block,
+    hookimpl,
+)
 from parcost.batch.tell import told
 from parcost.plugins import load
 
@@ -116,7 +129,7 @@ def test_a_class_that_is_no_block_is_refused() -> None:
 
 
 def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:
-    class Stuck:
+    class Stuck(Collective):
         name, source = "stuck", "a test"
         operations = frozenset({"reduce_scatter", "all_gather", "all_reduce"})
 
@@ -221,7 +234,8 @@ def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
     def broken(*_: Any) -> Any:
         raise KeyError("warp")
 
-    schedule = SimpleNamespace(name="warped", order=broken, **{method: broken})
+    own = {"name": "warped", "order": broken, method: broken}
+    schedule = type("Warped", (Schedule,), own)()
     plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
     text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
     (scenario,) = parcost.Session(load(plugin)).load_text(text)
@@ -233,7 +247,8 @@ def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
 
 @pytest.mark.parametrize("found", [None, "1f1b"])
 def test_a_schedule_that_is_none_for_a_study_is_named_with_its_plugin(found: Any) -> None:
-    schedule = SimpleNamespace(name="warped", for_study=lambda _: found)
+    own = {"name": "warped", "order": lambda *_: [], "for_study": lambda *_: found}
+    schedule = type("Warped", (Schedule,), own)()
     plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
     text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
     (scenario,) = parcost.Session(load(plugin)).load_text(text)

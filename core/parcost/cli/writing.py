@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parcost.batch.run import Run
     from parcost.plugins import Plugin, Plugins
     from parcost.render.view import View
-    from parcost.terms import Exporter
+    from parcost.terms import Exporter, FileExporter
 
 _CALLED = {
     0: "good",
@@ -41,7 +41,7 @@ class Format:
     """An exporter, and the plugin that offers it."""
 
     plugin: Plugin
-    exporter: Exporter
+    exporter: Exporter | FileExporter
 
     @property
     def reads(self) -> Part:
@@ -49,7 +49,7 @@ class Format:
         from parcost.batch.entry import PARTS
         from parcost.diagnostics import PluginError
 
-        part: Part = getattr(self.exporter, "reads", "data")
+        part = self.exporter.reads
         if part not in PARTS:
             known = ", ".join(PARTS)
             message = f"`{self.exporter.name}` of plugin {self.plugin} reads `{part}`, not {known}"
@@ -58,7 +58,9 @@ class Format:
 
     def check(self, out: str | None) -> None:
         """Refuse a format of files where no name is given for one."""
-        if out is None and not hasattr(self.exporter, "write"):
+        from parcost.terms import FileExporter
+
+        if out is None and isinstance(self.exporter, FileExporter):
             raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
 
     def write(self, entries: Iterable[Entry], target: Target, view: View) -> None:
@@ -76,11 +78,11 @@ class Format:
 
     def _write(self, entries: Iterable[Entry], target: Target) -> None:
         from parcost.diagnostics import ParcostError, PluginError, raised, reraise_interrupt
-        from parcost.terms import Saved
+        from parcost.terms import FileExporter
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
         try:
-            if isinstance(self.exporter, Saved):
+            if isinstance(self.exporter, FileExporter):
                 exporter = self.exporter
                 target.saved(lambda path: exporter.save(entries, path))
                 return

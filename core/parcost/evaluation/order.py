@@ -259,7 +259,7 @@ def _check(
         if found not in {"BW", "B W"}:
             missing = "F" if home[at] < 0 else "W" if found else "BW"
             raise OrderError(f"{words((missing, *divmod(at, virtual)))} is not listed")
-    copies = getattr(schedule, "copies", 1)
+    copies = schedule.copies
     for x in range(virtual):
         devices = list(dict.fromkeys(home[x::virtual]))
         if len(devices) > copies:

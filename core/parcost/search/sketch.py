@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from attrs import evolve, frozen
 
 from parcost.evaluation.order import Alive, checked, copies_of, pairs_of, parts
-from parcost.evaluation.said import said
-from parcost.terms import Op, Schedule
+from parcost.evaluation.said import limits
+from parcost.terms import Op, PipelineShape, Schedule
 
 _SETTLED = 2  # times the stages: micro-batches until a schedule repeats itself
 _CACHED = 4096  # sketches
@@ -53,9 +53,8 @@ def settled(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
 
 def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
     """Return the first number of micro-batches from *first* on that may be, 0 if none is near."""
-    limited = getattr(schedule, "limits", None) is not None
     for m in range(first, first + _TRIED * stages + 1):
-        if not limited or not said(schedule, "limits", stages, m, chunks):
+        if not limits(schedule, PipelineShape(stages=stages, micro_batches=m, chunks=chunks)):
             return m
     return 0
 

@@ -20,11 +20,11 @@ from parcost.evaluation.memory import Held
 from parcost.evaluation.once import WHENS, Grouped, Pipelined, When
 from parcost.evaluation.pairs import Paired
 from parcost.evaluation.replay import Hop, Plan, Timeline, hops_of, slower
-from parcost.evaluation.said import closed_form, spans
+from parcost.evaluation.said import case_of, closed_form, spans
 from parcost.evaluation.work import PASSES, Load, kinds, load
 from parcost.numeric import all_of, any_of, maximum
 from parcost.search.sketch import Sketch, settled, sketch
-from parcost.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.terms import Case, Edge, Memory, Once, Pipeline, Schedule, Times, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,28 +146,26 @@ class Timed:
     def _closed(self) -> tuple[Real, Mask]:
         """Return the makespan in closed form, and where that is proven."""
         schedule = self.schedule
-        closed = getattr(schedule, "closed_form", None) is not None
-        by_boundary = getattr(schedule, "hop_by_boundary", False)
-        uneven = isinstance(self.hop, tuple) and not by_boundary
-        if not closed or uneven or self.pipeline.blocking:
+        uneven = isinstance(self.hop, tuple) and not schedule.hop_by_boundary
+        if uneven or self.pipeline.blocking:
             return 0.0, False
-        seconds, mask = closed_form(schedule, self._asked)
+        seconds, mask = closed_form(schedule, self._case)
         return seconds, mask & self._known(seconds, "closed_form", mask)
 
     def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
         """Return the timeline with the spans of stages, where there is one, and where it holds."""
-        if getattr(self.schedule, "spans", None) is None or not any_of(mask):
+        found = spans(self.schedule, self._case) if any_of(mask) else None
+        if found is None:
             return None, False
-        starts, ends = spans(self.schedule, self._asked)
+        starts, ends = found
         for value in (*starts, *ends):
             mask = mask & self._known(value, "spans", mask)
         return Timeline(seconds=seconds, starts=starts, ends=ends), mask
 
     @property
-    def _asked(self) -> tuple[Times, Hop, int, Real, int]:
-        """What the schedule is asked with."""
-        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        return self.times, self.hop, p, m, v
+    def _case(self) -> Case:
+        """The pipeline to be timed, as the schedule reads it."""
+        return case_of(self.pipeline, self.times, self.hop)
 
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
         """Return the makespan where it is proven, and a bound elsewhere."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.batch.entry import Entry, Part
 from parcost.render import data
 from parcost.render.escapes import visible_json
 from parcost.render.page import Paper
 
 
-class Json:
+class Json(Exporter):
     """One document: every report, then every file that has none."""
 
     name = "json"

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.batch.entry import Entry, Part
 from parcost.render import data
 from parcost.render.encode import encoded
 from parcost.render.page import Paper
 
 
-class JsonLines:
+class JsonLines(Exporter):
     """A line per study, as soon as it is known."""
 
     name = "jsonl"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.batch.entry import Entry, Part
 from parcost.render.page import Paper, draw
 
 
-class Table:
+class Table(Exporter):
     """Each report as a page: the verdict, figures, ledger, memory and advice."""
 
     name = "table"

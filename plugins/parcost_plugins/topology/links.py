@@ -22,7 +22,7 @@ _FAR = 100.0  # in natural logarithms: beyond any message size that there is
 
 
 @record(kw_only=True, eq=False)
-class Measured:
+class Measured(Link):
     """Measured times of one port by message size, *ports* of it to each rank.
 
     Between points the time is interpolated in log-log. Outside, the nearest segment is
@@ -66,7 +66,7 @@ class Measured:
 
 
 @record(kw_only=True, eq=False)
-class Slowest:
+class Slowest(Link):
     """Several links that a round waits for together, where each of them is *crossed*."""
 
     name: str
