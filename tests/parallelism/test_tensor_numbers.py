@@ -27,8 +27,8 @@ from parcost import (
     formula,
     hookimpl,
 )
-from parcost.evaluation.judge import diagnose
-from parcost.plugins import load
+from parcost.engine.evaluation import diagnose
+from parcost.plugins.discovery import load
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.operators import (

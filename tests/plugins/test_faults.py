@@ -24,8 +24,8 @@ from parcost import (
     block,
     hookimpl,
 )
-from parcost.batch.tell import told
-from parcost.plugins import load
+from parcost.batch.entries import told
+from parcost.plugins.discovery import load
 
 pytestmark = pytest.mark.slow
 
