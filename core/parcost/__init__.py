@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from parcost.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from parcost.contract.formulas import Formula as Formula
     from parcost.contract.formulas import FormulaError as FormulaError
@@ -37,13 +39,18 @@ if TYPE_CHECKING:
     from parcost.contract.schema import switch as switch
     from parcost.contract.schema import word as word
     from parcost.contract.sheet import Sheet as Sheet
+    from parcost.contract.study import Call as Call
+    from parcost.contract.study import Collective as Collective
+    from parcost.contract.study import KernelModel as KernelModel
+    from parcost.contract.study import Replay as Replay
+    from parcost.contract.study import Schedule as Schedule
+    from parcost.contract.study import Study as Study
     from parcost.contract.terms import LONGEST_ORDER as LONGEST_ORDER
     from parcost.contract.terms import Activity as Activity
     from parcost.contract.terms import Axis as Axis
     from parcost.contract.terms import Case as Case
     from parcost.contract.terms import Catalogue as Catalogue
     from parcost.contract.terms import Check as Check
-    from parcost.contract.terms import Collective as Collective
     from parcost.contract.terms import Edge as Edge
     from parcost.contract.terms import Exporter as Exporter
     from parcost.contract.terms import Figure as Figure
@@ -52,7 +59,6 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Goal as Goal
     from parcost.contract.terms import Group as Group
     from parcost.contract.terms import Interval as Interval
-    from parcost.contract.terms import KernelModel as KernelModel
     from parcost.contract.terms import Library as Library
     from parcost.contract.terms import Limit as Limit
     from parcost.contract.terms import Link as Link
@@ -69,9 +75,7 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Phase as Phase
     from parcost.contract.terms import Pipeline as Pipeline
     from parcost.contract.terms import PipelineShape as PipelineShape
-    from parcost.contract.terms import Replay as Replay
     from parcost.contract.terms import Row as Row
-    from parcost.contract.terms import Schedule as Schedule
     from parcost.contract.terms import Section as Section
     from parcost.contract.terms import Times as Times
     from parcost.contract.terms import Work as Work
@@ -83,20 +87,12 @@ if TYPE_CHECKING:
     from parcost.engine.session import evaluate as evaluate
     from parcost.engine.session import load as load
     from parcost.engine.session import load_text as load_text
-    from parcost.engine.study import Call as Call
-    from parcost.engine.study import Study as Study
     from parcost.language.diagnostics import (
         Diagnostic as Diagnostic,
     )
-    from parcost.language.diagnostics import (
-        ParcostError as ParcostError,
-    )
-    from parcost.language.diagnostics import (
-        PluginError as PluginError,
-    )
-    from parcost.language.diagnostics import (
-        SpecError as SpecError,
-    )
+    from parcost.language.errors import ParcostError as ParcostError
+    from parcost.language.errors import PluginError as PluginError
+    from parcost.language.errors import SpecError as SpecError
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
     )
@@ -137,13 +133,12 @@ if TYPE_CHECKING:
     from parcost.numeric import Real as Real
     from parcost.records import record as record
     from parcost.report.report import Report as Report
-    from parcost.report.report import Result as Result
-
-__version__ = "0.2.0.dev0"
+    from parcost.report.result import Result as Result
 
 #: The public names by the module, below parcost, that defines them.
 HOMES = {
-    "language.diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
+    "language.diagnostics": ("Diagnostic",),
+    "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
     "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
     "contract.hookspecs": ("hookimpl",),
@@ -168,7 +163,7 @@ HOMES = {
         "word",
     ),
     "contract.sheet": ("Sheet",),
-    "engine.study": ("Call", "Study"),
+    "contract.study": ("Call", "Collective", "KernelModel", "Replay", "Schedule", "Study"),
     "contract.terms": (
         "LONGEST_ORDER",
         "Activity",
@@ -176,7 +171,6 @@ HOMES = {
         "Case",
         "Catalogue",
         "Check",
-        "Collective",
         "Edge",
         "Exporter",
         "Figure",
@@ -185,7 +179,6 @@ HOMES = {
         "Goal",
         "Group",
         "Interval",
-        "KernelModel",
         "Limit",
         "Library",
         "Link",
@@ -202,9 +195,7 @@ HOMES = {
         "Phase",
         "Pipeline",
         "PipelineShape",
-        "Replay",
         "Row",
-        "Schedule",
         "Section",
         "Times",
         "Work",
@@ -225,7 +216,8 @@ HOMES = {
         "WATTS",
     ),
     "engine.session": ("Session", "evaluate", "load", "load_text"),
-    "report.report": ("Report", "Result"),
+    "report.report": ("Report",),
+    "report.result": ("Result",),
     "engine.scenario": ("Scenario",),
 }
 _HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names}

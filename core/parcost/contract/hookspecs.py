@@ -16,11 +16,11 @@ import pluggy
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Outcome
+    from parcost.contract.study import Collective, KernelModel, Replay, Schedule, Study
     from parcost.contract.terms import (
         Axis,
         Catalogue,
         Check,
-        Collective,
         Edge,
         Exporter,
         Figure,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Goal,
         Group,
         Interval,
-        KernelModel,
         Library,
         Memory,
         Objective,
@@ -37,12 +36,9 @@ if TYPE_CHECKING:
         Operator,
         ParameterGroup,
         Pipeline,
-        Replay,
-        Schedule,
         Section,
         Work,
     )
-    from parcost.engine.study import Study
     from parcost.numeric import Real
 
 hookspec = pluggy.HookspecMarker("parcost")

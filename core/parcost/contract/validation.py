@@ -18,8 +18,10 @@ from parcost.contract import terms
 from parcost.contract.checks import unsaid
 from parcost.contract.formulas import Formula
 from parcost.contract.search_validation import HOOKS, Blame, answered
+from parcost.contract.study import Replay
 from parcost.contract.term_validation import Counts, sound, unbounded, unvalued, within
-from parcost.language.diagnostics import Diagnostic, SpecError, quote, type_name
+from parcost.language.diagnostics import Diagnostic, quote, type_name
+from parcost.language.errors import SpecError
 from parcost.numeric import array_kind, where
 
 #: What each hook may answer with.
@@ -42,7 +44,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
-    "replays": (terms.Replay,),
+    "replays": (Replay,),
     "views": (terms.Section,),
 }
 _DECLARED = ("parameters", "operators", "flops")  # records of a vocabulary

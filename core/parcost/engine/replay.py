@@ -15,12 +15,14 @@ from typing import Any, TypeAlias
 
 from attrs import field
 
-from parcost.contract.terms import LONGEST_ORDER, Pipeline, PipelineShape, Schedule, Times
+from parcost.contract.study import Schedule
+from parcost.contract.terms import LONGEST_ORDER, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import NEVER, OrderError, Program
 from parcost.engine.orders import Order, order_of
 from parcost.engine.schedule_calls import case_of, closed_form, limits
 from parcost.engine.schedule_calls import spans as spans_of
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum, minimum
 from parcost.records import record
 

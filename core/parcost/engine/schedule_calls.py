@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from parcost.contract.terms import Case, Pipeline, PipelineShape, Schedule, Times
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Case, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import OrderError
-from parcost.language.diagnostics import FaultError, raised, reraise_interrupt
+from parcost.language.errors import FaultError, error_text, reraise_interrupt
 from parcost.numeric import Mask, Real, array_kind, is_array, maximum
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
+    from parcost.contract.study import Study
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -102,7 +103,7 @@ def _call(schedule: Schedule, name: str, method: Callable[[A], T], argument: A) 
         return method(argument)
     except BaseException as error:
         reraise_interrupt(error)
-        raise _wrong(schedule, name, f"raised {raised(error)}") from error
+        raise _wrong(schedule, name, f"raised {error_text(error)}") from error
 
 
 def _two(schedule: Schedule, method: str, found: Any, wanted: str) -> tuple[Any, Any]:

@@ -23,19 +23,14 @@ import pluggy
 from attrs import field, frozen
 
 from parcost.contract import hookspecs, terms
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
-from parcost.language.diagnostics import (
-    did_you_mean,
-    one_line,
-    quote,
-    raised,
-    reraise_interrupt,
-    type_name,
-)
+from parcost.contract.study import Collective, KernelModel, Schedule
+from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
+from parcost.language.errors import error_text, reraise_interrupt
 
 if TYPE_CHECKING:
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
 
 GROUP = "parcost"
 OWN_DISTRIBUTION = "parcost"
@@ -43,10 +38,10 @@ OWN_DISTRIBUTION = "parcost"
 #: The hooks whose answers are offered by name, and the classes that they are of.
 _OFFERS: Mapping[str, tuple[type, ...]] = {
     "catalogues": (terms.Catalogue,),
-    "collectives": (terms.Collective,),
+    "collectives": (Collective,),
     "libraries": (terms.Library,),
-    "schedules": (terms.Schedule,),
-    "kernels": (terms.KernelModel,),
+    "schedules": (Schedule,),
+    "kernels": (KernelModel,),
     "exporters": (terms.Exporter, terms.FileExporter),
 }
 REGISTRIES = ("blocks", *_OFFERS)
@@ -188,7 +183,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
         return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
     except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
         reraise_interrupt(error)
-        return _fault(plugin, "registration", f"raised {raised(error)}{place(error, plugin)}")
+        return _fault(plugin, "registration", f"raised {error_text(error)}{place(error, plugin)}")
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
@@ -233,7 +228,7 @@ def _offers_of(
         raise
     except BaseException as error:
         reraise_interrupt(error)
-        raise OfferError(f"raised {raised(error)}{place(error, plugin)}") from error
+        raise OfferError(f"raised {error_text(error)}{place(error, plugin)}") from error
     taken = {(kind, name) for kind, name, _ in before}
     for name, thing in found:
         other = plugin if (hook, name) in taken else offers[hook].get(name, (None,))[0]

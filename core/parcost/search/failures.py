@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError, did_you_mean
+from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
+from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
 
 if TYPE_CHECKING:
+    from parcost.contract.study import Study
     from parcost.contract.terms import Axis, Objective
-    from parcost.engine.study import Study
     from parcost.search.space import Space
 
 _MOST_TRIED = 16  # values of an axis, when a way out is looked for

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from parcost.contract.terms import Op, PipelineShape, Schedule
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Op, PipelineShape
 from parcost.engine.orders import Alive, checked, copies_of, pairs_of, parts
 from parcost.engine.schedule_calls import limits
 
