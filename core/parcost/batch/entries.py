@@ -12,6 +12,7 @@ from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.output import data
 from parcost.output.json_encoding import encoded, plain
+from parcost.output.report_page import report_page
 from parcost.output.view import View
 from parcost.report.figures import figures_by_name, missing_names, select
 from parcost.report.rejection import Rejection
@@ -77,8 +78,6 @@ def _part(report: Report, part: Part, view: View) -> str:
         case "points":
             return encoded(points(list(_points(report, view.figures))))
         case "page":
-            from parcost.output.report_page import report_page
-
             return encoded(page_data(report_page(report, view)))
 
 

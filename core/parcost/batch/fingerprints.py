@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from parcost.contract.plugin import Plugin
 from parcost.language.errors import reraise_interrupt
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
@@ -95,7 +96,6 @@ class Environment:
 
     def plugin(self, name: str) -> Plugin | None:
         """Return one plugin, imported; None if that cannot be done."""
-        from parcost.contract.plugin import Plugin
 
         for file in self.selection.files:
             if name_of(file) == name:

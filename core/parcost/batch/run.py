@@ -14,22 +14,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from parcost.batch.cache import Answer, Cache
 from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.worker import Task, Worker, answers
+from parcost.contract.entries import Entry
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
 from parcost.report.rejection import FAULT, Rejection
 from parcost.system.garbage import rarely_collected
-
-if TYPE_CHECKING:
-    from parcost.batch.cache import Answer, Cache
-    from parcost.contract.entries import Entry
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
 _TASKS_OF_A_WORKER = 4

@@ -25,6 +25,7 @@ from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.spec.defaults import given
 from parcost.spec.modules import Loader, Module, label_of
+from parcost.spec.requirements import check
 
 
 @frozen(eq=False, slots=False)
@@ -154,7 +155,6 @@ def _session(plugins: Plugins | None) -> Session:
 def _check_requirements(module: Module, plugins: Plugins) -> None:
     if not module.requires:
         return
-    from parcost.spec.requirements import check
 
     problems = [d for statement in module.requires for d in check(statement, plugins)]
     if problems:

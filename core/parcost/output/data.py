@@ -29,8 +29,11 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
+from parcost.output.diagnostics import as_data
 from parcost.output.json_encoding import Json, encoded, listed, members, number, plain, text
 from parcost.report.faults import fault_lines
+from parcost.report.rows import rows
+from parcost.version import __version__
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Line, MemoryLine, Outcome
@@ -60,7 +63,6 @@ _SUFFIXES: Mapping[Dimension, str] = {
 
 def header() -> dict[str, Any]:
     """Return what stands at the head of every document."""
-    from parcost.version import __version__
 
     return {"schema_version": SCHEMA_VERSION, "parcost_version": __version__}
 
@@ -111,7 +113,6 @@ def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]
 
     The reason of one says which plugins failed there as well.
     """
-    from parcost.report.rows import rows
 
     names = [name for name, _ in told.axes]
     failed: dict[tuple[str, ...], Sequence[str]] = {}
@@ -140,7 +141,6 @@ def rejected(entry: Rejection) -> dict[str, Any]:
 
 def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Return diagnostics."""
-    from parcost.output.diagnostics import as_data
 
     return [as_data(diagnostic) for diagnostic in found]
 

@@ -16,6 +16,8 @@ from attrs import frozen
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.language import numbers
+from parcost.output.data import header
+from parcost.output.narrative import section_page
 from parcost.report.faults import fault_lines
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
@@ -104,8 +106,6 @@ def tell(
         yield _front(space, found)
     sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
     for section in sections:
-        from parcost.output.narrative import section_page
-
         yield from section_page(section)
     for fault in faults(found, best):
         if fault not in found.faults:
@@ -328,7 +328,6 @@ def data(
 ) -> dict[str, Any]:
     """Return the search as plain data."""
     scenario = space.scenario
-    from parcost.output.data import header
 
     def told(layout: Layout) -> dict[str, Any]:
         return {

@@ -15,7 +15,10 @@ Of two plugins with one name to offer, one of parcost's own keeps it, or else th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from traceback import extract_tb
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -114,9 +117,6 @@ def precedence(plugin: Plugin) -> tuple[bool, str]:
 
 def place(error: BaseException, plugin: Plugin) -> str:
     """Return where in the code of *plugin* an error came about, if it has code in files."""
-    import os
-    from pathlib import Path
-    from traceback import extract_tb
 
     members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
     file = members.get("__file__")

@@ -12,6 +12,9 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from traceback import extract_tb
+
+from parcost.language.errors import error_text
 
 _told: set[str] = set()
 
@@ -22,9 +25,6 @@ def tell_failures() -> None:
 
 
 def _tell(failed: threading.ExceptHookArgs) -> None:
-    from traceback import extract_tb
-
-    from parcost.language.errors import error_text
 
     if failed.exc_value is None or issubclass(failed.exc_type, SystemExit):
         return  # which ends a thread as it should
