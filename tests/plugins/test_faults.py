@@ -15,6 +15,7 @@ from parcost import (
     Collective,
     Figure,
     Formula,
+    Library,
     Memory,
     Once,
     PluginError,
@@ -257,3 +258,46 @@ def test_a_schedule_that_is_none_for_a_study_is_named_with_its_plugin(found: Any
         match=r"plugin `warp` failed in `schedules`: `for_study` returned .* where a schedule is",
     ):
         scenario.evaluate()
+
+
+class Broken(Collective):
+    """An algorithm that fails, or has no time, for one operation."""
+
+    name, source = "broken", "a test"
+    operations = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def seconds(self, operation: str, n: Any, group: Any) -> Any:  # noqa: ARG002
+        if self.answer is None:
+            raise KeyError("warp")
+        return self.answer
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        return "0"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"), [(None, "raised KeyError: 'warp'"), ("soon", "is 'soon', where seconds")]
+)
+def test_an_algorithm_that_fails_is_left_out_and_named(answer: Any, said: str) -> None:
+    library = Library(name="ours", source="us", algorithms={"all_reduce": ("broken", "ring")})
+    hooks = {"collectives": lambda: [Broken(answer)], "libraries": lambda: [library]}
+    plugin = ("odd", SimpleNamespace(**{name: hookimpl(do) for name, do in hooks.items()}))
+    text = SPEC.replace("= 8 seq", "= 16 seq").replace("{ devices = 8 }", "{ devices = 16 }")
+    (plain,) = parcost.load_text(text + "collectives { data = ring }\n")
+    (scenario,) = parcost.Session(load(plugin)).load_text(text + "collectives { library = any }\n")
+    report = scenario.evaluate()
+    assert report.exit_code == 3
+    (fault,) = {
+        str(f) for f in report.result.faults if f.hook == "collectives" and "all_r" in str(f)
+    }
+    assert fault.startswith(
+        "plugin `odd` failed in `collectives`: `seconds` of `broken` for all_re"
+    )
+    assert said in fault
+    assert report.result.figure("step_time") <= plain.evaluate().result.figure("step_time")
+    (named,) = parcost.Session(load(plugin)).load_text(text + "collectives { data = broken }\n")
+    with pytest.raises(PluginError, match="plugin `odd` failed in `collectives`: `seconds` of"):
+        named.evaluate()

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Plugin
-from parcost.language.errors import reraise_interrupt
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
 from parcost.system.files import CODE, read_bytes
@@ -100,18 +100,16 @@ class Environment:
         for file in self.selection.files:
             if name_of(file) == name:
                 try:
-                    return Plugin(name, file, module=module_of(file))
-                except BaseException as error:  # noqa: BLE001  told by whoever imports all of them
-                    reraise_interrupt(error)
+                    return Plugin(name, file, module=call(module_of, file))
+                except CallError:  # which importing all of them reports
                     return None
         for point in self._points:
             if point.name == name:
                 came = point.dist
                 known = (came.name, came.version) if came is not None else ("", "")
                 try:
-                    return Plugin(name, *known, point.load())
-                except BaseException as error:  # noqa: BLE001  whoever imports all of them says what is wrong
-                    reraise_interrupt(error)
+                    return Plugin(name, *known, call(point.load))
+                except CallError:  # which importing all of them reports
                     return None
         return None
 

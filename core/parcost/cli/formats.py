@@ -78,27 +78,29 @@ class Format:
             raise
 
     def _write(self, entries: Iterable[Entry], target: Target) -> None:
+        from parcost.contract.calls import CallError, call
         from parcost.contract.terms import FileExporter
-        from parcost.language.errors import ParcostError, PluginError, error_text, reraise_interrupt
+        from parcost.language.errors import ParcostError, PluginError
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
-        try:
-            if isinstance(self.exporter, FileExporter):
-                exporter = self.exporter
+        exporter = self.exporter
+
+        def written() -> None:
+            if isinstance(exporter, FileExporter):
                 target.saved(lambda path: exporter.save(entries, path))
                 return
-            for piece in self.exporter.write(entries, target.paper()):
+            for piece in exporter.write(entries, target.paper()):
                 target.put(piece)
-        except (ParcostError, click.ClickException):
-            raise
+
+        try:
+            call(written, passing=(ParcostError, click.ClickException, OSError))
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
-        except BaseException as error:
-            reraise_interrupt(error)
-            if type(error).__module__ == "parcost.cli.streams":
-                raise
-            raise PluginError(f"{said}: {error_text(error)}") from error
+        except CallError as error:
+            if type(error.cause).__module__ == "parcost.cli.streams":
+                raise error.cause from None
+            raise PluginError(f"{said}: {error.text}") from error
 
 
 class _Fed:

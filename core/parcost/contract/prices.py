@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
 from parcost.contract.validation import can_be_shown
 from parcost.language.diagnostics import type_name
-from parcost.language.errors import reraise_interrupt
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:
@@ -83,16 +83,21 @@ def _explanation(
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
 
     text = _BY_NAME
-    try:
+
+    def expression() -> Formula | None:
         for closed_text, letters in chain(
             _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
         ):
             found = _computed(closed_text, letters)
             if found and _same(found.value, seconds) and can_be_shown(found):
                 return found
-    except BaseException as error:  # noqa: BLE001  of an algorithm, which has given its time
-        reraise_interrupt(error)
-        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error)}"
+        return None
+
+    try:
+        if (found := call(expression)) is not None:
+            return found
+    except CallError as error:
+        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error.cause)}"
     return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.study import Schedule
 from parcost.contract.terms import Op, Pair
 from parcost.engine.compiled_order import (
@@ -33,7 +34,6 @@ from parcost.engine.compiled_order import (
     turns_of,
     words,
 )
-from parcost.language.errors import error_text, reraise_interrupt
 
 _CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
 _LISTED = 2**17  # entries of all lists together that are kept to be laid out, some 150 bytes each
@@ -151,15 +151,17 @@ def ask(
     Raises:
         OrderError: The schedule raises, or lists something else.
     """
-    try:
-        lists = schedule.order(stages, micro_batches, chunks)
+
+    def lists() -> list[Sequence[Entry]]:
         return [
             entries if _plain(entries) else [_entry(entry) for entry in entries]
-            for entries in map(list, lists)
+            for entries in map(list, schedule.order(stages, micro_batches, chunks))
         ]
-    except BaseException as error:
-        reraise_interrupt(error)
-        raise OrderError(f"`order` raised {error_text(error)}") from error
+
+    try:
+        return call(lists)
+    except CallError as error:
+        raise OrderError(f"`order` {error}") from error
 
 
 def checked(

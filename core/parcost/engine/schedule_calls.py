@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.study import Schedule
 from parcost.contract.terms import Case, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import OrderError
-from parcost.language.errors import FaultError, error_text, reraise_interrupt
+from parcost.language.errors import FaultError
 from parcost.numeric import Mask, Real, array_kind, is_array, maximum
 
 if TYPE_CHECKING:
@@ -100,10 +101,9 @@ def _call(schedule: Schedule, name: str, method: Callable[[A], T], argument: A) 
         OrderError: It raises.
     """
     try:
-        return method(argument)
-    except BaseException as error:
-        reraise_interrupt(error)
-        raise _wrong(schedule, name, f"raised {error_text(error)}") from error
+        return call(method, argument)
+    except CallError as error:
+        raise _wrong(schedule, name, str(error)) from error
 
 
 def _two(schedule: Schedule, method: str, found: Any, wanted: str) -> tuple[Any, Any]:

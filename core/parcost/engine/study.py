@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve, field
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
@@ -35,10 +36,8 @@ from parcost.language.errors import (
     FaultError,
     ParcostError,
     SpecError,
-    error_text,
-    reraise_interrupt,
 )
-from parcost.numeric import INFINITY, Mask, Real, minimum, where
+from parcost.numeric import INFINITY, Mask, Real, array_kind, minimum, where
 from parcost.records import record
 
 T = TypeVar("T")
@@ -149,13 +148,11 @@ class SpecStudy(Study):
             raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
         plugin, schedule = offered[name]
         try:
-            found = schedule.for_study(self)
-        except ParcostError:
-            raise
-        except BaseException as error:
-            reraise_interrupt(error)
-            said = f"`for_study` raised {error_text(error)}"
-            raise FaultError(f"plugin {plugin} failed in `schedules`: {said}") from error
+            found = call(schedule.for_study, self, module=plugin.module, passing=ParcostError)
+        except CallError as error:
+            raise FaultError(
+                f"plugin {plugin} failed in `schedules`: `for_study` {error}"
+            ) from error
         if not isinstance(found, Schedule):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
@@ -227,13 +224,11 @@ def counted(
             found.append((plugin, answer))
             continue
         try:
-            count = plain_count(row.of(study))
-            said = f"counts {quote(row.of(study))}, which is no number for each virtual stage"
-        except ParcostError:
-            raise
-        except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
-            reraise_interrupt(error)
-            count, said = None, f"has a count that raised {error_text(error)}"
+            counts = call(row.of, study, module=plugin.module, passing=ParcostError)
+            count = call(plain_count, counts)
+            said = f"counts {quote(counts)}, which is no number for each virtual stage"
+        except CallError as error:
+            count, said = None, f"has a count that {error}"
         if count is None:
             message = f"gave `{answer.name}`, which {said}"
             study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
@@ -279,7 +274,7 @@ def _priced(
     offered = _offered(study, operation, algorithm)
     if not offered:
         return _never(operation, algorithm, group)
-    times = [a.seconds(operation, size, group) for a in offered]
+    offered, times = _times(study, operation, size, group, offered)
     best = times[0]
     for time in times[1:]:
         best = minimum(best, time)
@@ -291,6 +286,40 @@ def _priced(
         algorithm=" or ".join([a.name for a in chosen]),
         formula=found,
     )
+
+
+def _times(
+    study: SpecStudy, operation: str, size: Real, group: Group, offered: Sequence[Collective]
+) -> tuple[Sequence[Collective], Sequence[Real]]:
+    """Return the algorithms that have a time, and their times; those that fail are faults.
+
+    Raises:
+        FaultError: None is left.
+    """
+    found: list[tuple[Collective, Real]] = []
+    complaint = ""
+    for one in offered:
+        try:
+            time = call(one.seconds, operation, size, group, passing=ParcostError)
+            if time.__class__ is float or isinstance(time, (float, int)) or array_kind(time):
+                found.append((one, time))
+                continue
+            complaint = f"is {quote(time)}, where seconds are asked for"
+        except CallError as error:
+            complaint = str(error)
+        plugin, _ = study.plugins.named("collectives")[one.name]
+        message = f"`seconds` of `{one.name}` for {operation} {complaint}"
+        fault = Fault(plugin=plugin, hook="collectives", message=message)
+        if len(offered) == 1:
+            raise FaultError(str(fault))
+        study.plugins.note(fault)
+        if str(fault) not in map(str, study.faults):
+            study.faults.append(fault)
+    if not found:
+        raise FaultError(str(fault))
+    if len(found) == len(offered):
+        return offered, [time for _, time in found]
+    return [one for one, _ in found], [time for _, time in found]
 
 
 def _offered(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:

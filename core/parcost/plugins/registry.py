@@ -15,10 +15,7 @@ Of two plugins with one name to offer, one of parcost's own keeps it, or else th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from traceback import extract_tb
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +23,11 @@ import pluggy
 from attrs import field, frozen
 
 from parcost.contract import hookspecs, terms
+from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
 from parcost.contract.study import Collective, KernelModel, Schedule
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
-from parcost.language.errors import error_text, reraise_interrupt
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
@@ -115,18 +112,6 @@ def precedence(plugin: Plugin) -> tuple[bool, str]:
     return plugin.distribution != OWN_DISTRIBUTION, plugin.name
 
 
-def place(error: BaseException, plugin: Plugin) -> str:
-    """Return where in the code of *plugin* an error came about, if it has code in files."""
-
-    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
-    file = members.get("__file__")
-    if not isinstance(file, str):
-        return ""
-    own = str(Path(file).parent) + os.sep if "__path__" in members else file
-    frames = [f for f in extract_tb(error.__traceback__) if f.filename.startswith(own)]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-
-
 def _order(offered: Mapping[str, tuple[Plugin, Any]]) -> Callable[[str], tuple[str, int]]:
     """Return what sorts offers by their plugin, and those of one plugin as it gave them."""
     position = {name: i for i, name in enumerate(offered)}
@@ -177,13 +162,13 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return what does not fit, if anything."""
-    try:
-        manager.register(plugin.module, name=plugin.name)
-    except pluggy.PluginValidationError as error:
+    misfit = pluggy.PluginValidationError
+    try:  # looking into a module may run foreign code
+        call(manager.register, plugin.module, plugin.name, module=plugin.module, passing=misfit)
+    except misfit as error:
         return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
-    except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
-        reraise_interrupt(error)
-        return _fault(plugin, "registration", f"raised {error_text(error)}{place(error, plugin)}")
+    except CallError as error:
+        return _fault(plugin, "registration", str(error))
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
@@ -221,14 +206,15 @@ def _offers_of(
         OfferError: Something does not fit, or has a name that is taken.
     """
     plugin, function, _ = implementation
-    try:
+
+    def named() -> list[tuple[str, Any]]:
         answer = function()
-        found = [(_name(hook, thing), thing) for thing in (() if answer is None else answer)]
-    except OfferError:
-        raise
-    except BaseException as error:
-        reraise_interrupt(error)
-        raise OfferError(f"raised {error_text(error)}{place(error, plugin)}") from error
+        return [(_name(hook, thing), thing) for thing in (() if answer is None else answer)]
+
+    try:
+        found = call(named, module=plugin.module, passing=OfferError)
+    except CallError as error:
+        raise OfferError(str(error)) from error
     taken = {(kind, name) for kind, name, _ in before}
     for name, thing in found:
         other = plugin if (hook, name) in taken else offers[hook].get(name, (None,))[0]
