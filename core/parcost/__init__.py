@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from parcost.contract.formulas import formula as formula
     from parcost.contract.formulas import letters_of as letters_of
     from parcost.contract.formulas import plain_of as plain_of
+    from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
     from parcost.contract.outcome import Outcome as Outcome
     from parcost.contract.queries import pure_function as pure_function
@@ -141,7 +142,7 @@ HOMES = {
     "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
     "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
-    "contract.hookspecs": ("hookimpl",),
+    "contract.hookspecs": ("API_VERSION", "hookimpl"),
     "numeric": ("Mask", "Real"),
     "contract.queries": ("pure_function",),
     "records": ("record",),

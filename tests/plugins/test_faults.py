@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -301,3 +301,67 @@ def test_an_algorithm_that_fails_is_left_out_and_named(answer: Any, said: str) -
     (named,) = parcost.Session(load(plugin)).load_text(text + "collectives { data = broken }\n")
     with pytest.raises(PluginError, match="plugin `odd` failed in `collectives`: `seconds` of"):
         named.evaluate()
+
+
+class FormerSchedule:
+    """A schedule of the first version of the contract, without a class to derive from."""
+
+    name = "former"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[Any]:  # noqa: ARG002
+        return []
+
+
+class FormerMethods(Schedule):
+    """A schedule whose optional method takes several positional arguments."""
+
+    name = "former"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[Any]:  # noqa: ARG002
+        return []
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # type: ignore[override]  # noqa: ARG002
+        return None
+
+
+class FormerCollective:
+    """An algorithm of the first version."""
+
+    name, operations, source = "former", frozenset({"all_reduce"}), "a test"
+
+    def seconds(self, *_: Any) -> float:
+        return 1.0
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        return "1"
+
+
+@pytest.mark.parametrize(
+    ("hook", "thing", "change"),
+    [
+        ("schedules", FormerSchedule, "it derives from `parcost.Schedule`"),
+        ("schedules", FormerMethods, "`limits` takes one object"),
+        ("collectives", FormerCollective, "it derives from `parcost.Collective`"),
+    ],
+)
+def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(
+    hook: str, thing: type, change: str
+) -> None:
+    (fault,) = load(("old", SimpleNamespace(**{hook: hookimpl(lambda: [thing()])}))).broken
+    assert str(fault).startswith(f"plugin `old` failed in `{hook}`: returned {thing.__name__}")
+    assert "written for version 1 of the contract: since then " + change in fault.message
+    assert "docs/plugins.md" in fault.message
+
+
+def test_a_plugin_of_another_version_of_the_contract_is_left_out() -> None:
+    module = ModuleType("new")
+
+    @hookimpl
+    def terms() -> list[Once]:
+        return []
+
+    vars(module).update(PARCOST_API=parcost.API_VERSION + 1, terms=terms)
+    (fault,) = load(("new", module)).broken
+    assert f"needs version {parcost.API_VERSION + 1} of the contract" in fault.message
+    vars(module)["PARCOST_API"] = parcost.API_VERSION
+    assert load(("new", module)).broken == ()

@@ -24,6 +24,7 @@ from attrs import field, frozen
 
 from parcost.contract import hookspecs, terms
 from parcost.contract.calls import CallError, call
+from parcost.contract.hookspecs import API_VERSION
 from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
 from parcost.contract.study import Collective, KernelModel, Schedule
@@ -45,6 +46,17 @@ _OFFERS: Mapping[str, tuple[type, ...]] = {
     "exporters": (terms.Exporter, terms.FileExporter),
 }
 REGISTRIES = ("blocks", *_OFFERS)
+
+#: Methods by which objects of the first version of the contract are known, which had no classes.
+_FORMER_METHODS: Mapping[str, Sequence[str]] = {
+    "collectives": ("seconds",),
+    "schedules": ("order",),
+    "kernels": ("price",),
+    "exporters": ("write", "save"),
+}
+#: The arguments that optional methods of schedules need at most, themselves included.
+_ONE_ARGUMENT = dict.fromkeys(("limits", "closed_form", "spans", "lower_bound", "for_study"), 2)
+_GUIDE = "docs/plugins.md, Versions of the contract,"
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
 Hook = tuple["Plugin", Callable[..., Any], tuple[str, ...]]
@@ -162,6 +174,11 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return what does not fit, if anything."""
+    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
+    wanted = members.get("PARCOST_API", API_VERSION)
+    if wanted != API_VERSION:
+        message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
+        return _fault(plugin, "registration", f"{message}; {_GUIDE} says what changed")
     misfit = pluggy.PluginValidationError
     try:  # looking into a module may run foreign code
         call(manager.register, plugin.module, plugin.name, module=plugin.module, passing=misfit)
@@ -239,13 +256,44 @@ def _name(hook: str, thing: Any) -> str:
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
         return _word(block_type(thing).kind)
     kinds = _OFFERS[hook]
+    expected = " or ".join(kind.__name__ for kind in kinds)
     if not issubclass(type(thing), kinds):
-        expected = " or ".join(kind.__name__ for kind in kinds)
+        if any(method in _members(thing) for method in _FORMER_METHODS.get(hook, ())):
+            raise OfferError(_former(thing, f"since then it derives from `parcost.{expected}`"))
         raise OfferError(f"returned {type_name(thing)} where {expected} is asked for")
     name = _word(thing.name)
+    for method in _ONE_ARGUMENT if hook == "schedules" else ():
+        if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
+            now = "takes one object with stages, chunks, micro-batches and times"
+            raise OfferError(_former(thing, f"since then `{method}` {now}"))
     if hook == "collectives" and not _are_words(thing.operations):
         raise OfferError(f"returned `{name}`, whose `operations` are no set of names")
     return name
+
+
+def _former(thing: Any, change: str) -> str:
+    """Return the complaint about what is written for a former version of the contract."""
+    return (
+        f"returned {type_name(thing)}, written for version {API_VERSION - 1} of the contract: "
+        f"{change}; {_GUIDE} says what changed"
+    )
+
+
+def _members(thing: Any) -> Mapping[str, Any]:
+    """Return what an object and its classes define, by name."""
+    kinds = [vars(kind) for kind in reversed(type(thing).__mro__)]
+    try:
+        own = vars(thing)
+    except TypeError:  # it has slots
+        own = {}
+    return {name: value for members in (*kinds, own) for name, value in members.items()}
+
+
+def _required(method: Any) -> int:
+    """Return how many arguments a method needs, itself included; 0 of what is no function."""
+    if not isinstance(method, FunctionType):
+        return 0
+    return method.__code__.co_argcount - len(method.__defaults__ or ())
 
 
 def _are_words(names: Any) -> bool:
