@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 import parcost
-from parcost import Op, Study, hookimpl
+from parcost import KernelModel, Op, Schedule, Study, hookimpl
 from parcost.plugins.discovery import load
 
 # Laws try the same examples each time, so that a run can be repeated. `--hypothesis-profile
@@ -122,7 +122,7 @@ _SHIPPED = {
 _LEFT_OUT = ("topology.checks", "topology.details", "topology.views")
 
 
-class _OneForwardOneBackward:
+class _OneForwardOneBackward(Schedule):
     """The 1F1B order, written down from its definition."""
 
     name = "one_f_one_b"
@@ -139,6 +139,15 @@ class _OneForwardOneBackward:
         return orders
 
 
+class _Unpriced(KernelModel):
+    """A model that knows no operator."""
+
+    name = "tiled"
+
+    def price(self, operator: object, study: Study) -> None:  # noqa: ARG002
+        return None
+
+
 @pytest.fixture(scope="session")
 def bind() -> Callable[..., Study]:
     """Bind a text with a stand-in for the plugins that describe and price a model.
@@ -147,7 +156,7 @@ def bind() -> Callable[..., Study]:
     study above. What is given by keyword stands for what those plugins would answer, so
     that sizes and times can be round numbers; all else comes from what is shipped.
     """
-    schedule, kernels = _OneForwardOneBackward(), SimpleNamespace(name="tiled", price=None)
+    schedule, kernels = _OneForwardOneBackward(), _Unpriced()
 
     def make(
         values: Mapping[str, Any] | None = None,

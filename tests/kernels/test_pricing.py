@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parcost import Formula, Study, Work, answers, formula, hookimpl
+from parcost import Formula, KernelModel, Operator, Study, Work, formula, hookimpl
 from parcost_plugins.vocabulary import Gemm, Stream
 
 StudyWith = Callable[..., Study]
@@ -49,7 +49,7 @@ def test_streams_can_be_left_out(study_with: StudyWith) -> None:
 
 
 def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
-    class Second:
+    class Second(KernelModel):
         name = "one_second"
 
         def price(self, operator: object, study: Study) -> Formula:  # noqa: ARG002
@@ -61,8 +61,7 @@ def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
 
 
 def test_an_operator_that_nobody_can_price_is_a_fault(study_with: StudyWith) -> None:
-    @answers("operators")
-    class Scan:
+    class Scan(Operator):
         name, pass_, count = "selective scan", "F", (1.0,)
 
     offered = SimpleNamespace(operators=hookimpl(lambda study: [Scan()]))  # noqa: ARG005

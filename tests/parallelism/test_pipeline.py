@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import parcost
-from parcost import Diagnostic, Edge, Op, Study, load_text
+from parcost import Diagnostic, Edge, Op, PipelineShape, Schedule, Study, load_text
 from parcost.engine.evaluation import diagnose, rules
 from parcost_plugins.vocabulary import layers
 
@@ -175,14 +175,14 @@ def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> No
     assert not complaints(right, "stages-count", "stages-sum", "layers-divide")
 
 
-class EvenSchedule:
+class EvenSchedule(Schedule):
     name = "even"
 
     def order(self, *_: int) -> list[list[Op]]:
         raise AssertionError("asked for an order that does not exist")
 
-    def limits(self, _stages: int, micro_batches: int, _chunks: int) -> str | None:
-        return "micro-batches come in pairs" if micro_batches % 2 else None
+    def limits(self, shape: PipelineShape) -> str | None:
+        return "micro-batches come in pairs" if shape.micro_batches % 2 else None
 
 
 def test_a_schedule_that_does_not_exist_there_says_why(bind: Bind) -> None:

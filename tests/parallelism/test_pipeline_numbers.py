@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import LONGEST_ORDER, Edge, Op, Study
+from parcost import LONGEST_ORDER, Edge, Op, PipelineShape, Schedule, Study
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.parallelism.pipeline import _ways_to_divide
 
@@ -211,7 +211,7 @@ def test_ways_to_divide_layers(
 # --- orders -------------------------------------------------------------------------------
 
 
-class QueryRecorder:
+class QueryRecorder(Schedule):
     """A schedule that exists nowhere, and remembers for how many micro-batches it was asked."""
 
     name = "asked"
@@ -222,8 +222,8 @@ class QueryRecorder:
     def order(self, *_: int) -> list[list[Op]]:
         raise AssertionError("asked for an order that does not exist")
 
-    def limits(self, _stages: int, micro_batches: int, _chunks: int) -> str:
-        self.of.append(micro_batches)
+    def limits(self, shape: PipelineShape) -> str:
+        self.of.append(shape.micro_batches)
         return "it exists nowhere"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Op, Scenario, Study, Work, hookimpl
+from parcost import Check, Op, Scenario, Schedule, Study, Work, hookimpl
 from parcost.engine.evaluation import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Gemm
@@ -201,7 +201,7 @@ def test_what_hides_takes_multiprocessors_from_compute() -> None:
     assert {t.slowdown for t in found.values()} == {12 / (132 - 12)}
 
 
-class PutsOff:
+class PutsOff(Schedule):
     """Input gradients first, all weight gradients at the end."""
 
     name = "puts_off"

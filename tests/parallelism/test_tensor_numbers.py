@@ -15,7 +15,18 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Formula, Once, Op, Study, Work, formula, hookimpl
+from parcost import (
+    Formula,
+    KernelModel,
+    Once,
+    Op,
+    PipelineShape,
+    Schedule,
+    Study,
+    Work,
+    formula,
+    hookimpl,
+)
 from parcost.engine.evaluation import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
@@ -207,7 +218,7 @@ def test_gradients_of_norms_are_added_up_stage_by_stage() -> None:
 # --- what products lose -------------------------------------------------------------------
 
 
-class Sum:
+class Sum(KernelModel):
     """Products that take a second, 2 ms for each row and 5 ms for each element of a sum."""
 
     name = "sum"
@@ -355,7 +366,7 @@ def test_seconds_are_those_of_the_ledger_over_compute(more: dict[str, Any], lost
 # --- schedules ----------------------------------------------------------------------------
 
 
-class Limited:
+class Limited(Schedule):
     """A schedule with weight gradients apart that exists for one number of micro-batches."""
 
     name = "limited"
@@ -367,8 +378,8 @@ class Limited:
         every = range(micro_batches)
         return [[Op(k, j, s) for k in ("F", "B", "W") for j in every] for s in range(stages)]
 
-    def limits(self, _stages: int, micro_batches: int, _chunks: int) -> str | None:
-        return None if micro_batches == self.only else "not so many"
+    def limits(self, shape: PipelineShape) -> str | None:
+        return None if shape.micro_batches == self.only else "not so many"
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_a_name_that_cannot_be_printed_is_a_fault_of_its_plugin(hook: str, name:
     assert str(fault).isprintable()
 
 
-class OtherClass:
+class OtherClass(parcost.Collective, parcost.Schedule, parcost.KernelModel, parcost.Exporter):
     """An algorithm, a schedule, a model of kernels and a format, whatever is asked for."""
 
     operations = frozenset({"all_reduce"})
@@ -227,8 +227,8 @@ def test_a_name_that_is_taken_stays_with_its_plugin(hook: str, name: str) -> Non
     assert [numbers(report) for report in reports(plugins)] == good_results()
     (fault,) = plugins.faults
     assert fault.message.startswith(f"offers `{name}`, which plugin `")
-    assert plugins.offers(hook).keys() == shipped_plugins().named(hook).keys()
-    assert type(plugins.offers(hook)[name][1]) is type(shipped_plugins().named(hook)[name][1])
+    assert plugins.offers(hook).keys() == shipped_plugins().offers(hook).keys()
+    assert type(plugins.offers(hook)[name][1]) is type(shipped_plugins().offers(hook)[name][1])
     assert f"{name}_else" not in plugins.offers(hook)
 
 

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Figure, Formula, Memory, Once, PluginError, Report, Work, block, hookimpl
+from parcost import (
+    Check,
+    Collective,
+    Figure,
+    Formula,
+    Library,
+    Memory,
+    Once,
+    PluginError,
+    Report,
+    Schedule,
+    Work,
+    block,
+    hookimpl,
+)
 from parcost.batch.entries import entry_of
 from parcost.plugins.discovery import load
 
@@ -116,7 +130,7 @@ def test_a_class_that_is_no_block_is_refused() -> None:
 
 
 def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:
-    class Stuck:
+    class Stuck(Collective):
         name, source = "stuck", "a test"
         operations = frozenset({"reduce_scatter", "all_gather", "all_reduce"})
 
@@ -223,7 +237,8 @@ def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
     def broken(*_: Any) -> Any:
         raise KeyError("warp")
 
-    schedule = SimpleNamespace(name="warped", order=broken, **{method: broken})
+    own = {"name": "warped", "order": broken, method: broken}
+    schedule = type("Warped", (Schedule,), own)()
     plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
     text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
     (scenario,) = parcost.Session(load(plugin)).load_text(text)
@@ -235,7 +250,8 @@ def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
 
 @pytest.mark.parametrize("found", [None, "1f1b"])
 def test_a_schedule_that_is_none_for_a_study_is_named_with_its_plugin(found: Any) -> None:
-    schedule = SimpleNamespace(name="warped", for_study=lambda _: found)
+    own = {"name": "warped", "order": lambda *_: [], "for_study": lambda *_: found}
+    schedule = type("Warped", (Schedule,), own)()
     plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
     text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
     (scenario,) = parcost.Session(load(plugin)).load_text(text)
@@ -244,3 +260,110 @@ def test_a_schedule_that_is_none_for_a_study_is_named_with_its_plugin(found: Any
         match=r"plugin `warp` failed in `schedules`: `for_study` returned .* where a schedule is",
     ):
         scenario.evaluate()
+
+
+class Broken(Collective):
+    """An algorithm that fails, or has no time, for one operation."""
+
+    name, source = "broken", "a test"
+    operations = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def seconds(self, operation: str, n: Any, group: Any) -> Any:  # noqa: ARG002
+        if self.answer is None:
+            raise KeyError("warp")
+        return self.answer
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        return "0"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"), [(None, "raised KeyError: 'warp'"), ("soon", "is 'soon', where seconds")]
+)
+def test_an_algorithm_that_fails_is_left_out_and_named(answer: Any, said: str) -> None:
+    library = Library(name="ours", source="us", algorithms={"all_reduce": ("broken", "ring")})
+    hooks = {"collectives": lambda: [Broken(answer)], "libraries": lambda: [library]}
+    plugin = ("odd", SimpleNamespace(**{name: hookimpl(do) for name, do in hooks.items()}))
+    text = SPEC.replace("= 8 seq", "= 16 seq").replace("{ devices = 8 }", "{ devices = 16 }")
+    (plain,) = parcost.load_text(text + "collectives { data = ring }\n")
+    (scenario,) = parcost.Session(load(plugin)).load_text(text + "collectives { library = any }\n")
+    report = scenario.evaluate()
+    assert report.exit_code == 3
+    (fault,) = {
+        str(f) for f in report.result.faults if f.hook == "collectives" and "all_r" in str(f)
+    }
+    assert fault.startswith(
+        "plugin `odd` failed in `collectives`: `seconds` of `broken` for all_re"
+    )
+    assert said in fault
+    assert report.result.figure("step_time") <= plain.evaluate().result.figure("step_time")
+    (named,) = parcost.Session(load(plugin)).load_text(text + "collectives { data = broken }\n")
+    with pytest.raises(PluginError, match="plugin `odd` failed in `collectives`: `seconds` of"):
+        named.evaluate()
+
+
+class FormerSchedule:
+    """A schedule of the first version of the contract, without a class to derive from."""
+
+    name = "former"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[Any]:  # noqa: ARG002
+        return []
+
+
+class FormerMethods(Schedule):
+    """A schedule whose optional method takes several positional arguments."""
+
+    name = "former"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[Any]:  # noqa: ARG002
+        return []
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # type: ignore[override]  # noqa: ARG002
+        return None
+
+
+class FormerCollective:
+    """An algorithm of the first version."""
+
+    name, operations, source = "former", frozenset({"all_reduce"}), "a test"
+
+    def seconds(self, *_: Any) -> float:
+        return 1.0
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        return "1"
+
+
+@pytest.mark.parametrize(
+    ("hook", "thing", "change"),
+    [
+        ("schedules", FormerSchedule, "it derives from `parcost.Schedule`"),
+        ("schedules", FormerMethods, "`limits` takes one object"),
+        ("collectives", FormerCollective, "it derives from `parcost.Collective`"),
+    ],
+)
+def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(
+    hook: str, thing: type, change: str
+) -> None:
+    (fault,) = load(("old", SimpleNamespace(**{hook: hookimpl(lambda: [thing()])}))).broken
+    assert str(fault).startswith(f"plugin `old` failed in `{hook}`: returned {thing.__name__}")
+    assert "written for version 1 of the contract: since then " + change in fault.message
+    assert "docs/plugins.md" in fault.message
+
+
+def test_a_plugin_of_another_version_of_the_contract_is_left_out() -> None:
+    module = ModuleType("new")
+
+    @hookimpl
+    def terms() -> list[Once]:
+        return []
+
+    vars(module).update(PARCOST_API=parcost.API_VERSION + 1, terms=terms)
+    (fault,) = load(("new", module)).broken
+    assert f"needs version {parcost.API_VERSION + 1} of the contract" in fault.message
+    vars(module)["PARCOST_API"] = parcost.API_VERSION
+    assert load(("new", module)).broken == ()

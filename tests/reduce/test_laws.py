@@ -14,7 +14,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost import Edge, Memory, Once, Pair, Pipeline, Work
+from parcost import Edge, Memory, Once, Pair, Pipeline, PipelineShape, Work
 from parcost.engine.maxima import total
 from parcost.search.timing import ScheduleTimes
 
@@ -328,7 +328,7 @@ def test_more_bytes_anywhere_never_make_a_device_emptier(step: Any, data: Any) -
 def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any) -> None:
     schedule_ = MAKE.registered.get(step.kind, schedule(step))
     if (
-        schedule_.limits(step.p, step.m, step.v)
+        schedule_.limits(PipelineShape(stages=step.p, micro_batches=step.m, chunks=step.v))
         if step.kind in MAKE.registered
         else (
             step.m > 2 * step.p + 2  # an order of its own for every number has no sketch

@@ -279,8 +279,8 @@ def test_a_schedule_that_does_not_exist_there_names_the_spec() -> None:
     )
 
 
-def test_a_bad_order_is_its_plugin_s_mistake() -> None:
-    schedule = SimpleNamespace(name="mine", order=lambda *_: [[], []])
+def test_a_bad_order_is_its_plugin_s_mistake(make: Any) -> None:
+    schedule = make.listed("mine", lambda *_: [[], []])
     from parcost import hookimpl
 
     module = SimpleNamespace(schedules=hookimpl(lambda: [schedule]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ def test_chunks_of_a_device_are_fullest_together_and_not_each(make: Any, step: A
         Op("F", 0, 0), Op("F", 1, 0), Op("F", 2, 0), Op("F", 0, 1), Op("BW", 0, 1), Op("BW", 0, 0),
         Op("F", 1, 1), Op("BW", 1, 1), Op("BW", 1, 0), Op("F", 2, 1), Op("BW", 2, 1), Op("BW", 2, 0),
     ]  # fmt: skip
-    schedule = SimpleNamespace(name="hand", order=lambda *_: [ops])
+    schedule = make.listed("hand", lambda *_: [ops])
     found = step(
         make.memory("small", 1.0, count=(1, 0), per_micro_batch=True),
         make.memory("large", 10.0, count=(0, 1), per_micro_batch=True),
@@ -105,7 +104,7 @@ def test_the_moment_with_the_most_bytes_need_not_have_the_most_micro_batches(
         Op("F", 0, 0), Op("F", 1, 0), Op("F", 2, 0), Op("F", 0, 1), Op("BW", 0, 1), Op("BW", 0, 0),
         Op("F", 1, 1), Op("F", 2, 1), Op("BW", 2, 1), Op("BW", 1, 1), Op("BW", 1, 0), Op("BW", 2, 0),
     ]  # fmt: skip
-    schedule = SimpleNamespace(name="hand", order=lambda *_: [ops])
+    schedule = make.listed("hand", lambda *_: [ops])
     for small, large, expected in ((10.0, 1.0, (30.0, 1.0)), (1.0, 10.0, (2.0, 20.0))):
         found = step(
             make.memory("small", small, count=(1, 0), per_micro_batch=True),

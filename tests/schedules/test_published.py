@@ -8,13 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parcost import Pipeline
+from parcost import Case, Pipeline, PipelineShape
 from parcost.contract.terms import Times
 from parcost.engine.bounds import lower_bound
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Plan, Timeline, run
 from parcost.engine.trace import activities
 from parcost_plugins.schedules.interleaved import Interleaved
+
+
+def case_of(times: Times, hop: Any, p: int, m: Any, v: int) -> Case:
+    even = not isinstance(hop, tuple)
+    boundaries = () if even else hop
+    longest = hop if even else max(hop, default=0)
+    return Case(
+        stages=p, micro_batches=m, chunks=v, times=times, hop=longest, boundaries=boundaries
+    )
+
+
+def shape_of(p: int, m: int, v: int) -> PipelineShape:
+    return PipelineShape(stages=p, micro_batches=m, chunks=v)
 
 
 def order(schedule: Any, p: int, m: int, chunks: int = 1) -> Any:
@@ -95,7 +108,7 @@ def test_the_closed_forms_of_the_table_hold(
 ) -> None:
     del span, alive
     times = Times(*[[1 / v] * (8 * v)] * 3)
-    assert shipped[name].closed_form(times, 0, 8, 32, v) == (seconds, True)
+    assert shipped[name].closed_form(case_of(times, 0, 8, 32, v)) == (seconds, True)
 
 
 def test_without_a_barrier_a_step_is_as_long_as_its_longest_span(shipped: Any) -> None:
@@ -121,7 +134,7 @@ def test_dualpipe_gains_nothing_where_it_fills_and_drains(shipped: Any) -> None:
     times = Times(ten, ten, ten, dict.fromkeys(cut.pairs, 24))
     assert cut.timeline(times, 0).seconds == 864
     assert 864 > 32 * 24 + 42
-    assert not dualpipe.closed_form(times, 0, 8, 32, 1)[1]
+    assert not dualpipe.closed_form(case_of(times, 0, 8, 32, 1))[1]
 
 
 @pytest.mark.parametrize("r", range(8))
@@ -369,10 +382,10 @@ def test_a_closed_form_is_the_replay_wherever_it_holds(
 ) -> None:
     m, times, hop = pipeline
     p, schedule = len(times.F), shipped[name]
-    seconds, mask = schedule.closed_form(times, hop, p, m, 1)
+    seconds, mask = schedule.closed_form(case_of(times, hop, p, m, 1))
     if mask:
         found = replay(schedule, m, *map(list, times[:3]), hop)  # type: ignore[arg-type]
-        starts, ends = schedule.spans(times, hop, p, m, 1)
+        starts, ends = schedule.spans(case_of(times, hop, p, m, 1))
         assert seconds == found.seconds
         assert list(starts) == found.starts
         assert list(ends) == found.ends
@@ -408,10 +421,10 @@ def test_closed_forms_and_bounds_of_equal_stages_hold_for_every_schedule(
 ) -> None:
     name, grouped, p, m, v, (f, b, w), hop = case
     schedule, n = grouped or shipped[name], p * v
-    assert schedule.limits(p, m, v) is None
+    assert schedule.limits(shape_of(p, m, v)) is None
     times = Times([f] * n, [b] * n, [w] * n)
     found = equal_timeline(schedule, p, m, f, b, w, hop, v).seconds
-    seconds, mask = schedule.closed_form(times, hop, p, m, v)
+    seconds, mask = schedule.closed_form(case_of(times, hop, p, m, v))
     assert not mask or seconds == found
     cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
     assert lower_bound(cut, times, hop) <= found
@@ -431,7 +444,7 @@ def test_no_schedule_is_faster_than_its_bound_or_its_closed_form_on_any_stages(
     found = replay(schedule, m, *map(list, times[:3]), hop, v).seconds  # type: ignore[arg-type]
     cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
     assert lower_bound(cut, times, hop) <= found
-    seconds, mask = schedule.closed_form(times, hop, p, m, v)
+    seconds, mask = schedule.closed_form(case_of(times, hop, p, m, v))
     assert not mask or seconds == found
 
 
@@ -454,7 +467,7 @@ def test_the_closed_form_of_1f1b_holds_for_equal_stages_and_any_hop(
     p: int, m: int, f: int, b: int, hop: int, one_f_one_b: Any
 ) -> None:
     times = Times([f] * p, [b] * p, [0] * p)
-    seconds, mask = one_f_one_b.closed_form(times, hop, p, m, 1)
+    seconds, mask = one_f_one_b.closed_form(case_of(times, hop, p, m, 1))
     trips = (p - 1) + (m - 2) - (m - 2) // p if p > 1 else 0
     assert mask
     assert seconds == (m + p - 1) * (f + b) + 2 * hop * trips
@@ -462,12 +475,12 @@ def test_the_closed_form_of_1f1b_holds_for_equal_stages_and_any_hop(
 
 def test_the_closed_form_of_1f1b_holds_for_a_head_on_the_last_stage(one_f_one_b: Any) -> None:
     times = Times([10, 10, 10, 13], [20, 20, 20, 26], [0, 0, 0, 0])
-    assert one_f_one_b.closed_form(times, 1, 4, 16, 1) == (714 + 6, True)
+    assert one_f_one_b.closed_form(case_of(times, 1, 4, 16, 1)) == (714 + 6, True)
 
 
 def test_the_closed_form_of_1f1b_does_not_hold_for_a_slow_first_stage(one_f_one_b: Any) -> None:
     times = Times([13, 10, 10, 10], [26, 20, 20, 20], [0, 0, 0, 0])
-    assert not one_f_one_b.closed_form(times, 0, 4, 16, 1)[1]
+    assert not one_f_one_b.closed_form(case_of(times, 0, 4, 16, 1))[1]
 
 
 # --- slack -------------------------------------------------------------------------------

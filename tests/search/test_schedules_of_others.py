@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Op, PluginError, Times, hookimpl
+from parcost import Case, Op, PluginError, Schedule, hookimpl
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
 from parcost.search.result import SearchResult
@@ -31,7 +31,7 @@ AXES: dict[str, list[Any]] = {"layout.tp": [1, 2, 4, 8], "layout.zero": [0, 1]}
 NAN = float("nan")
 
 
-class PlainSchedule:
+class PlainSchedule(Schedule):
     """All forward passes, and then all backward passes."""
 
     name = "plain"
@@ -66,7 +66,6 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "limits raise": ("limits", raises, "raised KeyError: 'warp'"),
     "bound raises": ("lower_bound", raises, "raised KeyError: 'warp'"),
     "bound in words": ("lower_bound", gives("soon"), "returns str where numbers are"),
-    "no bound": ("lower_bound", gives(None), "returns NoneType where numbers are"),
     "bound too long": ("lower_bound", gives(np.ones(7)), r"an array of shape \(7,\) for times"),
     "form raises": ("closed_form", raises, "raised KeyError: 'warp'"),
     "one number": ("closed_form", gives(1.0), "returns float where seconds and where they"),
@@ -75,7 +74,7 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "mask too long": ("closed_form", gives((1.0, np.ones(7) > 0)), r"shape \(7,\) for times"),
     "negative": ("closed_form", gives((-1.0, True)), "is a negative time"),
     "spans raise": ("spans", raises, "raised KeyError: 'warp'"),
-    "spans of nothing": ("spans", gives(None), "returns NoneType where starts and ends"),
+    "spans of a number": ("spans", gives(0.0), "returns float where starts and ends"),
     "too few spans": ("spans", gives(([0.0], [1.0])), "no start and end for each of 2 virtual"),
     "spans in words": ("spans", gives((["a", "b"], [1.0, 2.0])), "returns str where numbers"),
     "spans too long": ("spans", gives(([np.ones(7)] * 2, [1.0, 2.0])), r"shape \(7,\) for"),
@@ -129,8 +128,9 @@ def test_what_is_no_order_is_named_alone_and_in_a_search(case: str) -> None:
 def test_a_bound_that_is_no_number_hides_no_layout() -> None:
     best = run_search().best
 
-    def bound(_: Any, times: Times, *__: Any) -> Any:  # of the best layout, and no other
-        return np.where(times.F[0] == np.min(times.F[0]), NAN, 0.0 * times.F[0])
+    def bound(_: Any, case: Case) -> Any:  # of the best layout, and no other
+        first = case.times.F[0]
+        return np.where(first == np.min(first), NAN, 0.0 * first)
 
     def bounds(*_: Any) -> float:
         return NAN
@@ -154,8 +154,8 @@ def test_a_closed_form_that_is_no_number_is_none() -> None:
 @pytest.mark.parametrize(
     ("method", "says"),
     [
-        ("lower_bound", lambda _, times, *__: 1e3 * times.F[0]),
-        ("closed_form", lambda _, times, *__: (1e3 * times.F[0], True)),
+        ("lower_bound", lambda _, case: 1e3 * case.times.F[0]),
+        ("closed_form", lambda _, case: (1e3 * case.times.F[0], True)),
     ],
 )
 def test_what_a_step_beats_proves_nothing(method: str, says: Any) -> None:

@@ -781,15 +781,15 @@ def test_a_schedule_of_a_plugin_says_itself_that_a_search_takes_it(
 ) -> None:
     plugin = tmp_path / "own.py"
     text = """
-from parcost import Op, hookimpl
+from parcost import Op, Schedule, hookimpl
 
-class Own:
+class Own(Schedule):
     name = "own"
     frameworks = {"Inhouse": "pipe.py"}
     search_default = DEFAULT
 
-    def limits(self, stages, micro_batches, chunks):
-        return None if chunks == 1 else "one chunk"
+    def limits(self, shape):
+        return None if shape.chunks == 1 else "one chunk"
 
     def order(self, stages, micro_batches, chunks):
         each = range(micro_batches)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Formula, Objective, SpecError, Study, Work, hookimpl
+from parcost import Collective, Formula, Objective, SpecError, Study, Work, hookimpl
 from parcost.contract.page import Line
 from parcost.engine.scenario import Scenario
 from parcost.output.search import rank_layouts, search_page
@@ -49,7 +49,7 @@ def nuisance(seconds: float) -> Work:
     return Work(name="nuisance", seconds=seconds, pass_="F", formula=formula)
 
 
-class Moody:
+class Moody(Collective):
     """An all-reduce that is nearly free, but only without sequence parallelism."""
 
     name = "moody"

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Plugin
-from parcost.language.errors import reraise_interrupt
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
 from parcost.system.files import CODE, read_bytes
@@ -118,11 +118,12 @@ class Environment:
 def _imported_plugin(plugin: Plugin, load: Callable[[], Any], part: str) -> Plugin | None:
     """Return *plugin* with its module; None if it cannot be imported, as loading all says."""
     try:
-        module = load()
-        return evolve(plugin, module=import_module(f"{module.__name__}.{part}") if part else module)
-    except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
-        reraise_interrupt(error)
+        module = call(load)
+        if part:
+            module = call(import_module, f"{module.__name__}.{part}")
+    except CallError:  # which importing all of them reports
         return None
+    return evolve(plugin, module=module)
 
 
 @frozen

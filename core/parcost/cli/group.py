@@ -36,14 +36,13 @@ class Commands(click.Group):
         point = self.points.get(cmd_name)
         if point is None:
             return None
-        try:
-            command = point.load()
-        except BaseException as error:
-            from parcost.language.errors import error_text, reraise_interrupt
+        from parcost.contract.calls import CallError, call
 
-            reraise_interrupt(error)
+        try:
+            command = call(point.load)
+        except CallError as error:
             came = _distribution(point)
-            message = f"`parcost {cmd_name}` of {came} cannot be imported: {error_text(error)}"
+            message = f"`parcost {cmd_name}` of {came} cannot be imported: {error.text}"
             raise UnusableCommandError(message) from error
         if not isinstance(command, click.Command):
             message = f"`{point.value}` of {_distribution(point)} is no command of click"

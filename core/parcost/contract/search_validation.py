@@ -11,14 +11,15 @@ from typing import Any, TypeAlias
 
 from attrs import evolve
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.term_validation import is_within
 from parcost.contract.terms import Goal, Limit
 from parcost.language.diagnostics import quote
-from parcost.language.errors import ParcostError, PluginError, reraise_interrupt
+from parcost.language.errors import ParcostError, PluginError
 from parcost.numeric import INFINITY, all_of, array_kind, where
 
-#: Makes the error of a plugin out of what it did, and what it raised.
-Blame: TypeAlias = Callable[[str, BaseException | None], PluginError]
+#: Makes the error of a plugin out of what it did.
+Blame: TypeAlias = Callable[[str], PluginError]
 
 HOOKS = ("rooms", "axes", "objectives", "goals")
 
@@ -61,9 +62,7 @@ def _objective(objective: Any, blame: Blame) -> tuple[Any, str]:
         found = cost(seconds)
         known: Any = where(seconds < INFINITY, found == found, True)  # noqa: PLR0124  nan is not
         if not all_of(known):
-            raise blame(
-                f"the cost of `{name}` is {quote(found)} for a step of {quote(seconds)} s", None
-            )
+            raise blame(f"the cost of `{name}` is {quote(found)} for a step of {quote(seconds)} s")
         return found
 
     return evolve(objective, cost=checked, value=value), ""
@@ -82,25 +81,22 @@ def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
     return evolve(goal, limits=found), ""
 
 
-def _guarded_call(call: _Call, what: str, wanted: str, blame: Blame) -> _Call:
-    """Return *call*, named by *what* it is where it fails or returns something else than *wanted*.
+def _guarded_call(function: _Call, what: str, wanted: str, blame: Blame) -> _Call:
+    """Return *function*, named by *what* it is where it fails or returns something else.
 
-    That is one for all, or for each number that it is called with.
+    *wanted* is one for all, or for each number that it is called with.
     """
     words = "numbers" if wanted == _NUMBERS else "true and false"
 
     def do(*numbers: Any) -> Any:
         try:
-            found = call(*numbers)
-        except ParcostError:
-            raise
-        except BaseException as error:
-            reraise_interrupt(error)
-            raise blame(f"{what} raised", error) from error
+            found = call(function, *numbers, passing=ParcostError)
+        except CallError as error:
+            raise blame(f"{what} {error}") from error
         if found.__class__ is (float if wanted == _NUMBERS else bool):
             return found
         if not (_kind(found) in wanted and _fits(found, numbers)):
-            raise blame(f"{what} is {quote(found)} where {words} are asked for", None)
+            raise blame(f"{what} is {quote(found)} where {words} are asked for")
         return found
 
     return do

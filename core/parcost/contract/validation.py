@@ -18,6 +18,7 @@ from parcost.contract import terms
 from parcost.contract.checks import check_problem
 from parcost.contract.formulas import Formula
 from parcost.contract.search_validation import HOOKS, Blame, validate_answer
+from parcost.contract.study import Replay
 from parcost.contract.term_validation import (
     Counts,
     interval_problem,
@@ -28,11 +29,13 @@ from parcost.contract.term_validation import (
 from parcost.language.diagnostics import Diagnostic, quote, type_name
 from parcost.language.errors import SpecError
 from parcost.numeric import array_kind, where
-from parcost.records import answers_to
 
-# What each hook may answer with. Other hooks take what is marked with `answers`.
+#: What each hook may answer with.
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "library": (str,),
+    "parameters": (terms.ParameterGroup,),
+    "operators": (terms.Operator,),
+    "flops": (terms.FlopCount,),
     "groups": (terms.Group,),
     "pipelines": (terms.Pipeline,),
     "checks": (terms.Check,),
@@ -47,10 +50,10 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
-    "replays": (terms.Replay,),
+    "replays": (Replay,),
     "views": (terms.Section,),
 }
-_MARKED = ("parameters", "operators", "flops")  # answers that plugins declare
+_DECLARED = ("parameters", "operators", "flops")  # records of a vocabulary
 _NUMBERED = ("terms", "memory")
 #: Attributes that people read, by the kind of answer.
 _TEXTS: Mapping[type, tuple[str, ...]] = {
@@ -104,8 +107,8 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
 
 def _complaint(hook: str, answer: Any) -> str:
     """Return what is wrong with an answer besides its kind and its texts, if anything."""
-    if hook in _MARKED:
-        return _bad_record(hook, answer)
+    if hook in _DECLARED:
+        return _bad_record(answer)
     match answer:
         case terms.Check():
             return check_problem(answer)
@@ -304,7 +307,7 @@ def _bad_group(group: terms.Group) -> str:
 
 
 def _is_link(link: Any) -> bool:
-    return all(hasattr(link, name) for name in ("name", "latency", "bandwidth", "seconds"))
+    return isinstance(link, terms.Link)
 
 
 def _bad_pipeline(pipeline: terms.Pipeline) -> str:
@@ -322,14 +325,12 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
 _SEQUENCES = (list, tuple)
 
 
-def _bad_record(hook: str, answer: Any) -> str:
+def _bad_record(answer: Any) -> str:
     """Return what is wrong with a record of a plugin's own, by what its attributes declare."""
-    if answers_to(answer.__class__) != hook:
-        return f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     for name, test in _tests_of(answer.__class__):
         value = getattr(answer, name)
         if not test(value):
-            called = quote(getattr(answer, "name", ""))
+            called = quote(answer.name)
             return f"gave the {type_name(answer)} {called} {name} = {quote(value)}"
     return ""
 
@@ -377,8 +378,6 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _expectation(hook: str) -> str:
-    if hook in _MARKED:
-        return f"a record that is declared with `@answers({hook!r})`"
     if hook == "rooms":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"

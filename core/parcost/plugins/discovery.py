@@ -17,10 +17,12 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.term_validation import Counts
+from parcost.contract.terms import Work
 from parcost.contract.validation import has_diagnostics, items_of, validate
 from parcost.language.diagnostics import did_you_mean, quote
 from parcost.language.errors import (
@@ -28,10 +30,8 @@ from parcost.language.errors import (
     ParcostError,
     PluginError,
     SpecError,
-    error_text,
-    reraise_interrupt,
 )
-from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
+from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, register
 from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
@@ -120,9 +120,11 @@ class Plugins:
         taken: dict[Any, Plugin] = {}
         counts: Counts = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
+            given = tuple(map(arguments.__getitem__, argnames))
             try:
-                answer = function(*map(arguments.__getitem__, argnames))
-                answers, complaint = items_of(hook, answer)
+                answers, complaint = call(
+                    _items, hook, function, given, module=plugin.module, passing=SpecError
+                )
             except SpecError as error:
                 if plugin.distribution == OWN_DISTRIBUTION:
                     raise
@@ -130,29 +132,27 @@ class Plugins:
                     raise _with_note(error, plugin, hook) from error
                 self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
                 continue
-            except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
-                reraise_interrupt(error)
-                self._fault(faults, plugin, hook, "raised", error)
+            except CallError as error:
+                self._fault(faults, plugin, hook, str(error), error.cause)
                 continue
             if complaint:
                 self._fault(faults, plugin, hook, complaint)
             blame = partial(_plugin_error, plugin, hook)
             complaints = 0
-            for given in answers:
+            for one in answers:
                 try:
-                    found, complaint = validate(hook, given, counts, blame)
+                    found, complaint = call(validate, hook, one, counts, blame)
                     if not complaint:
-                        complaint = _claim(hook, found, plugin, taken)
-                except BaseException as error:  # noqa: BLE001  an answer is foreign code
-                    reraise_interrupt(error)
-                    found, complaint = (), f"gave an answer that raised {error_text(error)}"
+                        complaint = call(_claim, hook, found, plugin, taken)
+                except CallError as error:
+                    found, complaint = (), f"gave an answer that {error}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
                         self._fault(faults, plugin, hook, complaint)
                 else:
-                    for one in found:
-                        yield plugin, one
+                    for contribution in found:
+                        yield plugin, contribution
 
     def _fault(
         self,
@@ -162,15 +162,15 @@ class Plugins:
         message: str,
         cause: BaseException | None = None,
     ) -> None:
-        """Note what *plugin* did, or was wrong with what it gave, and what it raised.
+        """Note what *plugin* did, or was wrong with what it gave; it may have raised *cause*.
 
         Raises:
             PluginError: There is no list to note it in, or another plugin was named already.
         """
         named = isinstance(cause, ParcostError) and type(cause) is not PluginError
         if faults is None or named:
-            raise _plugin_error(plugin, hook, message, cause) from cause
-        fault = Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause))
+            raise _plugin_error(plugin, hook, message) from cause
+        fault = Fault(plugin=plugin, hook=hook, message=message)
         faults.append(fault)
         self.note(fault)
 
@@ -275,11 +275,10 @@ def _load_one(
     A part that cannot be imported leaves the others in place.
     """
     try:
-        module = load_module()
-        parts = _parts(module)
-    except BaseException as error:  # noqa: BLE001  importing runs foreign code
-        reraise_interrupt(error)
-        message = f"cannot be imported: {error_text(error)}"
+        module = call(load_module)
+        parts = call(_parts, module)
+    except CallError as error:
+        message = f"cannot be imported: {error.text}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
         return ()
     _register(evolve(plugin, module=module), found)
@@ -319,16 +318,16 @@ def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
     found[plugin.name] = plugin
 
 
-def _plugin_error(
-    plugin: Plugin, hook: str, message: str, cause: BaseException | None
-) -> PluginError:
+def _plugin_error(plugin: Plugin, hook: str, message: str) -> PluginError:
     """Return the error of a plugin that nobody can do without."""
-    did = _did(plugin, message, cause)
-    return FaultError(f"plugin {plugin} failed in `{hook}`: {did}")
+    return FaultError(f"plugin {plugin} failed in `{hook}`: {message}")
 
 
-def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
-    return f"{message} {error_text(cause)}{place(cause, plugin)}" if cause is not None else message
+def _items(
+    hook: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Sequence[Any], str]:
+    """Return the items of what a plugin answers to *hook*, and what is wrong with the whole."""
+    return items_of(hook, function(*arguments))
 
 
 def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
@@ -342,7 +341,8 @@ def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plu
     if hook in _ONE_ANSWER:
         key: Any = ""
     elif hook in _ONE_NAME and found:
-        key = (found[0].name, getattr(found[0], "pass_", ""))
+        first = found[0]
+        key = (first.name, first.pass_ if isinstance(first, Work) else "")
     else:
         return ""
     other = taken.get(key)

@@ -8,13 +8,13 @@ would crowd on the ports, so it is for one node only.
 
 from __future__ import annotations
 
-from parcost import Group, Mask, Real, hookimpl
+from parcost import Collective, Group, Mask, Real, hookimpl
 from parcost.numeric import INFINITY, minimum, where
 
 _STEPS = {"reduce_scatter": 1.0, "all_gather": 1.0, "all_reduce": 2.0}
 
 
-class AllPairs:
+class AllPairs(Collective):
     """Straight reads and writes inside a node: a reduce-scatter, an all-gather, or both."""
 
     name = "all_pairs"

@@ -13,12 +13,12 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Collective, Group
+from parcost import Collective, Group, Link
 from parcost_plugins.calibration.least_squares import FittedLine, fit
 
 
 @frozen(kw_only=True, eq=False)
-class _CountingLink:
+class _CountingLink(Link):
     """A link on which a round or a byte takes a second."""
 
     name: str

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from parcost import Group, Link, Real, hookimpl
+from parcost import Collective, Group, Link, Real, hookimpl
 from parcost.numeric import ceil, ceil_log2, log, maximum, minimum
 from parcost_plugins.vocabulary import OPERATIONS
 from parcost_plugins.vocabulary.exchange import exchange_links
@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # of a quotient of logarithms, which is whole where a power is
 _ADDS = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
-class LowerBound:
+class LowerBound(Collective):
     """The largest of the limits of latency, of bytes and of sums."""
 
     name = "lower_bound"
@@ -117,7 +117,7 @@ def _ports(link: Link) -> float:
 
 
 def _level(link: Link, attribute: str, *, default: T) -> T:
-    found: T = getattr(getattr(link, "level", None), attribute, default)
+    found: T = getattr(link.level, attribute, default)
     return found
 
 

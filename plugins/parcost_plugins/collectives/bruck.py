@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import all_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import partner_link
 
 _FORMULAS = {

@@ -6,10 +6,9 @@ shares the ports with the ranks of its node that cross at the same time.
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import minimum
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary import Phase
 
 
 class Direct(PhasedAlgorithm):

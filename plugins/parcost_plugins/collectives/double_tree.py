@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary import Phase
 
 _CUT = "n / B + 2 {d} alpha + sqrt(8 {d} alpha n / B)"
 _WHOLE = "{d} (2 alpha + n / B)"

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import floor_log2, is_array, where
 from parcost_plugins.collectives.phases import PowersOfTwo
 from parcost_plugins.collectives.powers import fills_levels, largest_power
-from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _SUM = "sum({}(log2(g) alpha + n / G (g - 1) / g / B))"
@@ -33,7 +32,7 @@ class HalvingDoubling(PowersOfTwo):
 
     name = "halving_doubling"
     operations = frozenset(_PASSES)
-    of_powers = frozenset({"broadcast", "reduce", "all_gather"})
+    powers_of_two = frozenset({"broadcast", "reduce", "all_gather"})
     source = "Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005"
     sees = "pairs"
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost import Group, Link, Mask, Real, hookimpl
+from parcost import Group, Link, Mask, Phase, Real, hookimpl
 from parcost.numeric import all_of, any_of, minimum
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
-from parcost_plugins.vocabulary import Phase
 
 _NVLS = {
     "all_reduce": "2 alpha + n (1 + 1 / P) / B",
@@ -140,7 +139,7 @@ class CollnetChain(_CollNet):
 
 def reduces(link: Link) -> bool:
     """Return whether the switches of *link* reduce."""
-    return bool(getattr(getattr(link, "level", None), "in_network", False))
+    return bool(getattr(link.level, "in_network", False))
 
 
 @hookimpl

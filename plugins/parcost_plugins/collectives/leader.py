@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from math import prod
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2, minimum
 from parcost_plugins.collectives.phases import PhasedAlgorithm
-from parcost_plugins.vocabulary import Phase
 
 
 class LeaderAllReduce(PhasedAlgorithm):

@@ -6,9 +6,8 @@ compared with. All messages are priced on ``group.pair``, the slowest boundary.
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary import Phase
 
 
 class Naive(PhasedAlgorithm):

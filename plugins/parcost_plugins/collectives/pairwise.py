@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
 
 _FORMULAS = {

@@ -7,10 +7,9 @@ every rank of a group is on a node of its own. It is priced on ``group.flat``.
 
 from __future__ import annotations
 
-from parcost import Group, Mask, Real, hookimpl
+from parcost import Group, Mask, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary import Phase
 
 
 class Pat(PhasedAlgorithm):

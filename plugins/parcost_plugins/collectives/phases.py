@@ -6,28 +6,20 @@ follow from them. Where it cannot run it takes for ever, and says why.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
-from parcost import Group, Link, Mask, Real
+from parcost import Collective, Group, Link, Mask, Phase, Real
 from parcost.numeric import INFINITY, where
 from parcost_plugins.collectives.powers import largest_power
-from parcost_plugins.vocabulary import Phase
 
 
-class PhasedAlgorithm:
+class PhasedAlgorithm(Collective):
     """An algorithm whose phases follow one another."""
 
+    @abstractmethod
     def phases(self, operation: str, n: Real, group: Group) -> Sequence[Phase]:
         """Return the parts of *operation*."""
-        raise NotImplementedError
-
-    def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return where it can run."""
-        return True
-
-    def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say, in words, what it needs in order to run."""
-        return ""
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of *operation*; infinity where it cannot run."""
@@ -40,17 +32,15 @@ class PhasedAlgorithm:
 class PowersOfTwo(PhasedAlgorithm):
     """An algorithm of which some operations want a power of two of ranks."""
 
-    of_powers: frozenset[str] = frozenset()
-
     def able(self, operation: str, group: Group) -> Mask:
         """Return where the ranks are a power of two, if *operation* wants one."""
-        if operation not in self.of_powers:
+        if operation not in self.powers_of_two:
             return True
         return largest_power(group.ranks) == group.ranks
 
     def needs(self, operation: str) -> str:
         """Return what *operation* needs."""
-        return "a power of two of ranks" if operation in self.of_powers else ""
+        return "a power of two of ranks" if operation in self.powers_of_two else ""
 
 
 def phase_seconds(phases: Sequence[Phase], group: Group) -> Real:

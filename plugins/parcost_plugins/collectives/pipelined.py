@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Real, hookimpl
+from parcost import Collective, Group, Phase, Real, hookimpl
 from parcost.numeric import maximum, minimum, where
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.phases import phase_seconds
-from parcost_plugins.vocabulary import Phase
 
 _BEST = tuple(2.0**exponent for exponent in range(9))
 _HIERARCHY = Hierarchical()
 
 
 @frozen(eq=False)
-class HierarchicalPipelined:
+class HierarchicalPipelined(Collective):
     """Chunk by chunk; the best power of two of them, up to 256, where *pieces* is left out."""
 
     pieces: Real | None = None
@@ -63,7 +62,7 @@ class HierarchicalPipelined:
         return f"(c - 1) max({level}) + sum({level}), c chunks"
 
 
-class HierarchicalOverlapped:
+class HierarchicalOverlapped(Collective):
     """The limit: all levels at once, as long as the busiest. Nothing can run so."""
 
     name = "hierarchical_overlapped"

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo, single_phase
 from parcost_plugins.collectives.powers import fills_levels, largest_power
-from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _FORMULAS = {
@@ -34,7 +33,7 @@ class RecursiveDoubling(PowersOfTwo):
     name = "recursive_doubling"
     operations = frozenset(_FORMULAS)
     by_name_only = frozenset({"all_gather", "reduce_scatter"})
-    of_powers = by_name_only
+    powers_of_two = by_name_only
     source = "Thakur, Rabenseifner, Gropp 2005"
     sees = "pairs"
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.collectives.pieces import pieces
-from parcost_plugins.vocabulary import Phase
 
 _CHAIN = "r alpha + w / B, w bytes in r rounds of the best number of pieces"
 _FORMULAS = {

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
-from parcost import Check, Group, Mask, Study, block_name, hookimpl
+from parcost import Check, Group, Study, block_name, hookimpl
 from parcost.numeric import any_of, floor_log2
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
 from parcost_plugins.vocabulary.context import algorithm
@@ -33,17 +32,15 @@ def _algorithm_checks(study: Study, role: str, name: str) -> Iterator[Check]:
     below = 2.0 ** floor_log2(group.ranks)
     for operation in _USES[role](study):
         offered = study.algorithms(operation)
-        found: Any = next((a for a in offered if a.name == name), None)
+        found = next((a for a in offered if a.name == name), None)
         if found is None:
             yield _operation_check(study, role, name, operation, group)
             continue
-        if not hasattr(found, "able"):
-            continue
-        able: Mask = found.able(operation, group)
+        able = found.able(operation, group)
         if able is True:
             continue
-        remedy = getattr(found, "remedy", lambda *_: "")(group, block_name(study[Cluster].fabric))
-        power = operation in getattr(found, "of_powers", ())
+        remedy = found.remedy(group, block_name(study[Cluster].fabric))
+        power = operation in found.powers_of_two
         yield Check(
             id="collective-unable",
             holds=able | (group.ranks <= 1),

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Link, Mask, Real, hookimpl
+from parcost import Group, Link, Mask, Phase, Real, hookimpl
 from parcost.numeric import divides, floor, maximum, minimum, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm
-from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import exchange_links
 
 _NEEDS = "levels that say `kind = torus` and `dimensions` that the ranks fill"
@@ -33,7 +32,7 @@ class _TorusAlgorithm(PhasedAlgorithm):
         """Return where the ranks fill dimensions of a torus at every level."""
         able: Mask = True
         for g, link in zip(group.shape, group.links, strict=True):
-            level: Any = getattr(link, "level", None)
+            level: Any = link.level
             if getattr(level, "kind", "") != "torus" or not level.dimensions:
                 able = able & (g <= 1)
                 continue
@@ -102,7 +101,7 @@ class Torus(_TorusAlgorithm):
 
 def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:
     """Return the ranks along each dimension, and whether they close a ring of it."""
-    level: Any = getattr(link, "level", None)
+    level: Any = link.level
     found: list[tuple[Real, Mask]] = []
     for size in getattr(level, "dimensions", ()):
         here = minimum(g, float(size))

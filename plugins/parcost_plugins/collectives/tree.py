@@ -8,10 +8,9 @@ one partner in a round.
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2
 from parcost_plugins.collectives.phases import PhasedAlgorithm
-from parcost_plugins.vocabulary import Phase
 
 _WHOLE = "sum({}ceil(log2(g)) (alpha + n / B))"
 _PARTS = "sum(ceil(log2(g)) alpha + n / G (g - 1) / g / B)"

@@ -5,10 +5,9 @@ The scatter goes down a binomial tree, level by level; the parts then go around 
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.tree import parts
-from parcost_plugins.vocabulary import Phase
 
 
 class VanDeGeijn(PhasedAlgorithm):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.output import data
 from parcost.output.json_encoding import encode
 
 
-class JsonLines:
+class JsonLines(Exporter):
     """A line per study, as soon as it is known."""
 
     name = "jsonl"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.output import markdown
 
 
-class Markdown:
+class Markdown(Exporter):
     """The page of the table, in Markdown; files without a report are named too."""
 
     name = "md"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from parcost import PluginError, hookimpl
+from parcost import FileExporter, PluginError, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.system.temporary import temporary_folder
 
@@ -22,7 +22,7 @@ _FORMAT = "FORMAT parquet, CODEC zstd, USE_TMP_FILE false"  # the target is a ne
 _LARGEST = 2**63
 
 
-class Parquet:
+class Parquet(FileExporter):
     """A row per point."""
 
     name = "parquet"

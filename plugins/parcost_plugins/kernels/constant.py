@@ -6,19 +6,17 @@ and to work an example by hand.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Formula, Real, Study, formula, hookimpl
+from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl
 from parcost_plugins.kernels.rates import KernelMachine, Rate, attention, matmul, streaming
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
-class ConstantKernels:
+class ConstantKernels(KernelModel):
     """FLOPs over the peak at one efficiency, and memory traffic likewise."""
 
     name = "constant"
 
-    def price(self, operator: Any, study: Study) -> Formula | None:
+    def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             return _rate_formula(operator.flops, matmul(operator, KernelMachine.of(study)), "FLOP")

@@ -6,20 +6,18 @@ that the two together tell how much shapes cost.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Formula, Study, formula, hookimpl
+from parcost import Formula, KernelModel, Operator, Study, formula, hookimpl
 from parcost_plugins.kernels import shares
 from parcost_plugins.kernels.rates import KernelMachine, matmul, memory, sizes
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
-class RooflineKernels:
+class RooflineKernels(KernelModel):
     """Compute or memory, whichever takes longer."""
 
     name = "roofline"
 
-    def price(self, operator: Any, study: Study) -> Formula | None:
+    def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             return _gemm(operator, study)

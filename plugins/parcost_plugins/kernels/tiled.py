@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from parcost import Formula, Real, Study, formula, hookimpl, pure_function
+from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl, pure_function
 from parcost.numeric import minimum, where
 from parcost_plugins.kernels import shares
 from parcost_plugins.kernels.rates import KernelMachine, matmul, memory, sizes
@@ -30,12 +30,12 @@ from parcost_plugins.vocabulary import (
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
 
 
-class TiledKernels:
+class TiledKernels(KernelModel):
     """Products by tile and wave, other operators by the bytes that they stream."""
 
     name = "tiled"
 
-    def price(self, operator: Any, study: Study) -> Formula | None:
+    def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             again = "F" if operator.pass_ == "R" else operator.pass_

@@ -19,6 +19,7 @@ from parcost import (
     Formula,
     Outcome,
     Pipeline,
+    PipelineShape,
     Real,
     Sheet,
     Study,
@@ -171,7 +172,7 @@ def _crossings(study: Study) -> float:
 
     A schedule in the shape of a V turns it round on the last device without a message.
     """
-    if getattr(study.schedule, "copies", 1) > 1:  # each copy of a stage hands on to another's
+    if study.schedule.copies > 1:  # each copy of a stage hands on to another's
         return virtual_stages(study) - 1.0
     at = {s: d for d, held in enumerate(stages_of_devices(study)) for s in held}
     return float(sum(at[s] != at[s + 1] for s in range(len(at) - 1)))
@@ -261,11 +262,9 @@ def _limits(study: Study) -> Iterator[Check]:
         },
         help="larger micro-batches are fewer: {fewer} of them at most",
     )
-    limits = getattr(study.schedule, "limits", None)
-    if limits is None:
-        return
     for m in _micro_batch_counts(cut.micro_batches):
-        if why := limits(cut.stages, m, cut.chunks):
+        shape = PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks)
+        if why := study.schedule.limits(shape):
             yield Check(
                 id="schedule-limits",
                 holds=cut.micro_batches != m,

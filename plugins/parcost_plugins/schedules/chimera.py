@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Mask, Op, Real, Times, hookimpl
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost.numeric import where
 from parcost_plugins.schedules.stage_times import backward_times, is_uniform, multiples, one_chunk
 
 
-class Chimera:
+class Chimera(Schedule):
     """Units of as many micro-batches as there are devices, an even number."""
 
     name = "chimera"
     copies = 2
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
+        stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if why := one_chunk(chunks):
             return why
         if stages % 2:
@@ -37,18 +38,12 @@ class Chimera:
         """Return the passes of each device by slot."""
         return [[op for _, op in sorted(_slots(d, stages, micro_batches))] for d in range(stages)]
 
-    def closed_form(
-        self,
-        times: Times,
-        hop: Real,
-        stages: int,
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan of equal stages whose passes take as long, or of one unit.
 
         Passes that take as long fill their slots. In a unit alone backward may be longer.
         """
+        times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
         both = backward_times(times)
         f, b = times.F[0], both[0]
         slots = (2 * micro_batches + stages - 2) * f

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from parcost import Mask, Op, Real, Times, hookimpl
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost_plugins.schedules.stage_times import is_uniform, two_chunks
 
 _KINDS: dict[str, Literal["F", "B", "W"]] = {"F": "F", "B": "B", "W": "W"}
 
 
-class ZBV:
+class ZBV(Schedule):
     """Forward, input and weight gradients of two chunks, in a fixed order."""
 
     name = "zb_v"
@@ -24,11 +24,11 @@ class ZBV:
         "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleZBVZeroBubble"
     }
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
-        if stages == 1:
+        if shape.stages == 1:
             return "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"
-        return two_chunks(chunks)
+        return two_chunks(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return what each device does, in order.
@@ -40,10 +40,10 @@ class ZBV:
             for r in range(stages)
         ]
 
-    def closed_form(
-        self, times: Times, hop: Real, stages: int, micro_batches: Real, chunks: int
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where all passes of all virtual stages are equal."""
+        times, hop = case.times, case.hop
+        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
         f = times.F[0]
         mask = (hop == 0) & (micro_batches >= 2 * stages - 1)
         equal = is_uniform([*times.F, *times.B, *times.W])

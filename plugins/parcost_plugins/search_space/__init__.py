@@ -95,11 +95,11 @@ def _schedules(study: Study) -> Axis:
     kinds, others = {study[ScheduleChoice].kind}, {}
     stated = offers_of(study[Training].framework, "schedule.kind")
     for name, (_, schedule) in study.plugins.offers("schedules").items():
-        usual = getattr(schedule, "search_default", False)
+        usual = schedule.search_default
         if usual or (stated and has(study, "schedule.kind", name)):
             kinds.add(name)
         else:
-            others[name] = ", ".join(getattr(schedule, "frameworks", ()))
+            others[name] = ", ".join(schedule.frameworks)
     return Axis(
         attribute="schedule.kind",
         values=sorted(kinds),

@@ -22,7 +22,7 @@ _FAR = 100.0  # in natural logarithms: beyond any message size that there is
 
 
 @record(kw_only=True, eq=False)
-class MeasuredLink:
+class MeasuredLink(Link):
     """Measured times of one port by message size, *ports* of it to each rank.
 
     Between points the time is interpolated in log-log. Outside, the nearest segment is
@@ -66,7 +66,7 @@ class MeasuredLink:
 
 
 @record(kw_only=True, eq=False)
-class LinkSet:
+class LinkSet(Link):
     """Several links that a round waits for together, where each of them is *crossed*."""
 
     name: str

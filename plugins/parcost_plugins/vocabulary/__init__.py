@@ -63,7 +63,7 @@ from parcost_plugins.vocabulary.training import (
     Tile,
     Training,
 )
-from parcost_plugins.vocabulary.transfer import OPERATIONS, Phase, Transfer
+from parcost_plugins.vocabulary.transfer import OPERATIONS, Transfer
 from parcost_plugins.vocabulary.tuning import (
     GenerationTuning,
     HostTuning,
@@ -118,7 +118,6 @@ __all__ = [
     "Offload",
     "Overlap",
     "Parameters",
-    "Phase",
     "PipelineSketch",
     "Plan",
     "PlausibleRange",

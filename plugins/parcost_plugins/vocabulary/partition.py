@@ -7,13 +7,13 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from parcost import LONGEST_ORDER, Op, Row
+from parcost import LONGEST_ORDER, Op, PipelineShape, Row
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
 
 if TYPE_CHECKING:
-    from parcost import Study
+    from parcost import Pipeline, Study
 
 #: How many of something stand on each virtual stage.
 Counts: TypeAlias = "tuple[Any, ...]"
@@ -38,7 +38,7 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     Every stage has entries that are not paired: the first to run forward, at least.
     """
     cut, schedule = study.pipeline, study.schedule
-    if cut.chunks == 1 and getattr(schedule, "copies", 1) == 1:
+    if cut.chunks == 1 and schedule.copies == 1:
         return [[device] for device in range(cut.stages)]
     order = schedule.order(cut.stages, _fewest_micro_batches(study), cut.chunks)
     return [sorted({op.stage for op in entries if isinstance(op, Op)}) for entries in order]
@@ -53,7 +53,7 @@ def ends_share_device(study: Study) -> bool:
     if study[Layout].pp == 1:
         return True
     cut, last = study.pipeline, virtual_stages(study) - 1
-    if cut.chunks == 1 and getattr(study.schedule, "copies", 1) == 1:
+    if cut.chunks == 1 and study.schedule.copies == 1:
         return False
     if not _fewest_micro_batches(study):
         return False
@@ -65,13 +65,17 @@ def _fewest_micro_batches(study: Study) -> int:
 
     Candidates that another schedule is meant for may have numbers that this one has no order for.
     """
-    cut, limits = study.pipeline, getattr(study.schedule, "limits", None)
+    cut, schedule = study.pipeline, study.schedule
     m, stages = cut.micro_batches, cut.stages * cut.chunks
     for count in sorted({m} if isinstance(m, (float, int)) else set(m.reshape(-1).tolist())):
         possible = count >= 1 and count == int(count) and count * stages <= LONGEST_ORDER
-        if possible and not (limits and limits(cut.stages, int(count), cut.chunks)):
+        if possible and not schedule.limits(_shape(cut, int(count))):
             return int(count)
     return 0
+
+
+def _shape(cut: Pipeline, micro_batches: int) -> PipelineShape:
+    return PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
 
 
 def layers(study: Study) -> Counts:

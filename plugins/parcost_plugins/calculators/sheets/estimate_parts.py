@@ -6,12 +6,12 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Formula, Group, Real, Sheet, Study, block_name, formula
+from parcost import Formula, Group, Link, Real, Sheet, Study, block_name, formula
 from parcost_plugins.vocabulary import Estimate
 
 
 @frozen(kw_only=True, eq=False)
-class _EstimateLink:
+class _EstimateLink(Link):
     """A link of one bandwidth; see :class:`parcost.Link`."""
 
     name: str

@@ -15,6 +15,7 @@ from parcost import (
     Figure,
     Formula,
     Pipeline,
+    PipelineShape,
     Real,
     Replay,
     Schedule,
@@ -89,11 +90,10 @@ def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
 
 def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     """Return what the schedule has against the pipeline."""
-    limits = getattr(schedule, "limits", None)
     if sketch.stages * sketch.chunks * sketch.micro_batches > LONGEST_ORDER:
         return _length_check(sketch)
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
-    why = limits(p, m, v) if limits is not None else None
+    why = schedule.limits(PipelineShape(stages=p, micro_batches=m, chunks=v))
     if not why:
         return None
     return Check(

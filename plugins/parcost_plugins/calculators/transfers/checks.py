@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from parcost import Check, Group, Mask, Study, block_name
+from parcost import Check, Collective, Group, Study, block_name
 from parcost.numeric import any_of, divides, floor_log2
 from parcost_plugins.calculators.transfers.place import level, level_names, ranks
 from parcost_plugins.calculators.transfers.pricing import DIVIDED, candidates
@@ -38,7 +37,9 @@ def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
         )
         return
     if transfer.pieces is not None:
-        cutting = [k.name for k in study.algorithms(operation) if hasattr(k, "cut")]
+        cutting = [
+            k.name for k in study.algorithms(operation) if k.cut(transfer.pieces) is not None
+        ]
         yield Check(
             id="transfer-pieces",
             holds=name in cutting,
@@ -56,12 +57,12 @@ def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
         yield from _algorithm_checks(transfer, group, only)
 
 
-def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Any) -> Iterator[Check]:
-    able: Mask = algorithm.able(transfer.operation, group) if hasattr(algorithm, "able") else True
+def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Collective) -> Iterator[Check]:
+    able = algorithm.able(transfer.operation, group)
     if able is True:
         return
     needs = algorithm.needs(transfer.operation)
-    power = transfer.operation in getattr(algorithm, "of_powers", ())
+    power = transfer.operation in algorithm.powers_of_two
     below = 2.0 ** floor_log2(group.ranks)
     yield Check(
         id="transfer-unable",

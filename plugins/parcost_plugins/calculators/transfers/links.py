@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 
 @frozen(kw_only=True, eq=False)
-class CurveLink:
+class CurveLink(Link):
     """Points of message size and time, of which a rank has the share *ports*.
 
     Between points the time is interpolated on logarithmic axes, and beyond them the
@@ -49,7 +49,7 @@ class CurveLink:
 
 
 @frozen(kw_only=True, eq=False)
-class TransferLinks:
+class TransferLinks(Link):
     """Links that a round waits for together, where each of them is *crossed*."""
 
     name: str
@@ -60,7 +60,7 @@ class TransferLinks:
     @property
     def measured(self) -> bool:
         """Whether times are read off points."""
-        return any(getattr(link, "measured", False) for link in self.links)
+        return any(link.measured for link in self.links)
 
     @property
     def latency(self) -> Real:

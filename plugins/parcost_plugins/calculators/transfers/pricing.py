@@ -93,7 +93,8 @@ def candidates(study: Study, transfer: Transfer) -> Sequence[Collective]:
     found = study.candidates(transfer.operation, transfer.algorithm)
     if transfer.pieces is None:
         return found
-    return [known.cut(transfer.pieces) for known in found if hasattr(known, "cut")]
+    cut = (known.cut(transfer.pieces) for known in found)
+    return [known for known in cut if known is not None]
 
 
 def fastest_algorithm(
@@ -113,12 +114,13 @@ def fastest_algorithm(
     return best, moved
 
 
-def movement(algorithm: Any, operation: str, n: Real, group: Group) -> Movement | None:
+def movement(algorithm: Collective, operation: str, n: Real, group: Group) -> Movement | None:
     """Return what *algorithm* moves, if it says."""
-    if not hasattr(algorithm, "phases"):
+    phases = algorithm.phases(operation, n, group)
+    if phases is None:
         return None
     moved = Movement()
-    for link, rounds, bytes_, reduced in algorithm.phases(operation, n, group):
+    for link, rounds, bytes_, reduced in phases:
         moved.rounds = moved.rounds + rounds
         moved.reduced = moved.reduced + reduced
         moved.waiting = moved.waiting + rounds * link.latency

@@ -67,8 +67,7 @@ def comparison(study: Study, priced: TransferPrice) -> Section:
             if seconds < INFINITY:
                 timed.append((seconds, known))
             elif not all_:
-                needs = known.needs(operation) if hasattr(known, "needs") else ""
-                unable.append(f"`{known.name}` cannot run here: it needs {needs}")
+                unable.append(f"`{known.name}` cannot run here: it needs {known.needs(operation)}")
         picked = {k.name for k in study.candidates(operation)}
         auto = [s for s, k in timed if k.name in picked]
         for seconds, known in sorted(timed, key=lambda pair: (pair[0], pair[1].name)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost import Group, Mask, Real, Study, hookimpl
+from parcost import Collective, Group, Mask, Real, Study, hookimpl
 from parcost.numeric import INFINITY, minimum
 from parcost_plugins.vocabulary import CollectiveChoice
 
@@ -24,7 +24,7 @@ _FORMULA = "latency + n / bandwidth of the pair of algorithm and protocol that t
 
 
 @frozen(eq=False)
-class Nccl:
+class Nccl(Collective):
     """The library on a *machine*; without one, it cannot run."""
 
     machine: Machine | None = None

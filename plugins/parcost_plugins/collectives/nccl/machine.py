@@ -91,7 +91,7 @@ class RankSpread:
         Nodes that hold different numbers of its ranks count as if all held the mean.
         """
         nodes = prod(group.shape[1:], start=1.0)
-        level = getattr(group.links[0], "level", None)
+        level = group.links[0].level
         return cls(
             ranks=group.ranks,
             local=group.ranks / nodes,

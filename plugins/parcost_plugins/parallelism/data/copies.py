@@ -17,8 +17,7 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 def copies_of_stage(study: Study) -> int:
     """Return on how many devices the schedule holds every stage."""
-    copies: int = getattr(study.schedule, "copies", 1)
-    return copies
+    return study.schedule.copies
 
 
 def reduction(study: Study) -> Iterator[Once]:
