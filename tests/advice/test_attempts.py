@@ -17,7 +17,7 @@ KINDS = ("one_f_one_b", "gpipe", "zb_v")
 class Fake(dict[Any, Any]):
     """A study of 4 stages of 2 replicas on 16 devices, which hides gradients."""
 
-    plugins = SimpleNamespace(named=lambda _: KINDS)
+    plugins = SimpleNamespace(offers=lambda _: KINDS)
 
     def __init__(self, *, pp: int = 4, micro: float = 2.0, batches: int = 1, **more: Any) -> None:
         super().__init__(

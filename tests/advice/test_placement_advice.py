@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from parcost_plugins.advice.sensitivity import section
-from parcost_plugins.advice.vary import Change, Effect
 
 import parcost
+from parcost_plugins.analysis.advice.changes import Change, Effect
+from parcost_plugins.analysis.advice.sensitivity import section
 
 SPEC = """
 use catalog.devices.h100_sxm

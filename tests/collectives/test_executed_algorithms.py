@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from attrs import define, frozen
 
-from parcost import Group
+from parcost import Group, Link
 from parcost_plugins.collectives.bruck import Bruck
 from parcost_plugins.collectives.direct import Direct
 from parcost_plugins.collectives.double_tree import DoubleTree
@@ -39,7 +39,7 @@ SHAPES = [(2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (4, 3), (3, 4), (4, 4)
 
 
 @frozen(kw_only=True)
-class Meter:
+class Meter(Link):
     """A link that counts rounds or bytes in place of seconds."""
 
     name: str = "meter"

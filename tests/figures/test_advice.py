@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from parcost_plugins.advice.sensitivity import improvements
 
 import parcost
 from parcost import Formula, Section, Study, Work
 from parcost.engine.reduce import evaluate
+from parcost_plugins.analysis.advice.sensitivity import improvements
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
 
 Bind = Callable[..., Study]

@@ -294,7 +294,7 @@ def test_the_formula_of_textbooks_stands_where_it_holds(
 def test_a_bubble_may_be_off_that_of_textbooks_by_no_more_than_rounding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("parcost_plugins.figures.pipelines._ROUNDING", 0.0)
+    monkeypatch.setattr("parcost_plugins.calculators.sheets.pipelines._ROUNDING", 0.0)
     result = result_of("pipeline p { stages = 4, micro_batches = 8, forward = 1 s }")
     (note,) = [f.note for _, f in result.figures if f.name == "p.bubble"]
     assert note == "(p - 1) / (m v + p - 1)"

@@ -234,7 +234,7 @@ def test_the_edge_of_a_contradiction(
 def test_the_first_catalogue_with_a_file_of_runs_ships_it(tmp_path: Path) -> None:
     def plugins(*names: str) -> Any:
         found = {n: (None, SimpleNamespace(name=n, root=tmp_path / n)) for n in names}
-        return SimpleNamespace(named=lambda _: found)
+        return SimpleNamespace(offers=lambda _: found)
 
     path = tmp_path / "b" / "measured" / "runs.jsonl"
     path.parent.mkdir(parents=True)

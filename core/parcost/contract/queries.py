@@ -137,7 +137,7 @@ def key_of(value: Any) -> Any:
 def hash_key(value: Any) -> Any:
     """Return what an argument of a query is known by.
 
-    >>> hashed(1.0), hashed([]) == hashed([])
+    >>> hash_key(1.0), hash_key([]) == hash_key([])
     (1.0, False)
     """
     found = key_of(value)

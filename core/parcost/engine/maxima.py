@@ -19,7 +19,7 @@ class MaximumChoice:
     def of(self, value: Callable[[int], Real]) -> Real:
         """Return ``value(case)`` of the case that holds, elementwise.
 
-        >>> Choice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
+        >>> MaximumChoice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
         20.0
         """
         chosen = value(self.cases[0])
@@ -39,7 +39,7 @@ class MaximumChoice:
 def find_maximum(values: Sequence[Real]) -> tuple[Real, MaximumChoice]:
     """Return the largest of *values* and which it is; of equals, the first.
 
-    >>> largest([1.0, 3.0, 3.0])[1].index
+    >>> find_maximum([1.0, 3.0, 3.0])[1].index
     1
     """
     best: Real = values[0]

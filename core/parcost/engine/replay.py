@@ -305,7 +305,7 @@ def _flat(value: Real, shape: tuple[int, ...]) -> Any:
 def even_hop(hop: Hop) -> Hop:
     """Return one number for a hop that takes as long over every boundary.
 
-    >>> even((2.0, 2.0)), even((2.0, 3.0))
+    >>> even_hop((2.0, 2.0)), even_hop((2.0, 3.0))
     (2.0, (2.0, 3.0))
     """
     if not isinstance(hop, tuple):
@@ -318,7 +318,7 @@ def even_hop(hop: Hop) -> Hop:
 def add_hops(hop: Hop, more: Hop) -> Hop:
     """Return *hop* with another message behind each.
 
-    >>> slower((1.0, 2.0), 1.0), slower(1.0, (2.0, 3.0))
+    >>> add_hops((1.0, 2.0), 1.0), add_hops(1.0, (2.0, 3.0))
     ((2.0, 3.0), (3.0, 4.0))
     """
     if isinstance(hop, tuple):

@@ -19,7 +19,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def escape_line(text: str) -> str:
     r"""Return *text* in one line, with what a terminal may act on spelled out.
 
-    >>> print(visible("\x1b[2J\n"))
+    >>> print(escape_line("\x1b[2J\n"))
     \x1b[2J\n
     """
     return text if text.isprintable() else _escape_matches(text, _escape, "")
@@ -28,7 +28,7 @@ def escape_line(text: str) -> str:
 def escape_lines(text: str) -> str:
     r"""Return *text* with all that is neither printable nor the end of a line spelled out.
 
-    >>> visible_lines("a\u202eb\n") == "a\\u202eb\n"
+    >>> escape_lines("a\u202eb\n") == "a\\u202eb\n"
     True
     """
     return text if text.isprintable() else _escape_matches(text, _escape, _BLANKS)
@@ -37,7 +37,7 @@ def escape_lines(text: str) -> str:
 def escape_keeping_color(text: str) -> str:
     r"""Return *text* like `visible_lines`, less the colours, which stay.
 
-    >>> visible_or_colored("\x1b[1mstep\x1b[0m\x1b[2J") == "\x1b[1mstep\x1b[0m\\x1b[2J"
+    >>> escape_keeping_color("\x1b[1mstep\x1b[0m\x1b[2J") == "\x1b[1mstep\x1b[0m\\x1b[2J"
     True
     """
     if "\x1b" not in text:
@@ -49,7 +49,7 @@ def escape_keeping_color(text: str) -> str:
 def escape_json(text: str) -> str:
     r"""Return a text that is JSON with the same strings, spelled as JSON escapes where needed.
 
-    >>> print(visible_json('{"name": "a\u202e"}'))
+    >>> print(escape_json('{"name": "a\u202e"}'))
     {"name": "a\u202e"}
     """
     return text if text.isprintable() else _escape_matches(text, _escape_json, _BLANKS)

@@ -129,7 +129,7 @@ def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
 def round_significant(value: float, digits: int = 4) -> str:
     """Return *value* to so many significant digits; whole numbers keep all of theirs.
 
-    >>> significant(1234567.0), significant(1234.567), significant(0.00123456)
+    >>> round_significant(1234567.0), round_significant(1234.567), round_significant(0.00123456)
     ('1,234,567', '1,235', '0.001235')
     """
     if value == 0:

@@ -105,7 +105,7 @@ def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None
 def describe_stray(character: str) -> tuple[str, str | None]:
     """Return the name of a character that is not of the language, and a way out.
 
-    >>> stray("≤")
+    >>> describe_stray("≤")
     ('`≤` (U+2264, less-than or equal to)', 'write `<=`')
     """
     instead = _INSTEAD.get(character)

@@ -60,7 +60,7 @@ def number(value: Any) -> Json:
 def plain_data(value: Any) -> Any:
     """Return *value* in the types of JSON; None for what is not finite.
 
-    >>> plain((1, float("inf"), "x", {"a": 2.5}))
+    >>> plain_data((1, float("inf"), "x", {"a": 2.5}))
     [1, None, 'x', {'a': 2.5}]
     """
     if value.__class__ is float:  # most are

@@ -102,7 +102,7 @@ def spec_text(value: Any) -> Any:
 def plain_value(value: Any) -> Any:
     """Return a value as data has it: as the language spells it, and a whole number as one.
 
-    >>> plain(8.0), plain(0.5), plain(True)
+    >>> plain_value(8.0), plain_value(0.5), plain_value(True)
     (8, 0.5, 'on')
     """
     value = spec_text(value)
