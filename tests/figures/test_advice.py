@@ -147,3 +147,7 @@ training { framework = slow, sequence = 2048, global_batch = 8 sequences }
         "latency of `net` / 2": ("latency", pytest.approx(2.5e-6)),
         "overlap.tensor = on": ("tensor", "on"),
     }
+    free = parcost.load_text(text.replace(", power_cap = 500 W", ""))[0].studies()[0]
+    assert {title for title, _ in improvements(free)} == {*found} - {
+        "no power cap: own.power_cap = 700 W"
+    }

@@ -7,6 +7,7 @@ bytes in (P - 1) / P n / 1e9 seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import pytest
 from parcost import Formula, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
-from parcost_plugins.vocabulary import Parameters
+from parcost_plugins.parallelism.data.wire import _groups
+from parcost_plugins.vocabulary import Layout, LocalUpdates, Parameters
 
 Bind = Callable[..., Study]
 
@@ -362,3 +364,27 @@ def test_workers_that_cannot_meet_so_are_errors(
     study = bind(values, parameters=[parameters_record(1e9), parameters_record(1e9, expert=True)])
     check = failed(study)[id_]
     assert diagnose(check, study).message
+
+
+@pytest.mark.parametrize(
+    ("workers", "zero", "shard", "groups"),
+    [
+        (1, 0, 1, ("dp", "")),
+        (1, 1, 8, ("dp", "")),
+        (1, 1, 4, ("shard", "replicate")),
+        (2, 0, 4, ("shard", "")),  # the four ranks of each of two workers
+        (2, 1, 4, ("shard", "")),
+        (2, 1, 2, ("shard", "replicate")),
+    ],
+)
+def test_gradients_of_eight_replicas_are_reduced_over_groups(
+    workers: float, zero: int, shard: float, groups: tuple[str, str]
+) -> None:
+    study: Any = {
+        LocalUpdates: SimpleNamespace(workers=float(workers)),
+        Layout: SimpleNamespace(zero=zero),
+    }
+    kind: Any = SimpleNamespace(shard=float(shard), replicas=8.0, expert=False, group="dp")
+    assert _groups(study, kind) == groups
+    kind.expert = True
+    assert _groups(study, kind) == ("dp", "")

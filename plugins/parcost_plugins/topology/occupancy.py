@@ -70,7 +70,7 @@ def is_crossed(cap: Real, stride: Real, rank: int) -> Mask:
     >>> [is_crossed(8.0, 2.0, rank) for rank in range(1, 6)]  # four in each node
     [False, False, False, True, False]
     """
-    return (stride >= cap) | _divides(cap, rank * stride)
+    return floor(rank * stride / cap) != floor((rank - 1) * stride / cap)
 
 
 def _divides(a: Real, b: Real) -> Mask:

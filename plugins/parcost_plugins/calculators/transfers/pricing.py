@@ -57,11 +57,6 @@ class TransferPrice:
         calls = self.transfer.chunks * (self.each + self.extra)
         return calls + self.packing + self.transfer.skew
 
-    @property
-    def total(self) -> Real:
-        """All times, and what comes before the first."""
-        return self.transfer.setup + self.transfer.times * self.seconds
-
 
 def price(study: Study, transfer: Transfer, group: Group, n: Real) -> TransferPrice:
     """Return *transfer* of *n* bytes on *group*."""
