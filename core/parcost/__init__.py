@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from parcost.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from parcost.contract.formulas import Formula as Formula
     from parcost.contract.formulas import FormulaError as FormulaError
@@ -81,15 +83,9 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import (
         Diagnostic as Diagnostic,
     )
-    from parcost.language.diagnostics import (
-        ParcostError as ParcostError,
-    )
-    from parcost.language.diagnostics import (
-        PluginError as PluginError,
-    )
-    from parcost.language.diagnostics import (
-        SpecError as SpecError,
-    )
+    from parcost.language.errors import ParcostError as ParcostError
+    from parcost.language.errors import PluginError as PluginError
+    from parcost.language.errors import SpecError as SpecError
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
     )
@@ -133,11 +129,10 @@ if TYPE_CHECKING:
     from parcost.report.report import Report as Report
     from parcost.report.report import Result as Result
 
-__version__ = "0.2.0.dev0"
-
 #: The public names by the module, below parcost, that defines them.
 HOMES = {
-    "language.diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
+    "language.diagnostics": ("Diagnostic",),
+    "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
     "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
     "contract.hookspecs": ("hookimpl",),

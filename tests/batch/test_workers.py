@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from parcost.batch import Spec, executors
+from parcost.batch import executors
 from parcost.batch import worker as worker_module
 from parcost.batch.cache import Cache
 from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
+from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.run import Run
 from parcost.batch.worker import StrangerError, Task, Worker, answers

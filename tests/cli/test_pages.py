@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import formula, letters_of
-from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import markdown, text
 from parcost.output.formulas import filled
 from parcost.output.narrative import tell
+from parcost.output.text import draw
 
 words = st.text("abcdefgh ", min_size=0, max_size=60)
 cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from parcost.batch.rejections import Rejected, attempt
+from parcost.batch.rejections import attempt
 from parcost.contract.entries import Entry, Part, Problem, page_data, points
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity
@@ -13,6 +13,7 @@ from parcost.output import data
 from parcost.output.json_encoding import encoded
 from parcost.output.view import View
 from parcost.report.figures import figures_by_name, missing_names, select
+from parcost.report.rejection import Rejection
 from parcost.report.rows import claims_by_point, key_of
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 _MOST_PROBLEMS = 100
 
 
-def told(found: Report | Rejected, part: Part, view: View | None = None) -> Entry:
+def told(found: Report | Rejection, part: Part, view: View | None = None) -> Entry:
     """Return the entry of *found* with that part, as *view* has it: without one, whole."""
-    if isinstance(found, Rejected):
+    if isinstance(found, Rejection):
         return _rejected(found, part)
     entry = attempt(found.path, lambda: _report(found, part, view or View()))
-    return _rejected(entry, part) if isinstance(entry, Rejected) else entry
+    return _rejected(entry, part) if isinstance(entry, Rejection) else entry
 
 
 def _report(report: Report, part: Part, view: View) -> Entry:
@@ -48,7 +49,7 @@ def _report(report: Report, part: Part, view: View) -> Entry:
     )
 
 
-def _rejected(found: Rejected, part: Part) -> Entry:
+def _rejected(found: Rejection, part: Part) -> Entry:
     reasons = [d.message for d in found.diagnostics]
     content: Any = []
     if part in ("data", "full"):

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from parcost import __version__
-from parcost.language.diagnostics import reraise_interrupt
+from parcost.language.errors import reraise_interrupt
 from parcost.output.view import View
 from parcost.plugins.selection import Picked, files_of, module_of, name_of, texts
 from parcost.system.files import CODE, read_bytes
+from parcost.version import __version__
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Part

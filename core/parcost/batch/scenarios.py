@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.batch.files import Spec, specs
-from parcost.batch.rejections import Rejected, attempt, reject
-from parcost.language.diagnostics import SpecError, did_you_mean
+from parcost.batch.rejections import attempt, reject
+from parcost.language.diagnostics import did_you_mean
+from parcost.language.errors import SpecError
+from parcost.report.rejection import Rejection
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
@@ -24,14 +26,14 @@ def evaluate(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-) -> Iterator[Report | Rejected]:
+) -> Iterator[Report | Rejection]:
     """Yield the reports of every spec, in order, and what gave none.
 
     *study* picks one study of files that have several. Files of definitions that a
     directory holds are passed over: other specs import them.
     """
     for spec, scenario in scenarios(named, session, overrides=overrides, study=study):
-        if isinstance(scenario, Rejected):
+        if isinstance(scenario, Rejection):
             yield scenario
         elif not passed_over(scenario, spec):
             yield attempt(scenario.path, scenario.evaluate)
@@ -43,10 +45,10 @@ def scenarios(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-) -> Iterator[tuple[Spec, Scenario | Rejected]]:
+) -> Iterator[tuple[Spec, Scenario | Rejection]]:
     """Yield the scenarios of every spec, in order, and what gave none."""
     for spec in specs(named):
-        if isinstance(spec, Rejected):
+        if isinstance(spec, Rejection):
             yield Spec(spec.path), spec
             continue
         for found in of_spec(spec, session, overrides=overrides, study=study):
@@ -59,10 +61,10 @@ def of_spec(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-) -> Iterator[Scenario | Rejected]:
+) -> Iterator[Scenario | Rejection]:
     """Yield the scenarios of one file, or why it has none."""
     loaded = attempt(spec.path, partial(session.load, spec.path, overrides, keep=False))
-    if isinstance(loaded, Rejected):
+    if isinstance(loaded, Rejection):
         yield loaded
         return
     chosen = [s for s in loaded if study in (None, s.name)]

@@ -20,8 +20,9 @@ from attrs import define, evolve, field, frozen
 from parcost.batch.cache import Answer, packed
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Imports, Question
-from parcost.batch.rejections import FAULT, Rejected, attempt
-from parcost.language.diagnostics import ParcostError
+from parcost.batch.rejections import attempt
+from parcost.language.errors import ParcostError
+from parcost.report.rejection import FAULT, Rejection
 from parcost.system.garbage import collect_rarely
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Worker:
         entries: list[Entry] = []
         first: Scenario | None = None
         for number, scenario in enumerate(bound, 1):
-            if isinstance(scenario, Rejected):
+            if isinstance(scenario, Rejection):
                 entries.append(told(scenario, question.part, view))
                 continue
             first = first or scenario
@@ -101,7 +102,7 @@ class Worker:
                 steps = _steps(progress, spec.path, number, len(bound))
                 report = attempt(scenario.path, partial(scenario.evaluate, steps))
                 entries.append(told(report, question.part, view))
-                if not isinstance(report, Rejected):
+                if not isinstance(report, Rejection):
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return Answer(entries)

@@ -14,10 +14,10 @@ from parcost.cli.streams import put, results, tell, wants_color
 from parcost.language.escapes import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected
     from parcost.engine.scenario import Scenario
     from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import Picked
+    from parcost.report.rejection import Rejection
 
 
 @click.command("check")
@@ -44,13 +44,13 @@ def command(
 
     Problems go to stdout, as they are what was asked for.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import scenarios
 
     values = options.parse_overrides(overrides)
     session = options.session(picked)
     found: dict[tuple[object, ...], Diagnostic] = {}
     worst = files = 0
-    for spec, scenario in batch.scenarios(paths, session, overrides=values, study=study):
+    for spec, scenario in scenarios(paths, session, overrides=values, study=study):
         files += 1
         problems, code = _problems(spec.path, scenario)
         worst = max(worst, code if any(map(_is_error, problems)) else 0)
@@ -63,14 +63,16 @@ def command(
     return worst
 
 
-def _problems(path: str, scenario: Scenario | Rejected) -> tuple[Sequence[Diagnostic], int]:
+def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagnostic], int]:
     """Return what is wrong with a spec, and the exit code if any of it is an error."""
-    from parcost.batch import Rejected, attempt, only_defines
+    from parcost.batch.rejections import attempt
+    from parcost.batch.scenarios import only_defines
+    from parcost.report.rejection import Rejection
 
-    if isinstance(scenario, Rejected):
+    if isinstance(scenario, Rejection):
         return scenario.diagnostics, scenario.exit_code
     checked = attempt(path, partial(_checked, scenario))
-    if not isinstance(checked, Rejected):
+    if not isinstance(checked, Rejection):
         return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
     if only_defines(scenario):  # whoever imports it has the rest
         return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code

@@ -12,14 +12,15 @@ from parcost.cli import options
 from parcost.cli.streams import Interrupts, Progress, Target, tell
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected, Spec
     from parcost.batch.cache import Cache
+    from parcost.batch.files import Spec
     from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.shards import Shard
     from parcost.batch.worker import Worker
     from parcost.cli.formats import Format
     from parcost.output.view import Kind, Order, View
     from parcost.plugins.selection import Picked
+    from parcost.report.rejection import Rejection
 
 
 @click.command("eval")
@@ -119,7 +120,7 @@ def command(
     )
     _check_options(view, format_found, order)
     question = Question(values, study, format_found.reads, view)
-    files: Sequence[Spec | Rejected] = list(specs(paths))
+    files: Sequence[Spec | Rejection] = list(specs(paths))
     if given is not None:
         given, files = _sharded(given, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
@@ -231,11 +232,11 @@ def _format(
 
 def _sharded(
     shard: Shard,
-    files: Sequence[Spec | Rejected],
+    files: Sequence[Spec | Rejection],
     format_: Format,
     environment: Environment,
     question: Question,
-) -> tuple[Shard, Sequence[Spec | Rejected]]:
+) -> tuple[Shard, Sequence[Spec | Rejection]]:
     """Return the shard, named after its run, and its files."""
     from attrs import evolve
 

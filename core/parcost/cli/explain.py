@@ -32,14 +32,15 @@ def command(
     contributed it, where it stands in the step and what it may hide under. Of a sweep
     `--set` picks the point. Without a TERM, the terms are listed.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import evaluate
+    from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
     session = options.session(picked)
     worst = 0
     reports = []
-    for entry in batch.evaluate([path], session, overrides=values, study=study):
-        if isinstance(entry, batch.Rejected):
+    for entry in evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
         elif entry.axes:

@@ -34,14 +34,15 @@ def command(
     NAMEs pick some, and may end in `*`. A report shows the headline figures and those
     that a claim names; the others are volumes, counts, ratios and bounds.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import evaluate
+    from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
     session = options.session(picked)
     worst = 0
     found = False
-    for entry in batch.evaluate([path], session, overrides=values, study=study):
-        if isinstance(entry, batch.Rejected):
+    for entry in evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
             continue

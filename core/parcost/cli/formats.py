@@ -47,7 +47,7 @@ class Format:
     def reads(self) -> Part:
         """The part of entries that the format is written from."""
         from parcost.contract.entries import PARTS
-        from parcost.language.diagnostics import PluginError
+        from parcost.language.errors import PluginError
 
         part: Part = getattr(self.exporter, "reads", "data")
         if part not in PARTS:
@@ -76,12 +76,7 @@ class Format:
 
     def _write(self, entries: Iterable[Entry], target: Target) -> None:
         from parcost.contract.terms import Saved
-        from parcost.language.diagnostics import (
-            ParcostError,
-            PluginError,
-            raised,
-            reraise_interrupt,
-        )
+        from parcost.language.errors import ParcostError, PluginError, error_text, reraise_interrupt
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
         try:
@@ -100,7 +95,7 @@ class Format:
             reraise_interrupt(error)
             if type(error).__module__ == "parcost.cli.streams":
                 raise
-            raise PluginError(f"{said}: {raised(error)}") from error
+            raise PluginError(f"{said}: {error_text(error)}") from error
 
 
 class _Fed:

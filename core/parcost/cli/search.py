@@ -106,7 +106,7 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
     the best bound on until no other can be better.
     """
-    from parcost.language.diagnostics import SpecError
+    from parcost.language.errors import SpecError
     from parcost.output import search
     from parcost.search.goals import goal_of
     from parcost.search.layout_evaluation import settings
@@ -179,7 +179,7 @@ def _check_goal(
     Raises:
         SpecError: Nothing offers an axis or the objective.
     """
-    from parcost.language.diagnostics import SpecError
+    from parcost.language.errors import SpecError
     from parcost.search.goals import unknown_axes, unknown_objective
 
     wrong = [] if axes else list(unknown_axes(scenario, given))
@@ -234,7 +234,8 @@ def _check_name(out: str) -> None:
 
 
 def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:
-    from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
+    from parcost.language.diagnostics import Diagnostic, did_you_mean
+    from parcost.language.errors import SpecError
 
     found = [s for s in session.load(path, values) if study in (None, s.name)]
     if len(found) == 1:

@@ -42,14 +42,15 @@ def command(
     drain of each device, what it idles, and the micro-batches that it holds at once.
     What is done once per step is left out. COLUMNS sets the width.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import evaluate
+    from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
     session = options.session(picked)
     worst = 0
     documents: list[dict[str, Any]] = []
-    for entry in batch.evaluate([path], session, overrides=values, study=study):
-        if isinstance(entry, batch.Rejected):
+    for entry in evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
             continue

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve
 
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
-from parcost.language.diagnostics import reraise_interrupt, type_name
+from parcost.language.diagnostics import type_name
+from parcost.language.errors import reraise_interrupt
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:

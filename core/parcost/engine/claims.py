@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.units import ONE, unit
 from parcost.numeric import all_of
 from parcost.report.report import Expectation

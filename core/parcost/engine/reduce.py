@@ -32,7 +32,7 @@ from parcost.engine.replay import Hop, Plan, slower
 from parcost.engine.schedule_calls import blamed
 from parcost.engine.stage_costs import PASSES, Load, kinds, load_where
 from parcost.engine.step_costs import WHENS, Pipelined
-from parcost.language.diagnostics import FaultError, SpecError
+from parcost.language.errors import FaultError, SpecError
 from parcost.numeric import Mask, Real, any_of
 
 if TYPE_CHECKING:

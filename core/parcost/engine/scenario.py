@@ -18,7 +18,8 @@ from parcost.engine import evaluation
 from parcost.engine.claims import claims
 from parcost.engine.study import Study
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError, problem
+from parcost.language.diagnostics import Diagnostic, Severity, problem
+from parcost.language.errors import SpecError
 from parcost.numeric import all_of, any_of, quiet
 from parcost.report.report import Infeasible, Report, Result
 from parcost.spec.binder import Binder

@@ -18,7 +18,8 @@ from typing import Any
 from attrs import field, frozen
 
 from parcost.engine.scenario import Scenario
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError, problem
+from parcost.language.diagnostics import Diagnostic, Severity, problem
+from parcost.language.errors import SpecError
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report

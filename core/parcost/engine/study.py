@@ -20,14 +20,12 @@ from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, R
 from parcost.contract.schema import block_type
 from parcost.contract.term_validation import plain_count
 from parcost.contract.terms import Collective, Group, Pipeline, Row, Schedule
-from parcost.language.diagnostics import (
-    Diagnostic,
+from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
+from parcost.language.errors import (
     FaultError,
     ParcostError,
     SpecError,
-    did_you_mean,
-    quote,
-    raised,
+    error_text,
     reraise_interrupt,
 )
 from parcost.numeric import INFINITY, Real, minimum, where
@@ -276,7 +274,7 @@ class Study:
             raise
         except BaseException as error:
             reraise_interrupt(error)
-            said = f"`for_study` raised {raised(error)}"
+            said = f"`for_study` error_text {error_text(error)}"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}") from error
         if not hasattr(found, "name") or not hasattr(found, "order"):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
@@ -423,7 +421,7 @@ def counted(
             raise
         except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
             reraise_interrupt(error)
-            count, said = None, f"has a count that raised {raised(error)}"
+            count, said = None, f"has a count that error_text {error_text(error)}"
         if count is None:
             message = f"gave `{answer.name}`, which {said}"
             study.faults.append(Fault(plugin=plugin, hook=hook, message=message))

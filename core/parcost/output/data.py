@@ -33,10 +33,10 @@ from parcost.output.cells import incomplete
 from parcost.output.json_encoding import Json, encoded, listed, members, number, plain, text
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected
     from parcost.contract.outcome import Fault, Line, MemoryLine, Outcome
     from parcost.contract.terms import Figure, Interval, Section
     from parcost.plugins.discovery import Plugin
+    from parcost.report.rejection import Rejection
     from parcost.report.report import Expectation, Report, Result
 
 SCHEMA_VERSION = 1
@@ -59,7 +59,7 @@ _SUFFIXES: Mapping[Dimension, str] = {
 
 def header() -> dict[str, Any]:
     """Return what stands at the head of every document."""
-    from parcost import __version__
+    from parcost.version import __version__
 
     return {"schema_version": SCHEMA_VERSION, "parcost_version": __version__}
 
@@ -128,7 +128,7 @@ def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]
     ]
 
 
-def rejected(entry: Rejected) -> dict[str, Any]:
+def rejected(entry: Rejection) -> dict[str, Any]:
     """Return a file without a report."""
     return {
         "path": entry.path,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parcost.language.diagnostics import ParcostError
+from parcost.language.errors import ParcostError
 from parcost.language.escapes import csv_cell
 from parcost.output.data import key
 from parcost.search.attributes import find

@@ -20,14 +20,13 @@ from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.term_validation import Counts
 from parcost.contract.validation import has_diagnostics, items_of, validate
-from parcost.language.diagnostics import (
+from parcost.language.diagnostics import did_you_mean, one_line
+from parcost.language.errors import (
     FaultError,
     ParcostError,
     PluginError,
     SpecError,
-    did_you_mean,
-    one_line,
-    raised,
+    error_text,
     reraise_interrupt,
 )
 from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
@@ -126,7 +125,7 @@ class Plugins:
 
         A plugin that raises, or answers with something else than the hook asks for,
         or repeats a name, is noted in *faults*; without a list to note it in, it is
-        a :class:`PluginError`. Spec errors raised by a plugin pass through, with a note
+        a :class:`PluginError`. Spec errors error_text by a plugin pass through, with a note
         that names it if it is none of ours.
         """
         asked = self.registry.hooks.get(hook, ())
@@ -141,11 +140,11 @@ class Plugins:
                     raise
                 if has_diagnostics(error):
                     raise _noted(error, plugin, hook) from error
-                self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
+                self._fault(faults, plugin, hook, "error_text a SpecError without a diagnostic")
                 continue
             except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
                 reraise_interrupt(error)
-                self._fault(faults, plugin, hook, "raised", error)
+                self._fault(faults, plugin, hook, "error_text", error)
                 continue
             if complaint:
                 self._fault(faults, plugin, hook, complaint)
@@ -158,7 +157,7 @@ class Plugins:
                         complaint = _claim(hook, found, plugin, taken)
                 except BaseException as error:  # noqa: BLE001  an answer is foreign code
                     reraise_interrupt(error)
-                    found, complaint = (), f"gave an answer that raised {raised(error)}"
+                    found, complaint = (), f"gave an answer that error_text {error_text(error)}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
@@ -175,7 +174,7 @@ class Plugins:
         message: str,
         cause: BaseException | None = None,
     ) -> None:
-        """Note what *plugin* did, or was wrong with what it gave, and what it raised.
+        """Note what *plugin* did, or was wrong with what it gave, and what it error_text.
 
         Raises:
             PluginError: There is no list to note it in, or another plugin was named already.
@@ -259,7 +258,7 @@ def _load_one(
         module = module_()
     except BaseException as error:  # noqa: BLE001  importing runs foreign code
         reraise_interrupt(error)
-        message = f"cannot be imported: {raised(error)}"
+        message = f"cannot be imported: {error_text(error)}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
         return
     _register(evolve(plugin, module=module), found)
@@ -278,7 +277,7 @@ def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None
 
 
 def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
-    return f"{message} {raised(cause)}{place(cause, plugin)}" if cause is not None else message
+    return f"{message} {error_text(cause)}{place(cause, plugin)}" if cause is not None else message
 
 
 def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:

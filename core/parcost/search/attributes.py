@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.schema import block_type
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 from parcost.search.variants import Choice
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError, did_you_mean
+from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
+from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
 
 if TYPE_CHECKING:

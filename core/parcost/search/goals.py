@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from parcost.contract.terms import Goal
-from parcost.language.diagnostics import Diagnostic, Label, SpecError
+from parcost.language.diagnostics import Diagnostic, Label
+from parcost.language.errors import SpecError
 from parcost.search.failures import objective_of
 from parcost.search.space import named, offered
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError
+from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.errors import SpecError
 from parcost.output.cells import incomplete
 from parcost.search.best_first import Wish
 from parcost.search.failures import objective_of, plugins_failed

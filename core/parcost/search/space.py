@@ -19,7 +19,8 @@ from attrs import evolve, field, frozen
 
 from parcost.contract.schema import block_type, changed
 from parcost.contract.terms import Axis
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
+from parcost.language.diagnostics import Diagnostic, did_you_mean
+from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
 from parcost.search.axis_kinds import Apart
 from parcost.search.result import spelled

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 from parcost.output.cells import incomplete
 from parcost.search.failures import (
     OUTCOME,

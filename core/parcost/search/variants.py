@@ -20,7 +20,8 @@ from parcost.contract.schema import on_axes
 from parcost.engine.reduce import unfit
 from parcost.engine.shapes import misfit, points_of
 from parcost.engine.study import Study, contribution, counted
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

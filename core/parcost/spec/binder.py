@@ -18,7 +18,8 @@ from attrs import Factory, define
 
 from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.text import Span
 from parcost.spec import defaults
 from parcost.spec import values as v

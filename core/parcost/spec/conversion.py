@@ -10,7 +10,8 @@ from attrs import evolve
 
 from parcost.contract.schema import BlockType, Curve, Field
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity as shown
 from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
 from parcost.spec import values as v

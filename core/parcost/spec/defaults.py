@@ -10,7 +10,8 @@ from attrs import evolve
 
 from parcost.contract.schema import block_type
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.spec import values as v

@@ -14,7 +14,8 @@ from attrs import Factory, define, field
 
 from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.spec.modules import Module, base_of, label_of, unknown_statement
 
 Key = tuple[str, str]

@@ -8,7 +8,8 @@ from attrs import define, evolve
 
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.units import ONE, known_units, unit
 from parcost.spec import functions
 from parcost.spec import values as v

@@ -10,7 +10,8 @@ from attrs import evolve
 
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
-from parcost.language.diagnostics import SpecError, did_you_mean, problem
+from parcost.language.diagnostics import did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.units import BITS, BYTES, ONE, SECONDS
 from parcost.spec.values import (
     LARGEST,

@@ -16,7 +16,8 @@ from attrs import Factory, define
 
 from parcost.contract.terms import Catalogue
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, nearest, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest, problem
+from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.records import record

@@ -9,7 +9,8 @@ from attrs import Factory, define, evolve
 
 from parcost.contract.schema import Field
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.numbers import literal
 from parcost.language.text import Span
 from parcost.numeric import is_array

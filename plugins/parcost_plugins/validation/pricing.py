@@ -105,11 +105,11 @@ def price(
     """Yield the cases with what the model predicts; *progress* takes how many are done."""
     from attrs import evolve
 
-    from parcost.batch import FAULT
     from parcost.batch.files import Spec
     from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.run import Run
     from parcost.output.view import View
+    from parcost.report.rejection import FAULT
 
     view = View(kind="line", figures=(*_FIGURES, *_ENDS))
     run = Run(Question(dict(overrides), None, "points", view), Environment(picked), engine=engine)

@@ -1,7 +1,7 @@
 """The language reference, made from what plugins declare.
 
-    python -m parcost.output.language_reference                     prints it
-    python -m parcost.output.language_reference docs/language.md    rewrites that part of the file
+    python -m parcost.reference.language                     prints it
+    python -m parcost.reference.language docs/language.md    rewrites that part of the file
 
 The blocks, their attributes, defaults and ranges, and the names that registries offer
 come from the installed plugins, so that the reference of a site with plugins of its
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parcost.language.syntax import Attribute
     from parcost.plugins.discovery import Plugins
 
-BEGIN = "<!-- reference: made by `python -m parcost.output.language_reference docs/language.md` -->"
+BEGIN = "<!-- reference: made by `python -m parcost.reference.language docs/language.md` -->"
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
 
