@@ -17,7 +17,7 @@ from parcost_plugins.vocabulary import (
     ScheduleChoice,
     Training,
 )
-from parcost_plugins.vocabulary.offers import has
+from parcost_plugins.vocabulary.offers import has, usual_schedules
 
 _GIB = 2.0**30
 _MOST = 3  # changes that are tried together
@@ -158,7 +158,7 @@ def _candidates(study: Study) -> Iterator[tuple[str, Any]]:
     for degree in ("tp", "cp", "pp"):
         yield f"layout.{degree}", getattr(layout, degree) * 2
     if layout.pp > 1:
-        for kind in study.plugins.named("schedules"):
+        for kind in usual_schedules(study):
             if kind != study[ScheduleChoice].kind:
                 yield "schedule.kind", kind
 

@@ -89,6 +89,20 @@ def stated(framework: Framework) -> Sequence[Offer]:
     return [offer for offer in framework.offers if listed(offer)]
 
 
+def usual_schedules(study: Study) -> list[str]:
+    """Return the schedules that a search takes by default, by name.
+
+    Of a framework that says which it has, those are all that it has.
+    """
+    stated = offers_of(study[Training].framework, "schedule.kind")
+    return [
+        name
+        for name, (_, schedule) in study.plugins.named("schedules").items()
+        if has(study, "schedule.kind", name)
+        and (stated or getattr(schedule, "search_default", False))
+    ]
+
+
 def _same(value: Value, text: str) -> bool:
     if isinstance(value, str):
         return value == text
