@@ -102,3 +102,48 @@ def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:
         if d.id == "tp-wider-than-fast-domain"
     )
     assert said.startswith("tensor-parallel groups of 3 do not divide the 8 devices of level")
+
+
+@pytest.mark.parametrize(
+    ("block", "line", "help"),
+    [
+        ("training", "micro_batch_size = 1", "did you mean `micro_batch`?"),
+        ("training", "seq_length = 4096", "write `sequence`"),
+        ("layout", "tensor_model_parallel_size = 8", "write `tp`"),
+        ("layout", "pipeline_model_parallel_size = 8", "write `pp`"),
+        ("layout", "use_distributed_optimizer = on", "write `zero = 1`"),
+        ("layout", "virtual_pipeline_model_parallel_size = 2", "write `chunks` in `schedule`"),
+        ("training", "vocab_size = 32000", "write `vocabulary` in `model`"),
+        ("model", "num_query_groups = 8", "write `kv_heads`"),
+    ],
+)
+def test_names_of_other_tools_lead_to_those_of_here(block: str, line: str, help: str) -> None:
+    if block == "model":
+        said = helps(f"model mine extends llama3_8b {{ {line} }}").partition("\n")[2]
+    else:
+        said = helps(**{block: BLOCKS[block].replace(" }", f", {line} }}")})
+    assert said.splitlines()[0] == help
+
+
+def test_aliases_stand_for_attributes_that_there_are() -> None:
+    types = parcost.load_text(USES + "\n".join(BLOCKS.values()))[0].plugins.blocks
+    aliases = {
+        (kind, alias): instead.partition(" = ")[0]
+        for kind, type_ in types.items()
+        for alias, instead in type_.aliases.items()
+    }
+    assert len(aliases) > 40
+    for (kind, alias), attribute in aliases.items():
+        assert attribute in types[kind].fields
+        assert alias not in types[kind].fields
+
+
+def test_an_entry_is_imported_where_the_catalogue_has_it_alone() -> None:
+    batch = "sequence = 8192, global_batch = 128 sequences"
+    said = helps(training=f"training {{ {batch}, precision = fp8 }}").splitlines()[0]
+    assert said.startswith("did you mean `fp8_blockwise` or `fp8_current` or ")
+    assert said.endswith("more that begin so? import it from `catalog.precisions`")
+    said = helps(training=f"training {{ {batch}, precision = mxfp8 }}").splitlines()[0]
+    assert said == "import it: `use catalog.precisions.mxfp8`"
+    said = helps(training=f"training {{ {batch}, precision = unheard_of }}").splitlines()[0]
+    assert said == "`parcost catalog` lists what can be imported"

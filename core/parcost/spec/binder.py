@@ -24,7 +24,7 @@ from parcost.language.text import Span
 from parcost.spec import defaults
 from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
-from parcost.spec.definitions import Definition, Definitions
+from parcost.spec.definitions import Definition, Definitions, alias_hint
 from parcost.spec.expressions import Expressions
 from parcost.spec.modules import Loader, Module, Origin, add_let
 from parcost.spec.names import Names
@@ -142,6 +142,8 @@ class Binder:
                 help = "there is " + ", ".join(f"`{one}`" for one in several)
             former = definition.type.former if definition is not None else {}
             help = former.get(name, help)
+            if help is None and definition is not None:
+                help = alias_hint(name, definition.type.kind, self.types)
             help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
