@@ -40,10 +40,12 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
 def classified(exposed: Real, hidden: Real) -> str:
     """Return whether a transfer is on the critical path.
 
-    >>> classified(1.0, 0.0), classified(0.5, 0.5), classified(0.0, 1.0)
-    ('critical', 'partly hidden', 'hidden')
+    >>> classified(1.0, 0.0), classified(0.5, 0.5), classified(0.01, 0.99), classified(0.0, 1.0)
+    ('critical', 'partly hidden', 'nearly hidden', 'hidden')
     """
-    share = float(hidden / (exposed + hidden)) if exposed + hidden else 1.0
-    if share >= _HIDDEN:
+    if not exposed:
         return "hidden"
+    share = float(hidden / (exposed + hidden))
+    if share >= _HIDDEN:
+        return "nearly hidden"
     return "critical" if share <= _CRITICAL else "partly hidden"
