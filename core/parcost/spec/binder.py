@@ -302,7 +302,11 @@ class Binder:
         message = f"`{definition.called}` lacks {listed}"
         if header is None:
             return Diagnostic("missing-attribute", message, place=self.module.source.name)
-        return problem("missing-attribute", message, header.kind.span, notes=docs)
+        help = None
+        if definition.label and len(header.words) == 1:
+            like = f"`{definition.type.kind} {definition.label} extends NAME {{ ... }}`"
+            help = f"write them, or take what is left out from a like block: {like}"
+        return problem("missing-attribute", message, header.kind.span, notes=docs, help=help)
 
     def is_given(self, definition: Definition, name: str) -> bool:
         return name in definition.attributes or (id(definition), name) in self._given

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Study
-from parcost.numeric import where
+from parcost import Check, Real, Study
+from parcost.numeric import all_of, divides, where
 from parcost_plugins.vocabulary import Layout, Training
-from parcost_plugins.vocabulary.nearest import multiples
+from parcost_plugins.vocabulary.nearest import divisors, multiples
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -44,10 +44,10 @@ def rules(study: Study) -> Iterator[Check]:
         id="batch-divides",
         holds=where(enough, batch % step, 0.0) == 0,
         subject="training.global_batch",
-        message="a global batch of {batch} does not divide "
+        message="a global batch of {batch} is not divisible "
         "by micro_batch {micro} x dp {dp} = {step}",
         inputs={**inputs, "below": below, "above": above},
-        help="take {below} or {above} sequences",
+        help="take {below} or {above} sequences" + _micro_batches(training, dp),
     )
     yield Check(
         id="batch-product",
@@ -58,3 +58,11 @@ def rules(study: Study) -> Iterator[Check]:
         inputs={**inputs, "count": count, "product": count * step, "fitting": batch / step},
         help="micro_batches = {fitting}, or leave it out: it follows from the others",
     )
+
+
+def _micro_batches(training: Training, dp: Real) -> str:
+    """Return the sizes of a micro-batch that divide the share of a replica, as a help line."""
+    if not all_of(divides(dp, training.global_batch)):
+        return ""
+    near = divisors(training.global_batch / dp, training.micro_batch)
+    return f", or micro_batch = {near}" if near else ""
