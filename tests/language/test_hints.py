@@ -219,3 +219,22 @@ def test_a_sweep_of_the_command_line_is_where_a_rule_points() -> None:
     (scenario,) = parcost.load_text(text, overrides={"schedule.chunks": "[2, 4]"})
     places = {d.labels[0].span.source.name for d in scenario.evaluate().diagnostics if d.labels}
     assert places == {"set schedule.chunks"}
+
+
+@pytest.mark.parametrize(
+    ("value", "id", "help"),
+    [
+        ("80", "missing-unit", "write `80 GB` or `80 GiB`"),
+        ("80 Gb", "bit-for-byte", "write `80 GB` if bytes are meant, or `bytes(80 Gb)`"),
+    ],
+)
+def test_a_claim_of_memory_underlines_its_value(value: str, id: str, help: str) -> None:
+    (found,) = diagnostics_of(f"expect {{ memory <= {value} }}")
+    assert (found.id, found.labels[0].span.text, found.help) == (id, value, help)
+
+
+@pytest.mark.parametrize(("written", "warns"), [("8k", True), ("8 Ki", False), ("8000", False)])
+def test_a_sequence_in_thousands_is_pointed_out(written: str, warns: bool) -> None:
+    training = BLOCKS["training"].replace("8192", written)
+    found = [d for d in diagnostics_of(training=training) if d.id == "decimal-sequence"]
+    assert [d.message for d in found] == warns * ["a sequence of 8k is 8,000 tokens; 8 Ki is 8,192"]

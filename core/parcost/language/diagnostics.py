@@ -128,8 +128,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if not longer:
         longer = _going_on(name, names)
     if longer:
-        first, more = longer[:_FEW], len(longer) - _FEW
-        rest = [f"one of {more} more that begin so"] if more > 0 else []
+        first = longer if len(longer) <= _FEW + 1 else longer[:_FEW]
+        more = len(longer) - len(first)
+        rest = [f"one of {more} more that begin so"] if more else []
         return f"did you mean {' or '.join([*(f'`{other}`' for other in first), *rest])}?"
     shorter = [other for other in names if len(other) > 1 and name.startswith(f"{other}_")]
     if shorter:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from parcost import Check, Real, Study
 from parcost.numeric import all_of, divides, where
 from parcost_plugins.vocabulary import Layout, Training
 from parcost_plugins.vocabulary.nearest import divisors, multiples
+
+_THOUSANDS = re.compile(r"\bsequence\s*=\s*([0-9.]+)\s*k\b")
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -24,6 +27,7 @@ def rules(study: Study) -> Iterator[Check]:
     below, above = multiples(step, batch)
     fewer, more = multiples(training.sequence, batch * training.sequence)
     inputs = {"batch": batch, "micro": micro, "dp": dp, "step": step}
+    yield from _decimal_sequence(study)
     yield Check(
         id="batch-whole",
         holds=batch % 1 == 0,
@@ -57,6 +61,28 @@ def rules(study: Study) -> Iterator[Check]:
         "and the global batch is {batch}",
         inputs={**inputs, "count": count, "product": count * step, "fitting": batch / step},
         help="micro_batches = {fitting}, or leave it out: it follows from the others",
+    )
+
+
+def _decimal_sequence(study: Study) -> Iterator[Check]:
+    """Warn of a sequence such as `8k`, which is no power of two."""
+    span = study.where("training.sequence")
+    written = _THOUSANDS.search(span.text) if span is not None else None
+    if written is None:
+        return
+    count = float(written[1])
+    yield Check(
+        id="decimal-sequence",
+        holds=False,
+        subject="training.sequence",
+        message="a sequence of {count}k is {decimal} tokens; {count} Ki is {binary}",
+        inputs={
+            "count": f"{count:g}",
+            "decimal": f"{1000 * count:,.0f}",
+            "binary": f"{1024 * count:,.0f}",
+        },
+        help="write `sequence = {count} Ki`, or the number of tokens in full",
+        severity="warning",
     )
 
 
