@@ -58,7 +58,7 @@ def test_what_does_not_fit_says_by_how_much_where_and_when(bind: Bind) -> None:
     assert found.message == (
         "stage 0 needs 72.0 GiB in forward, and 32.0 GiB are usable: 40.0 GiB too much"
     )
-    assert found.notes == ("50 % of the 64 GiB of `plain`",)
+    assert found.notes == ("usable: 50 % of the 64 GiB of `plain`",)
 
 
 def test_the_fastest_single_change_that_fits_is_named(bind: Bind) -> None:

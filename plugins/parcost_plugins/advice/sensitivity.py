@@ -70,8 +70,12 @@ def section(
             kept.append(Gain(title, effect.seconds, effect.time, setting=True))
         else:
             count = len(orders)
-            tried_orders = "1 other order was" if count == 1 else f"{count} other orders were"
-            notes.append(f"{tried_orders} tried: none places the degrees for a faster step")
+            tried_orders = (
+                "1 other order of the degrees was"
+                if count == 1
+                else f"{count} other orders of the degrees were"
+            )
+            notes.append(f"{tried_orders} tried, and not faster")
     return Section(
         title="What would help",
         columns=("with", "step", "change"),

@@ -34,7 +34,7 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 @click.command("fit", hidden=True, context_settings={"ignore_unknown_options": True})
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
 def moved(rest: tuple[str, ...]) -> int:
-    """Say that `parcost calibrate` does what this did."""
+    """Refuse the former name of `parcost calibrate`."""
     example = " ".join(rest) or "LOG"
     raise click.UsageError(f"`parcost fit` is now `parcost calibrate`: parcost calibrate {example}")
 

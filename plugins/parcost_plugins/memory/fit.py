@@ -62,7 +62,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "capacity": device.memory / _GIB,
                 "device": called(device),
             },
-            notes=("{usable:g} % of the {capacity:g} GiB of `{device}`",),
+            notes=("usable: {usable:g} % of the {capacity:g} GiB of `{device}`",),
             help="" if all_of(holds) or study.axes else _way_out(study, outcome, room),
         ),
         # Frameworks run this full, at the risk of running out; nothing is impossible about it.

@@ -33,7 +33,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
             title="What a step sends",
             columns=("what", "over", "message", "times", "busy", "exposed", "is"),
             rows=rows,
-            notes=["message: the big buffer of one call; times: calls of one device in a step"],
+            notes=["message: the buffer of one call, whole; times: calls of one device in a step"],
         )
 
 
