@@ -767,7 +767,11 @@ def test_check_finds_everything_without_evaluating(run: Run) -> None:
 
 def test_check_of_a_good_spec_says_nothing_on_stdout(run: Run) -> None:
     done = run("check", "a.par", a=GOOD)
-    assert (done.code, done.out, done.err) == (0, "", "1 study checked, no errors\n")
+    assert (done.code, done.out, done.err) == (
+        0,
+        "",
+        "1 study checked, no errors; whether a step fits into memory, `parcost eval` says\n",
+    )
 
 
 def test_check_as_data(run: Run) -> None:
