@@ -98,7 +98,7 @@ def fewest_micro_batches(
         tried.append(int(m))
         return SimpleNamespace(study=int(m), outcome=None) if legal(int(m)) else None
 
-    monkeypatch.setattr(reach, "_try", attempt)
+    monkeypatch.setattr(reach, "try_change", attempt)
     monkeypatch.setattr(reach, "meets", lambda _, m, __: m >= need)
     targets: Any = SimpleNamespace(step_time=None)
     found: Any = reach.fewest_micro_batches(Fake(batches=start), targets)  # type: ignore[arg-type]
@@ -218,9 +218,9 @@ def test_a_change_counts_where_it_is_legal() -> None:
             return bool(before.faulty)
 
     study: Any = Changed(legal=True)
-    made = reach._try(study, "t", {"legal": True})
+    made = reach.try_change(study, "t", {"legal": True})
     assert made is not None
     assert (made.title, made.outcome.step_seconds) == ("t", 1.0)
-    assert reach._try(study, "t", {"legal": False}) is None
+    assert reach.try_change(study, "t", {"legal": False}) is None
     study.faulty = True
-    assert reach._try(study, "t", {"legal": True}) is None
+    assert reach.try_change(study, "t", {"legal": True}) is None

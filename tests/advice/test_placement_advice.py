@@ -50,7 +50,7 @@ def test_an_order_that_spreads_tensor_parallel_ranks_names_a_better_one(order: s
 def test_where_no_order_is_faster_none_is_named() -> None:
     section = helps(result("tp = 8, pp = 2"))
     assert not [row for row in section.rows if "layout.order" in row[0]]
-    assert "4 other orders were tried: none places the degrees for a faster step" in section.notes
+    assert "4 other orders of the degrees were tried, and not faster" in section.notes
     best = min(
         step(f'tp = 8, pp = 2, order = "{"-".join(names)}"')
         for names in itertools.permutations(("tp", "dp", "pp"))

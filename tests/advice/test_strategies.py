@@ -10,7 +10,7 @@ import pytest
 from parcost import Check
 from parcost_plugins.analysis.strategy import dimensions, plan
 from parcost_plugins.analysis.strategy.plan import _Strategy, _StrategyCost
-from parcost_plugins.vocabulary import Cluster, MemoryBudget, Plan, Training
+from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Plan, Sharding, Training
 
 
 class Fake(dict[Any, Any]):
@@ -207,3 +207,36 @@ def test_a_group_reaches_the_levels_that_it_has_members_at() -> None:
     ):
         group: Any = SimpleNamespace(links=links, shape=shape)
         assert dimensions._level_names(group, study) == reach
+
+
+@pytest.mark.parametrize(
+    ("attribute", "layout", "accumulate", "exchanges"),
+    [
+        ("tp", {}, None, "all-reduces in every layer"),
+        ("tp", {"sequence_parallel": True}, None, "all-gathers and reduce-scatters in every layer"),
+        ("dp", {}, None, "gradients once per step, hideable"),
+        ("dp", {"zero": 1}, None, "gradients once per step, parameters once per step, hideable"),
+        (
+            "dp",
+            {"zero": 2},
+            "shard",
+            "gradients once per micro-batch, parameters once per step, hideable",
+        ),
+        (
+            "dp",
+            {"zero": 3},
+            "whole",
+            "parameters in every pass, gradients once per step, hideable",
+        ),
+    ],
+)
+def test_what_ranks_exchange_is_what_the_layout_makes_of_it(
+    attribute: str, layout: dict[str, Any], accumulate: str | None, exchanges: str
+) -> None:
+    study: Any = {
+        Layout: SimpleNamespace(**{"zero": 0, "sequence_parallel": False, "pp": 1} | layout),
+        Sharding: SimpleNamespace(accumulate=accumulate),
+        Training: SimpleNamespace(framework=None),
+    }
+    dimension = next(d for d in dimensions._DIMENSIONS if d.attribute == attribute)
+    assert dimensions._burden(dimension, study) == exchanges

@@ -169,3 +169,26 @@ def test_it_runs_only_by_name_and_only_with_a_table() -> None:
     assert "nccl" not in said.collective("all_reduce", 1e6, group).algorithm
     assert said.collective("all_reduce", 1e6, group, "nccl").seconds < 1
     assert unsaid.collective("all_reduce", 1e6, group, "nccl").seconds == float("inf")
+
+
+JOB = """
+use catalog.devices.h800_sxm
+use catalog.fabrics.hgx_h800
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+use catalog.tunings.nccl_2_30
+cluster { devices = 16 }
+layout { tp = 8, zero = 1 }
+training { sequence = 4096, global_batch = 64 sequences, recompute = full }
+collectives { tensor = nccl, tuning = nccl_2_30, generation = hopper, channels = 16, SPEED }
+"""
+
+
+@pytest.mark.parametrize(("speed", "refused"), [(12.5, False), (12.6, True), (24.0, True)])
+def test_channels_are_no_faster_than_the_links_that_carry_them(speed: float, refused: bool) -> None:
+    # The NVLinks of an H800 carry 200 GB/s each way: 16 x 12.5.
+    text = JOB.replace("SPEED", f"channel_bandwidth = {speed} GB/s per_direction")
+    (scenario,) = parcost.load_text(text)
+    found = [d.message for d in scenario.evaluate().diagnostics if d.id == "collective-unable"]
+    assert bool(found) == refused
+    assert all(message.endswith("no faster than the links that carry them") for message in found)

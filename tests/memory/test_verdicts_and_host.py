@@ -73,7 +73,7 @@ def test_verdicts_say_how_much_of_what(bind: Bind) -> None:
     assert found.message == (
         "stage 3 needs 100.0 GiB in backward, and 76.0 GiB are usable: 24.0 GiB too much"
     )
-    assert found.notes == ("95 % of the 80 GiB of `plain`",)
+    assert found.notes == ("usable: 95 % of the 80 GiB of `plain`",)
     _, tight = fit.verdicts(study, outcome(70.0))
     assert tight.severity == "warning"
     found = diagnose(tight, study)

@@ -454,7 +454,12 @@ def test_a_sequence_divides_into_shares(
     assert complaint.message == (
         f"a sequence of {sequence} tokens does not divide into {parts} parts{why}"
     )
-    assert complaint.help == f"take {below} or {above} tokens"
+    assert complaint.help is not None
+    tokens, _, ranks = complaint.help.partition(", or cp = ")
+    assert tokens == f"take {below} or {above} tokens"
+    assert bool(ranks) == (not isinstance(cp, str))  # a sweep has no single way out
+    for other in ranks.split(" or ") if ranks else ():
+        assert sequence % (int(other) * parts // cp) == 0
 
 
 @pytest.mark.parametrize(

@@ -100,19 +100,19 @@ def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(
     bind: Bind,
 ) -> None:
     (found,) = complaints(bind({"layout.pp": 4, "small.layers": 18}), "layers-divide")
-    assert found.message == "18 layers do not divide by pp 4"
+    assert found.message == "18 layers are not divisible by pp 4"
     assert found.help == (
         "pp = 3 or 6 divides; or count both ends as layers: "
-        "`count_embedding = on, count_head = on`; "
-        "or let the first stages have one more: `assignment = front`; "
-        "or deal them unevenly: `stages = [...]` with 2 times 5 and 2 times 4"
+        "`schedule.count_embedding = on` with `schedule.count_head = on`; "
+        "or let the first stages have one more: `schedule.assignment = front`; "
+        "or deal them unevenly: `schedule.stages = [...]` with 2 times 5 and 2 times 4"
     )
 
 
 def test_counted_ends_and_chunks_are_in_the_message(bind: Bind) -> None:
     values = {"layout.pp": 4, "schedule.chunks": 2, "schedule.count_head": "on"}
     (found,) = complaints(bind(values), "layers-divide")
-    assert found.message == "8 layers and an end do not divide by pp 4 x chunks 2 = 8"
+    assert found.message == "8 layers and an end are not divisible by pp 4 x chunks 2 = 8"
 
 
 def test_layers_that_divide_with_their_ends_pass(bind: Bind) -> None:

@@ -175,9 +175,10 @@ def test_layers_and_counted_ends_divide(bind: Bind, values: dict[str, Any], divi
     assert (failed(bind(values), "layers-divide") == {}) == divides
 
 
-COUNT = "count both ends as layers: `count_embedding = on, count_head = on`"
-FRONT = "let the first stages have one more: `assignment = front`"
-DEAL = "deal them unevenly: `stages = [...]` with "
+COUNT = "count both ends as layers: "
+COUNT += "`schedule.count_embedding = on` with `schedule.count_head = on`"
+FRONT = "let the first stages have one more: `schedule.assignment = front`"
+DEAL = "deal them unevenly: `schedule.stages = [...]` with "
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ DEAL = "deal them unevenly: `stages = [...]` with "
         (14, 2, 3, 1, ["pp = 2 or 4 divides", FRONT, f"{DEAL}2 times 5 and 1 times 4"]),
         # chunks
         (14, 0, 4, 2, ["pp = 1 or 7 divides", COUNT, FRONT, f"{DEAL}6 times 2 and 2 times 1"]),
-        (12, 0, 4, 2, ["pp = 3 or 6 divides", FRONT, f"{DEAL}4 times 2 and 4 times 1"]),
+        (12, 0, 4, 2, ["chunks = 1 or 3 divides", FRONT]),
         (9, 0, 4, 2, [FRONT, f"{DEAL}1 times 2 and 7 times 1"]),
         # fewer layers than stages
         (3, 0, 4, 1, ["pp = 3 divides"]),

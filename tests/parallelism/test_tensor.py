@@ -294,13 +294,13 @@ def failing(of: Study) -> list[tuple[str, str, str | None]]:
 def test_heads_must_divide() -> None:
     # neither do the MLP's 28,672 columns nor the 2048 tokens, for the same reason
     assert failing(study("tp = 6, sequence_parallel = on", model="llama3_70b")) == [
-        ("heads-divide", "64 heads do not divide by tp = 6", "nearest legal: tp = 4 or 8")
+        ("heads-divide", "64 heads are not divisible by tp = 6", "nearest legal: tp = 4 or 8")
     ]
 
 
 def test_more_ranks_than_heads_have_only_fewer_ranks_to_go_to() -> None:
     ((_, message, hint),) = failing(study("tp = 48"))
-    assert message == "32 heads do not divide by tp = 48"
+    assert message == "32 heads are not divisible by tp = 48"
     assert hint == "nearest legal: tp = 32"
 
 
@@ -313,7 +313,7 @@ def test_kv_heads_divide_or_are_copied() -> None:
     assert failing(study("tp = 6", model=MODEL % (4, 3072, 1020))) == [
         (
             "kv-heads-divide",
-            "4 KV heads do not divide by tp = 6, nor tp by them",
+            "4 KV heads are not divisible by tp = 6, nor tp by them",
             "nearest legal: tp = 4 or 12",
         )
     ]
@@ -323,7 +323,7 @@ def test_the_mlp_must_divide() -> None:
     assert failing(study("tp = 4", model=MODEL % (4, 3074, 1024))) == [
         (
             "ffn-divide",
-            "an MLP of width 3074 does not divide by tp = 4",
+            "an MLP of width 3074 is not divisible by tp = 4",
             "nearest legal: tp = 2",
         )
     ]
@@ -333,7 +333,7 @@ def test_the_vocabulary_must_divide_or_be_padded() -> None:
     assert failing(study("tp = 4", model=MODEL % (4, 3072, 50_257))) == [
         (
             "vocabulary-divide",
-            "a vocabulary of 50257 does not divide by tp = 4",
+            "a vocabulary of 50257 is not divisible by tp = 4",
             "`layout.vocabulary_multiple = 128` pads it to 50688, as Megatron-LM does",
         )
     ]
@@ -347,7 +347,7 @@ def test_sequence_parallelism_needs_equal_shares() -> None:
     assert failing(study("tp = 8, sequence_parallel = on", **odd)) == [
         (
             "sequence-divide",
-            "a sequence of 2049 tokens does not divide by tp = 8",
+            "a sequence of 2049 tokens is not divisible by tp = 8",
             "sequence parallelism gives every rank the same share: take 2048 or 2056 tokens",
         )
     ]
@@ -370,7 +370,7 @@ def test_rules_judge_a_sweep_point_by_point() -> None:
     assert found["heads-divide"].holds.tolist() == [True, False, True, False]
     assert failing(swept)[0] == (
         "heads-divide",
-        "64 heads do not divide by tp = 6",
+        "64 heads are not divisible by tp = 6",
         "nearest legal: tp = 4 or 8",
     )
 
@@ -566,7 +566,7 @@ def test_context_parallel_ranks_send_their_share() -> None:
         0
     ] == (
         "sequence-divide",
-        "a sequence of 2056 tokens does not divide by tp x cp = 16",
+        "a sequence of 2056 tokens is not divisible by tp x cp = 16",
         "sequence parallelism gives every rank the same share: take 2048 or 2064 tokens",
     )
 

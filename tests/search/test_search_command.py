@@ -337,7 +337,7 @@ def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> 
 def test_what_the_spec_says_against_every_layout_is_underlined(run: Run) -> None:
     code, _, err = run(SPEC + "layout { pp = 3 }\n", "--axes", "tp,zero")
     assert code == 1
-    assert "error[layers-divide]: 32 layers do not divide by pp 3" in err
+    assert "error[layers-divide]: 32 layers are not divisible by pp 3" in err
     assert "spec.par:7:10" in err
     assert "error[empty-space]" in err
     assert "`layout.pp` = 1 or 2 or 4 or 8 would do" in err
@@ -347,7 +347,7 @@ def test_an_empty_space_with_sweeps_in_the_spec_is_told_like_any_other(run: Run)
     text = SPEC.replace("training {", "training { recompute = [none, full],")
     code, _, err = run(text + "layout { pp = 3, zero = [0, 1] }\n", "--axes", "tp")
     assert code == 1
-    assert "error[layers-divide]: 32 layers do not divide by pp 3" in err
+    assert "error[layers-divide]: 32 layers are not divisible by pp 3" in err
     assert "spec.par:7:10" in err
     assert "error[empty-space]" in err
 

@@ -56,7 +56,11 @@ class Commands(click.Group):
         if args and not args[0].startswith("-") and args[0] not in self.points:
             from parcost.language.diagnostics import did_you_mean
 
-            hint = did_you_mean(args[0], self.points) or "commands are " + ", ".join(self.points)
+            shorter = max((c for c in self.points if args[0].startswith(c)), key=len, default="")
+            hint = f"did you mean `{shorter}`?" if shorter else did_you_mean(args[0], self.points)
+            if args[0].endswith(".par"):
+                hint = f"write `parcost eval {args[0]}`"
+            hint = hint or "commands are " + ", ".join(self.list_commands(ctx))
             ctx.fail(f"there is no command `{args[0]}`; {hint}")
         return super().resolve_command(ctx, args)
 

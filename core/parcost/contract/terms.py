@@ -289,7 +289,7 @@ class Check:
     """A rule that a study must meet: a mask, and what to say where it fails.
 
     *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
-    *help* are templates filled from *inputs* (``"{heads} heads do not divide by tp = {tp}"``).
+    *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
     A failed ``error`` makes the point infeasible; a ``warning`` only speaks.
     """
 

@@ -12,7 +12,7 @@ from parcost.contract.schema import block_name, block_type
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.language import units
 from parcost.language.numbers import literal, quantity, round_significant
-from parcost.numeric import all_of, is_array
+from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
 from parcost.output.formulas import filled
 from parcost.output.narrative import PASSES
@@ -263,6 +263,8 @@ def _count(count: Sequence[float] | float) -> str:
 
 def _hiding(line: Line) -> str:
     match line.term:
+        case Work(window=None) if any_of(line.hidden != 0):
+            return "under the pass of another micro-batch, which the schedule runs at once"
         case Work(window=None):
             return "nowhere: it is serial"
         case Work(window=window, share=part, slowdown=slower):

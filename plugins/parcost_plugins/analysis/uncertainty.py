@@ -70,8 +70,8 @@ def _spread(study: Study, accuracy: Accuracy) -> tuple[Real, str] | None:
     if accuracy.has_device(name):
         return None
     if family is None:
-        return accuracy.others.spread, f"u because `{name}` has no measured runs and no family"
-    return family.spread, f"u because `{name}` has no measured runs of its own"
+        return accuracy.others.spread, f"u, spread of others: `{name}` has no runs and no family"
+    return family.spread, f"u, spread of its family: `{name}` has no measured runs"
 
 
 def _interval(

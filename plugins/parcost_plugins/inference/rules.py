@@ -32,7 +32,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-layers",
         holds=model.layers % serving.pp == 0,
         subject=f"{name}.pp",
-        message="{layers} layers do not divide by pp = {pp}",
+        message="{layers} layers are not divisible by pp = {pp}",
         inputs={"layers": model.layers, "pp": serving.pp},
         help=f"pp = {divisors(float(model.layers), float(serving.pp))} divides",
     )
@@ -41,7 +41,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-heads",
         holds=divides(tp, heads),
         subject=f"{name}.tp",
-        message="{heads} heads do not divide by tp = {tp}",
+        message="{heads} heads are not divisible by tp = {tp}",
         inputs={"heads": heads, "tp": tp},
         help="a tp that divides {heads}",
     )
@@ -124,7 +124,7 @@ def _experts(serving: Serving) -> Iterator[Check]:
         id="serving-experts",
         holds=divides(ep, experts),
         subject=f"{name}.ep",
-        message="{experts} experts do not divide by ep = {ep}",
+        message="{experts} experts are not divisible by ep = {ep}",
         inputs={"experts": experts, "ep": ep},
         help="an ep that divides {experts}",
     )

@@ -140,7 +140,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
         yield Check(
             id="no-attention-kernel",
             holds=kernel is not None,
-            subject="kernels.attention",
+            subject="kernels.attention" if table is not None else f"{block_name(device)}.attention",
             message="{device} has no rate of `{kernel}`{type}",
             inputs={
                 "device": block_name(device),

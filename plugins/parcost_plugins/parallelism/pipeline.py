@@ -34,10 +34,14 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import HOPS
-from parcost_plugins.vocabulary.neighbours import all_divisors
+from parcost_plugins.vocabulary.neighbours import all_divisors, next_to
+from parcost_plugins.vocabulary.offers import usual_schedules
 from parcost_plugins.vocabulary.partition import assignment, end_layers, stages_of_devices
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
 from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
+
+_UNEVEN = "let the first stages have one more: `schedule.assignment = front`"
+_LEFT_OUT = "leave `schedule.stages` out"
 
 
 @hookimpl
@@ -212,11 +216,12 @@ def _division_check(study: Study) -> Check:
             help="at most {most} stages have something to do",
         )
     holds = (layers + ends) % (pp * choice.chunks) == 0
+    by_chunks = choice.chunks > 1 and (layers + ends) % pp == 0
     return Check(
         id="layers-divide",
         holds=holds,
-        subject="layout.pp",
-        message="{counted} do not divide by {stages}",
+        subject="schedule.chunks" if by_chunks else "layout.pp",
+        message="{counted} are not divisible by {stages}",
         inputs={"counted": counted, "stages": _stages(study)},
         help="" if holds else _ways_to_divide(layers, ends, pp, choice.chunks),
     )
@@ -225,20 +230,33 @@ def _division_check(study: Study) -> Check:
 def _stage_list_checks(study: Study) -> list[Check]:
     listed = study[ScheduleChoice].stages
     layers = study[Training].model.layers
+    left = layers - sum(listed)
     return [
         Check(
             id="stages-count",
             holds=len(listed) == virtual_stages(study),
             subject="schedule.stages",
             message="`stages` lists {listed} counts for {stages}",
-            inputs={"listed": len(listed), "stages": _stages(study)},
+            inputs={
+                "listed": len(listed),
+                "stages": _stages(study),
+                "wanted": virtual_stages(study),
+                "left_out": _LEFT_OUT,
+            },
+            help="list {wanted} counts, or {left_out}",
         ),
         Check(
             id="stages-sum",
             holds=sum(listed) == layers,
             subject="schedule.stages",
             message="`stages` adds up to {sum} layers, and the model has {layers}",
-            inputs={"sum": sum(listed), "layers": layers},
+            inputs={
+                "sum": sum(listed),
+                "layers": layers,
+                "change": f"{abs(left)} {'more' if left > 0 else 'fewer'}",
+                "left_out": _LEFT_OUT,
+            },
+            help="the stages need {change} in all, or {left_out}",
         ),
     ]
 
@@ -268,7 +286,7 @@ def _limits(study: Study) -> Iterator[Check]:
             yield Check(
                 id="schedule-limits",
                 holds=cut.micro_batches != m,
-                subject="schedule.kind",
+                subject=_written(study),
                 message="`{schedule}` does not run with {stages} and {micro_batches} "
                 "micro-batches: {why}",
                 inputs={
@@ -277,7 +295,27 @@ def _limits(study: Study) -> Iterator[Check]:
                     "micro_batches": m,
                     "why": why,
                 },
+                help=_other_schedules(study, m),
             )
+
+
+def _written(study: Study) -> str:
+    """Return which attribute of the schedule a user wrote, who reads of it in a diagnostic."""
+    choice = study[ScheduleChoice]
+    kind = study.origin(choice, "kind")
+    usual = kind is None or kind.how == "default"
+    return "schedule.chunks" if usual and choice.chunks > 1 else "schedule.kind"
+
+
+def _other_schedules(study: Study, micro_batches: int) -> str:
+    """Return the schedules that have an order for these stages, as a help line."""
+    cut, offered = study.pipeline, study.plugins.offers("schedules")
+    found = []
+    for kind in usual_schedules(study):
+        limits = getattr(offered[kind][1], "limits", None)
+        if limits is None or not limits(cut.stages, micro_batches, cut.chunks):
+            found.append(f"`schedule.kind = {kind}`")
+    return f"{' or '.join(found)} has such an order" if found else ""
 
 
 def _micro_batch_counts(micro_batches: Real) -> list[int]:
@@ -296,6 +334,9 @@ def _stages(study: Study) -> str:
 
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     """Return the nearest numbers of stages that divide, and a list that fits this one."""
+    if chunks > 1 and (layers + ends) % pp == 0:
+        near = next_to(chunks, all_divisors((layers + ends) // pp))
+        return f"chunks = {near} divides; or {_UNEVEN}"
     each, left = divmod(layers + ends, chunks)
     fitting = [p for p in all_divisors(each) if p <= layers] if not left else []
     nearest = [*[p for p in fitting if p < pp][-1:], *[p for p in fitting if p > pp][:1]]
@@ -303,10 +344,11 @@ def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     if nearest:
         ways.append(f"pp = {' or '.join(map(str, nearest))} divides")
     if not ends and (layers + 2) % (pp * chunks) == 0:
-        ways.append("count both ends as layers: `count_embedding = on, count_head = on`")
+        both = "`schedule.count_embedding = on` with `schedule.count_head = on`"
+        ways.append(f"count both ends as layers: {both}")
     each, more = divmod(layers, pp * chunks)
     if each:
-        ways.append("let the first stages have one more: `assignment = front`")
+        ways.append(_UNEVEN)
         listed = f"{more} times {each + 1} and {pp * chunks - more} times {each}"
-        ways.append(f"deal them unevenly: `stages = [...]` with {listed}")
+        ways.append(f"deal them unevenly: `schedule.stages = [...]` with {listed}")
     return "; or ".join(ways)

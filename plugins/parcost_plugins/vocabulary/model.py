@@ -21,7 +21,42 @@ class AttentionInput(NamedTuple):
     multiplied: bool = True
 
 
-@block("model", label="required")
+@block(
+    "model",
+    label="required",
+    aliases={  # names of Megatron-LM and of the configuration files of Hugging Face
+        "num_layers": "layers",
+        "num_hidden_layers": "layers",
+        "n_layers": "layers",
+        "hidden_size": "hidden",
+        "d_model": "hidden",
+        "n_embd": "hidden",
+        "num_attention_heads": "heads",
+        "n_heads": "heads",
+        "num_query_groups": "kv_heads",
+        "num_key_value_heads": "kv_heads",
+        "n_kv_heads": "kv_heads",
+        "kv_channels": "head_dim",
+        "ffn_hidden_size": "ffn",
+        "intermediate_size": "ffn",
+        "vocab_size": "vocabulary",
+        "padded_vocab_size": "vocabulary",
+        "max_position_embeddings": "positions",
+        "sliding_window": "window",
+        "tie_word_embeddings": "tied",
+        "num_experts": "experts",
+        "num_local_experts": "experts",
+        "n_routed_experts": "experts",
+        "moe_router_topk": "top_k",
+        "num_experts_per_tok": "top_k",
+        "moe_ffn_hidden_size": "expert_ffn",
+        "moe_intermediate_size": "expert_ffn",
+        "n_shared_experts": "shared_experts",
+        "kv_lora_rank": "kv_lora",
+        "q_lora_rank": "q_lora",
+        "first_k_dense_replace": "dense_first",
+    },
+)
 class Model:
     """A transformer, dense or with experts; or, by its stated size alone, a nominal one."""
 

@@ -91,6 +91,20 @@ def active_offers(framework: Framework) -> Sequence[Offer]:
     return [offer for offer in framework.offers if value_texts(offer)]
 
 
+def usual_schedules(study: Study) -> list[str]:
+    """Return the schedules that a search takes by default, by name.
+
+    Of a framework that says which it has, those are all that it has.
+    """
+    stated = offers_of(study[Training].framework, "schedule.kind")
+    return [
+        name
+        for name, (_, schedule) in study.plugins.offers("schedules").items()
+        if has(study, "schedule.kind", name)
+        and (stated or getattr(schedule, "search_default", False))
+    ]
+
+
 def _matches(value: Value, text: str) -> bool:
     if isinstance(value, str):
         return value == text

@@ -14,7 +14,14 @@ from parcost import Figure, Outcome, Section, Study, hookimpl
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Return the levels, what reaches the targets, what helps most, and what it rests on."""
-    from parcost_plugins.analysis.advice import evidence, levels, placement, reach, sensitivity
+    from parcost_plugins.analysis.advice import (
+        evidence,
+        levels,
+        placement,
+        reach,
+        sensitivity,
+        settings,
+    )
     from parcost_plugins.analysis.advice.changes import effects
 
     yield from levels.section(study, outcome)
@@ -24,7 +31,11 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     changes = [*(change for _, change in tried), *(value.less for value in values), *orders]
     found = effects(study, outcome, changes)  # all at once: one evaluation for the numbers
     first, last = len(tried), len(tried) + len(values)
-    yield sensitivity.section(tried, found[:first], orders, found[last:])
+    gains = [
+        *sensitivity.gains(tried, found[:first]),
+        *sensitivity.gains_of_settings(settings.best(study, outcome), outcome),
+    ]
+    yield sensitivity.section(gains, orders, found[last:])
     yield evidence.section(values, found[first:last])
 
 

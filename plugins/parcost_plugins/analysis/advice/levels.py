@@ -112,7 +112,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         if (needed := wanted.get(at.name)) is not None:
             yield Figure(
                 name=f"needed_bandwidth.{at.name}",
-                title=f"bandwidth of {at.name} that would do",
+                title=f"bandwidth of {at.name} that is enough",
                 value=Formula(
                     text="least B at which the step is within the slack of one on endless B",
                     inputs={"slack": study[Targets].slack},

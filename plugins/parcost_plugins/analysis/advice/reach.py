@@ -105,13 +105,13 @@ def _goals(targets: Targets) -> list[str]:
 
 def _attempts(study: Study, targets: Targets) -> Iterator[Attempt]:
     for title, values in _changes(study):
-        if made := _try(study, title, values):
+        if made := try_change(study, title, values):
             yield made
     if found := fewest_micro_batches(study, targets):
         yield found
 
 
-def _try(study: Study, title: str, values: Mapping[str, Any]) -> Attempt | None:
+def try_change(study: Study, title: str, values: Mapping[str, Any]) -> Attempt | None:
     """Return a change as it comes out, or None where it is not legal."""
     try:
         changed = study.replace(values)
@@ -169,7 +169,7 @@ def fewest_micro_batches(study: Study, targets: Targets) -> Attempt | None:
     def attempt(m: int) -> Attempt | None:
         batch = m * per
         title = f"{m} micro-batches: global_batch = {batch:g} sequences"
-        return _try(study, title, {"training.global_batch": f"{batch:.0f} sequences"})
+        return try_change(study, title, {"training.global_batch": f"{batch:.0f} sequences"})
 
     def reaches(found: Attempt | None) -> bool:
         return found is not None and meets(targets, found.study, found.outcome)

@@ -1,50 +1,98 @@
-"""What the step gains where a part of the machine is twice as good, or ranks are placed anew."""
+"""What the step gains with another setting, a part of the machine twice as good, or a new order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from parcost import Curve, Section, Study, block_name
+from parcost import Curve, Outcome, Section, Study, block_name
 from parcost_plugins.analysis.advice.changes import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
 from parcost_plugins.vocabulary.offers import has
 from parcost_plugins.vocabulary.run_choices import HIDING, tensor_overlap
 
+if TYPE_CHECKING:
+    from parcost_plugins.analysis.advice.reach import Attempt
+
 _LEAD = 3  # rows on the report of one screen
+_OF_THE_JOB = (KernelChoice, Overlap)  # blocks of settings; the others are of the machine
 _LEAST = 0.001  # of the step; what changes it less is not listed
 
 
-def section(
-    tried: Sequence[tuple[str, Change]],
-    found: Sequence[Effect],
-    orders: Sequence[Change] = (),
-    effects: Sequence[Effect] = (),
-) -> Section:
-    """Return what would help, the most helpful first; of other *orders*, the best."""
-    rows = [
-        (title, (effect.seconds, "s"), (effect.time, "%"))
-        for (title, _), effect in zip(tried, found, strict=True)
-        if abs(effect.time) >= _LEAST
+class Gain(NamedTuple):
+    """A row: what may be changed, and the step with it. *setting*: of the job, or the machine."""
+
+    title: str
+    seconds: float
+    change: float
+    setting: bool
+
+
+def gains(tried: Sequence[tuple[str, Change]], found: Sequence[Effect]) -> list[Gain]:
+    """Return what each change of a block does to the step."""
+    return [
+        Gain(title, effect.seconds, effect.time, isinstance(change.block, _OF_THE_JOB))
+        for (title, change), effect in zip(tried, found, strict=True)
     ]
-    small = len(tried) - len(rows)
+
+
+def gains_of_settings(made: Sequence[Attempt], before: Outcome) -> list[Gain]:
+    """Return what each change of the spec does to the step."""
+    return [
+        Gain(
+            attempt.title,
+            float(attempt.outcome.step_seconds),
+            float(attempt.outcome.step_seconds / before.step_seconds - 1.0),
+            setting=True,
+        )
+        for attempt in made
+    ]
+
+
+def section(
+    tried: Sequence[Gain], orders: Sequence[Change] = (), effects: Sequence[Effect] = ()
+) -> Section:
+    """Return what would help; of other *orders* of the degrees, the best.
+
+    First come the two best settings and the best improvement of the machine, for a screen.
+    """
+    kept = [gain for gain in tried if gain.change <= -_LEAST]
+    slower = sum(gain.change >= _LEAST for gain in tried)
+    small = len(tried) - len(kept) - slower
     notes = [_remainder_text(small)] if small else []
+    if slower:
+        notes.append(f"{slower} other change{' makes' if slower == 1 else 's make'} it slower")
     if orders:
         best, effect = min(zip(orders, effects, strict=True), key=lambda pair: pair[1].seconds)
         if effect.time <= -_LEAST:
             title = f'layout.order = "{best.value}"'
-            rows.append((title, (effect.seconds, "s"), (effect.time, "%")))
+            kept.append(Gain(title, effect.seconds, effect.time, setting=True))
         else:
             count = len(orders)
-            tried_orders = "1 other order was" if count == 1 else f"{count} other orders were"
-            notes.append(f"{tried_orders} tried: none places the degrees for a faster step")
+            tried_orders = (
+                "1 other order of the degrees was"
+                if count == 1
+                else f"{count} other orders of the degrees were"
+            )
+            notes.append(f"{tried_orders} tried, and not faster")
     return Section(
         title="What would help",
         columns=("with", "step", "change"),
-        rows=sorted(rows, key=lambda row: row[1][0]),
+        rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranked(kept)],
         notes=notes,
         lead=_LEAD,
     )
+
+
+def _ranked(kept: Sequence[Gain]) -> list[Gain]:
+    """Return the rows of a screen ahead of the others, and each part by its step."""
+    by_step = sorted(kept, key=lambda gain: gain.seconds)
+    settings = [gain for gain in by_step if gain.setting]
+    machine = [gain for gain in by_step if not gain.setting]
+    most = _LEAD - 1 if machine else _LEAD
+    first = [*settings[:most], *machine][:_LEAD]
+    return [*first, *(gain for gain in by_step if gain not in first)]
 
 
 def _remainder_text(small: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from parcost import Group, Section, Study
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary import Cluster, Layout
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
 
 
 class _ParallelDimension(NamedTuple):
@@ -56,7 +57,7 @@ def section(study: Study) -> Iterator[Section]:
             d.splits,
             _saving(d, layout),
             _level_names(study.group(d.attribute), study),
-            d.burden,
+            _burden(d, study),
         )
         for d in used
     ]
@@ -76,6 +77,19 @@ def _saving(dimension: _ParallelDimension, layout: Layout) -> str:
         "optimizer state, gradients",
         "optimizer state, gradients, weights",
     )[layout.zero]
+
+
+def _burden(dimension: _ParallelDimension, study: Study) -> str:
+    """Return what the ranks exchange and how often, where the layout decides it."""
+    layout = study[Layout]
+    if dimension.attribute == "tp" and layout.sequence_parallel:
+        return "all-gathers and reduce-scatters in every layer"
+    if dimension.attribute != "dp" or not layout.zero:
+        return dimension.burden
+    often = "micro-batch" if layout.zero > 1 and reduces_each_micro_batch(study) else "step"
+    if layout.zero == 3:
+        return f"parameters in every pass, gradients once per {often}, hideable"
+    return f"gradients once per {often}, parameters once per step, hideable"
 
 
 def _level_names(group: Group, study: Study) -> str:

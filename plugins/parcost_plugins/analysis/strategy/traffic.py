@@ -33,17 +33,19 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
             title="What a step sends",
             columns=("what", "over", "message", "times", "busy", "exposed", "is"),
             rows=rows,
-            notes=["message: the big buffer of one call; times: calls of one device in a step"],
+            notes=["message: the buffer of one call, whole; times: calls of one device in a step"],
         )
 
 
 def criticality(exposed: Real, hidden: Real) -> str:
     """Return whether a transfer is on the critical path.
 
-    >>> criticality(1.0, 0.0), criticality(0.5, 0.5), criticality(0.0, 1.0)
-    ('critical', 'partly hidden', 'hidden')
+    >>> criticality(1.0, 0.0), criticality(0.5, 0.5), criticality(0.01, 0.99), criticality(0.0, 1.0)
+    ('critical', 'partly hidden', 'nearly hidden', 'hidden')
     """
-    share = float(hidden / (exposed + hidden)) if exposed + hidden else 1.0
-    if share >= _HIDDEN:
+    if not exposed:
         return "hidden"
+    share = float(hidden / (exposed + hidden))
+    if share >= _HIDDEN:
+        return "nearly hidden"
     return "critical" if share <= _CRITICAL else "partly hidden"

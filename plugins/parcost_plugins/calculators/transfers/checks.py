@@ -216,7 +216,7 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
         id="transfer-nodes",
         holds=divides(nodes, P),
         subject=f"{name}.nodes",
-        message="{P} ranks do not divide by {nodes} nodes",
+        message="{P} ranks are not divisible by {nodes} nodes",
         inputs={"P": P, "nodes": nodes, "below": P - P % nodes, "above": P - P % nodes + nodes},
         help="the nearest numbers of ranks are {below} and {above}",
     )

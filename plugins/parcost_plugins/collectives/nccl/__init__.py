@@ -45,14 +45,19 @@ class Nccl(Collective):
         return Nccl(machine(choice))
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return whether the study says what the library needs to know."""
-        return self.machine is not None
+        """Return whether the study has what the library needs, and links carry its channels."""
+        if self.machine is None:
+            return False
+        from parcost_plugins.collectives.nccl.machine import carried
+
+        return carried(self.machine, group)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Return what the library needs."""
         return (
             "`tuning` with all of its rows, `generation`, `channels`, and `channel_bandwidth` or "
-            "`links`, in `collectives`"
+            "`links`, in `collectives`; and all channels together no faster than the links that "
+            "carry them"
         )
 
     def choices(self, operation: str, n: Real, group: Group) -> dict[str, Real]:

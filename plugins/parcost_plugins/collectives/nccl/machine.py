@@ -6,8 +6,8 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Group, Real, block_name
-from parcost.numeric import where
+from parcost import Curve, Group, Link, Mask, Real, block_name
+from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     GenerationTuning,
@@ -16,6 +16,7 @@ from parcost_plugins.vocabulary import (
     Tuning,
 )
 
+_ROUNDING = 1e-9  # of a product
 #: The pairs of algorithm and protocol that a table has to have latencies of.
 PROTOCOLS = frozenset(
     (
@@ -72,6 +73,22 @@ def machine(choice: CollectiveChoice) -> Machine | None:
         card_latency=choice.card_latency,
         collnet=choice.collnet,
     )
+
+
+def carried(machine: Machine, group: Group) -> Mask:
+    """Return whether the links of *group* are as fast as all channels: no time is too short."""
+    placed, ends = RankSpread.of(group), 1.0 + _ROUNDING
+    held: Mask = machine.channels * machine.intra <= ends * _line_rate(group.links[0])
+    for link in group.links[1:]:
+        rate = ends * placed.local * _line_rate(link)
+        held = held & ((placed.nodes <= 2) | (machine.channels * machine.inter <= rate))
+    return held | (placed.ranks <= 1)
+
+
+def _line_rate(link: Link) -> Real:
+    """Return what a level carries at best: its line rate, where its times are not measured."""
+    rate = getattr(link.level, "bandwidth", link.bandwidth)
+    return link.bandwidth if isinstance(rate, Curve) else maximum(rate, link.bandwidth)
 
 
 @frozen(kw_only=True, eq=False)

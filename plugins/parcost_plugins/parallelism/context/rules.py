@@ -67,7 +67,7 @@ def splits(study: Study) -> Iterator[Check]:
             "below": sequence // parts * parts,
             "above": ceil_div(sequence, parts) * parts,
         },
-        help="take {below} or {above} tokens",
+        help="take {below} or {above} tokens" + _degrees(sequence, found.cp, parts),
     )
     if kind == "hybrid":
         yield _hybrid(found)
@@ -104,8 +104,8 @@ def _heads(found: ContextExchange) -> Iterator[Check]:
             id=id_,
             holds=holds,
             subject="layout.cp" if found.kind == "ulysses" else "context.ulysses",
-            message="{heads} {name} of a tensor-parallel rank do not divide by the {u} ranks that "
-            "trade the sequence for them",
+            message="{heads} {name} of a tensor-parallel rank are not divisible by the {u} ranks "
+            "that trade the sequence for them",
             inputs={"heads": heads, "name": name, "u": u},
             help="" if all_of(holds) else _nearest_degrees(holds, heads, u),
         )
@@ -150,3 +150,9 @@ def placement(study: Study) -> Iterator[Check]:
         notes=["a block is {n:.4g} MB, and {slower:.3g} times slower there"],
         help="a ring still hides it where a block takes longer to work on: see `cp_overlap`",
     )
+
+
+def _degrees(sequence: Real, cp: Real, parts: Real) -> str:
+    """Return the degrees next to *cp* that divide the *sequence* into parts, for a help line."""
+    near = divisors(sequence * cp / parts, cp)
+    return f", or cp = {near}" if near else ""

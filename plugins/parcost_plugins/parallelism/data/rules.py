@@ -114,7 +114,7 @@ def _local_update_checks(study: Study) -> Iterator[Check]:
         id="workers-divide",
         holds=where(dp % 1 == 0, dp % workers, 0.0) == 0.0,
         subject="local_updates.workers",
-        message="{dp} replicas do not divide by {workers} workers",
+        message="{dp} replicas are not divisible by {workers} workers",
         inputs=inputs,
         help="take {near} workers",
     )

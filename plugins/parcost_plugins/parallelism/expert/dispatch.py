@@ -91,7 +91,7 @@ def _rules(one: Dispatch) -> Iterator[Check]:
             "dispatch-experts",
             "experts",
             one.experts % one.ranks == 0,
-            "{experts} experts do not divide by {ranks} ranks",
+            "{experts} experts are not divisible by {ranks} ranks",
             {"experts": one.experts, "ranks": one.ranks},
         ),
         (
@@ -105,7 +105,7 @@ def _rules(one: Dispatch) -> Iterator[Check]:
             "dispatch-units",
             "units",
             one.ranks % one.units == 0,
-            "{ranks} ranks do not divide by {units} units",
+            "{ranks} ranks are not divisible by {units} units",
             {"ranks": one.ranks, "units": one.units},
         ),
     ):

@@ -163,7 +163,7 @@ def _rules(one: Placement) -> Iterator[Check]:
         id="placement-divides",
         holds=experts % groups == 0,
         subject=name,
-        message="{experts} experts do not divide by {groups} groups",
+        message="{experts} experts are not divisible by {groups} groups",
         inputs={"experts": experts, "groups": groups},
     )
     yield Check(

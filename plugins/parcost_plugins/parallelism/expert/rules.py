@@ -37,7 +37,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         id="experts-divide",
         holds=experts % ep == 0,
         subject="layout.ep",
-        message="{experts} experts do not divide by ep = {ep}",
+        message="{experts} experts are not divisible by ep = {ep}",
         inputs={"experts": experts, "ep": ep},
         help=_nearest_divisors(experts, ep, "ep"),
     )
@@ -45,7 +45,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         id="expert-width-divide",
         holds=model.expert_ffn % etp == 0,
         subject="layout.etp",
-        message="an expert of width {width} does not divide by etp = {etp}",
+        message="an expert of width {width} is not divisible by etp = {etp}",
         inputs={"width": model.expert_ffn, "etp": etp},
         help=_nearest_divisors(model.expert_ffn, etp, "etp"),
     )
@@ -62,7 +62,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
             id="shared-width-divide",
             holds=model.shared_width % tp == 0,
             subject="layout.tp",
-            message="shared experts of width {width} do not divide by tp = {tp}",
+            message="shared experts of width {width} are not divisible by tp = {tp}",
             inputs={"width": model.shared_width, "tp": tp},
             help=_nearest_divisors(model.shared_width, tp, "tp"),
         )

@@ -27,16 +27,16 @@ def divisibility(study: Study) -> Iterator[Check]:
     copies = minimum(model.kv_heads % tp, tp % model.kv_heads)
     inputs = {"tp": tp, "heads": model.heads, "kv": model.kv_heads, "ffn": model.ffn}
     rules: list[tuple[str, Mask, str]] = [
-        ("heads-divide", heads, "{heads} heads do not divide by tp = {tp}"),
+        ("heads-divide", heads, "{heads} heads are not divisible by tp = {tp}"),
         (
             "kv-heads-divide",
             where(heads, copies, 0.0) == 0,
-            "{kv} KV heads do not divide by tp = {tp}, nor tp by them",
+            "{kv} KV heads are not divisible by tp = {tp}, nor tp by them",
         ),
         (
             "ffn-divide",
             where(heads, model.ffn % tp, 0.0) == 0,
-            "an MLP of width {ffn} does not divide by tp = {tp}",
+            "an MLP of width {ffn} is not divisible by tp = {tp}",
         ),
     ]
     for id_, holds, message in rules:
@@ -53,7 +53,7 @@ def divisibility(study: Study) -> Iterator[Check]:
         id="vocabulary-divide",
         holds=model.padded_vocabulary(layout) % tp == 0,
         subject="layout.tp",
-        message="a vocabulary of {vocabulary} does not divide by tp = {tp}",
+        message="a vocabulary of {vocabulary} is not divisible by tp = {tp}",
         inputs={
             "vocabulary": model.vocabulary,
             "tp": tp,
@@ -75,7 +75,7 @@ def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Che
         id="sequence-divide",
         holds=where(heads, sequence % shares, 0.0) == 0,
         subject="training.sequence",
-        message="a sequence of {sequence} tokens does not divide by " + named,
+        message="a sequence of {sequence} tokens is not divisible by " + named,
         inputs={
             "sequence": sequence,
             "shares": shares,
