@@ -7,10 +7,10 @@ far from its plugin, in a sum or on a page, and take the whole study with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import inf
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve, fields, has
 
@@ -19,7 +19,7 @@ from parcost.contract.checks import unsaid
 from parcost.contract.formulas import Formula
 from parcost.contract.search_validation import HOOKS, Blame, answered
 from parcost.contract.term_validation import Counts, sound, unbounded, unvalued, within
-from parcost.language.diagnostics import Diagnostic, SpecError, quote, type_name
+from parcost.language.diagnostics import Diagnostic, SpecError, quote, reraise_interrupt, type_name
 from parcost.numeric import array_kind, where
 from parcost.records import answers_to
 
@@ -88,14 +88,14 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     if complaint:
         return (), complaint
     if hook in _NUMBERED:
-        return _term(answer, counts)
+        return _term(answer, counts, blame)
     if hook in HOOKS:
         found, complaint = answered(hook, answer, blame)
         return (found,), complaint
-    return (answer,), _complaint(hook, answer)
+    return (answer,), _complaint(hook, answer, blame)
 
 
-def _complaint(hook: str, answer: Any) -> str:
+def _complaint(hook: str, answer: Any, blame: Blame) -> str:
     """Return what is wrong with an answer besides its kind and its texts, if anything."""
     if hook in _MARKED:
         return _bad_record(hook, answer)
@@ -103,9 +103,9 @@ def _complaint(hook: str, answer: Any) -> str:
         case terms.Check():
             return unsaid(answer)
         case terms.Figure():
-            return unvalued(answer) or _bad_formula(answer)
+            return unvalued(answer) or _bad_formula(answer, blame)
         case terms.Interval():
-            return unbounded(answer) or _bad_formula(answer)
+            return unbounded(answer) or _bad_formula(answer, blame)
         case terms.Section():
             return _bad_section(answer)
         case terms.Group():
@@ -115,10 +115,10 @@ def _complaint(hook: str, answer: Any) -> str:
     return ""
 
 
-def _term(term: Any, counts: Counts) -> tuple[Sequence[Any], str]:
+def _term(term: Any, counts: Counts, blame: Blame) -> tuple[Sequence[Any], str]:
     """Return a term in plain numbers, or one for each resource that it names."""
     term, complaint = sound(term, counts)
-    complaint = complaint or _bad_formula(term)
+    complaint = complaint or _bad_formula(term, blame)
     if complaint or not isinstance(getattr(term, "resource", ""), terms.Names):
         return (term,), complaint
     try:
@@ -168,29 +168,50 @@ def _bad_text(answer: Any) -> str:
     return ""
 
 
-def _bad_formula(answer: Any) -> str:
+def _bad_formula(answer: Any, blame: Blame) -> str:
     """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
     formula: Any = answer.formula
     is_interval = answer.__class__ is terms.Interval
     if formula.__class__ is Formula and formula.is_valid and not is_interval:
         return ""
-    parts: list[Any] = []
-    if complaint := _bad_part(answer.name, formula, parts):
+    further = [answer.upper] if is_interval else []
+    return _bad_parts(answer.name, formula, further, blame)
+
+
+def _bad_parts(name: str, formula: Any, parts: list[Any], blame: Blame) -> str:
+    """Return what is wrong with a formula, its parts or *parts*, if anything."""
+    if complaint := _bad_part(name, formula, parts):
         return complaint
-    if is_interval:
-        parts.append(answer.upper)
     seen: dict[int, Any] = {}
     while parts:
         part = parts.pop()
         if part is formula or id(part) in seen or (part.__class__ is Formula and part.is_valid):
             continue
         seen[id(part)] = part
-        if complaint := _bad_part(answer.name, part, parts):
+        if complaint := _bad_part(name, part, parts):
             return complaint
-    formula.is_valid = True
-    for part in seen.values():
+    for part in (formula, *seen.values()):
         part.is_valid = True
+        if part.explain is not None:
+            part.explain = partial(_explanation, name, part, part.explain, blame)
     return ""
+
+
+def _explanation(
+    name: str, formula: Formula, explain: Callable[[], Any], blame: Blame
+) -> Formula:
+    """Return the formula that *explain* makes, or the text so far and why it stays."""
+    try:
+        made = explain()
+        complaint = _bad_parts(name, made, [], blame)
+        error = blame(f"explained `{name}`: {complaint}", None) if complaint else None
+    except BaseException as raised:  # noqa: BLE001  an explanation is foreign code
+        reraise_interrupt(raised)
+        error = blame(f"the explanation of `{name}` raised", raised)
+    if error is None:
+        return cast("Formula", made)
+    text = f"{formula.own_text}, which cannot be explained: {error}"
+    return evolve(formula, text=text, explain=None)
 
 
 def can_be_shown(formula: Formula) -> bool:
@@ -202,8 +223,7 @@ def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
     """Return what is wrong with one formula; inputs that have one join *parts*."""
     if formula.__class__ is not Formula and not isinstance(formula, Formula):
         return f"gave `{name}` the formula {quote(formula)}, which is no Formula"
-    texts = (formula.source, formula.title)  # the text of an explanation is the core's
-    for text in texts if formula.explain is not None else (formula.text, *texts):
+    for text in (formula.own_text, formula.source, formula.title):
         if text.__class__ is not str:
             return f"gave `{name}` a formula whose text or source is no text"
         if text and not text.isprintable():

@@ -1,0 +1,58 @@
+"""Answers of plugins that break the contract: each is named, and nothing fails because of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import parcost
+from parcost import Figure, Formula, hookimpl
+from parcost.output import data, explanation
+from parcost.plugins.discovery import load
+
+LETTERS = "let nodes = 8\n"
+
+
+def raising() -> Any:
+    raise ValueError("no words")
+
+
+def result_of(hook: str, answer: Callable[[], Any], text: str = LETTERS) -> Any:
+    """Return the result of a spec with a plugin `odd` that answers one hook."""
+    session = parcost.Session(load(("odd", SimpleNamespace(**{hook: hookimpl(answer)}))))
+    return session.load_text(text)[0].evaluate().result
+
+
+@pytest.mark.parametrize(
+    ("explain", "complaint"),
+    [
+        (raising, "the explanation of `width` raised ValueError: no words"),
+        (lambda: 7, "explained `width`: gave `width` the formula 7, which is no Formula"),
+        (lambda: Formula("a\x1bb"), "explained `width`: gave `width` a formula that cannot be"),
+        (lambda: Formula("2 w", inputs={"w": object()}), "gave the formula of `width` the input"),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_explanation_that_fails_leaves_the_text(
+    explain: Any, complaint: str, *, inside: bool
+) -> None:
+    own = Formula("by hand", value=7.0, inputs={"k": 3.0}, explain=explain)
+    whole = Formula("2 k", value=14.0, inputs={"k": own}) if inside else own
+
+    def figure() -> list[Figure]:
+        return [Figure(name="width", title="Width", value=7.0, unit="", formula=whole)]
+
+    result = result_of("calculations", figure)
+    assert not result.faults
+    assert own.text.startswith(
+        "by hand, which cannot be explained: plugin `odd` failed in `calculations`: "
+    )
+    assert complaint in own.text
+    assert json.dumps(own.text) in str(data.formula(whole))
+    assert own.inputs == {"k": (3.0, "")}
