@@ -9,14 +9,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import parcost
 from parcost import Figure, Formula, hookimpl
-from parcost.output import data, explanation
+from parcost.cli import main
+from parcost.output import data
 from parcost.plugins.discovery import load
 
 LETTERS = "let nodes = 8\n"
+STEP = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.gpt2_small
+use catalog.precisions.bf16
+cluster { devices = 1 }
+training { sequence = 256, global_batch = 1 sequences }
+"""
 
 
 def raising() -> Any:
@@ -56,3 +64,24 @@ def test_an_explanation_that_fails_leaves_the_text(
     assert complaint in own.text
     assert json.dumps(own.text) in str(data.formula(whole))
     assert own.inputs == {"k": (3.0, "")}
+
+
+@pytest.mark.parametrize("cell", [[float("nan"), None], [0.5], ["a", 1], [[1], 2]])
+def test_a_list_in_a_view_holds_whole_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cell: Any
+) -> None:
+    plugin = tmp_path / "odd.py"
+    plugin.write_text(
+        "from parcost import Section, hookimpl\nnan = float('nan')\n"
+        "@hookimpl\ndef views():\n"
+        f"    return [Section(title='odd one', columns=['a'], rows=[[{cell!r}]]),\n"
+        "            Section(title='even one', columns=['a'], rows=[[[1, 2, 3]]])]\n"
+    )
+    spec = tmp_path / "a.par"
+    spec.write_text(STEP)
+    assert main(["show", str(spec), "--stages", "--plugin", str(plugin)]) == 3
+    printed = capsys.readouterr()
+    assert "even one" in printed.out
+    assert "odd one" not in printed.out
+    assert "failed in `views`: gave the view 'odd one' the cell [" in printed.err
+    assert "where a list of whole numbers is asked for" in printed.err

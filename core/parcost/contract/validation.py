@@ -107,7 +107,7 @@ def _complaint(hook: str, answer: Any, blame: Blame) -> str:
         case terms.Interval():
             return unbounded(answer) or _bad_formula(answer, blame)
         case terms.Section():
-            return _bad_section(answer)
+            return _bad_section(answer) or (_bad_ranges(answer) if hook == "views" else "")
         case terms.Group():
             return _bad_group(answer)
         case terms.Pipeline():
@@ -197,9 +197,7 @@ def _bad_parts(name: str, formula: Any, parts: list[Any], blame: Blame) -> str:
     return ""
 
 
-def _explanation(
-    name: str, formula: Formula, explain: Callable[[], Any], blame: Blame
-) -> Formula:
+def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame: Blame) -> Formula:
     """Return the formula that *explain* makes, or the text so far and why it stays."""
     try:
         made = explain()
@@ -293,6 +291,20 @@ def _bad_section(section: terms.Section) -> str:
             columns = f"{len(section.columns)} cells of text or numbers are asked for"
             return f"gave the section {quote(section.title)} the row {quote(row)}, where {columns}"
     return ""
+
+
+def _bad_ranges(view: terms.Section) -> str:
+    """Return what is wrong with the lists in a view, which are printed as ranges, if anything."""
+    for row in view.rows:
+        for cell in row:
+            if isinstance(cell, list) and not all(map(_is_whole, cell)):
+                wrong = "a list of whole numbers is asked for"
+                return f"gave the view {quote(view.title)} the cell {quote(cell)}, where {wrong}"
+    return ""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (array_kind(value) in ("i", "u") and value.ndim == 0)
 
 
 # --- groups and pipelines -----------------------------------------------------------------
