@@ -52,6 +52,8 @@ ROOMS: dict[str, tuple[Any, str]] = {
     "nan": (NAN, "gave the room nan"),
     "nothing": (None, "gave the room None"),
     "complex": (80j, "gave the room 80j"),
+    "one for each of five": (np.full(5, 80e9), "gave a room of shape (5,), where "),
+    "a table": (np.full((2, 2), 80e9), "gave a room of shape (2, 2), where "),
 }
 
 
