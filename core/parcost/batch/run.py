@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -24,6 +23,7 @@ from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.rejections import FAULT, Rejected
 from parcost.batch.worker import Task, Worker, answers
 from parcost.language.diagnostics import Diagnostic, ParcostError, raised, reraise_interrupt
+from parcost.system.files import current_folder
 from parcost.system.garbage import rarely_collected
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Run:
 
     def entries(self, files: Sequence[Spec | Rejected]) -> Iterator[Entry]:
         """Yield the entries of every file, in order."""
-        if self.engine is None:
+        if self.engine is None or not current_folder():  # workers start in the current directory
             with rarely_collected():
                 for file in files:
                     known = self._known(file)
@@ -197,7 +197,7 @@ class Run:
             question=self.question,
             picked=self.environment.picked,
             expected=self.environment.digest,
-            folder=str(Path.cwd()),
+            folder=current_folder(),
             keep=self.cache is not None,
         )
         return pool.submit(answers, task, files)
