@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Figure, Formula, hookimpl
+from parcost import Check, Figure, Formula, Section, hookimpl
 from parcost.cli import main
 from parcost.output import data
 from parcost.plugins.discovery import load
@@ -85,3 +85,31 @@ def test_a_list_in_a_view_holds_whole_numbers(
     assert "odd one" not in printed.out
     assert "failed in `views`: gave the view 'odd one' the cell [" in printed.err
     assert "where a list of whole numbers is asked for" in printed.err
+
+
+def section(lead: Any) -> Section:
+    return Section(title="own", columns=("a",), rows=[("x",)], lead=lead)
+
+
+@pytest.mark.parametrize(
+    ("hook", "answer", "complaint"),
+    [
+        ("sections", section("many"), "gave the section 'own' lead = 'many', which is no number"),
+        ("sections", section(-1), "gave the section 'own' lead = -1, which is no number"),
+        (
+            "checks",
+            Check(id="", holds=False, subject="layout", message="no"),
+            "gave a rule the id '' and the message 'no'",
+        ),
+        (
+            "checks",
+            Check(id="odd", holds=False, subject="layout", message=""),
+            "gave a rule the id 'odd' and the message ''",
+        ),
+    ],
+)
+def test_an_answer_without_words_or_counts_is_named(hook: str, answer: Any, complaint: str) -> None:
+    result = result_of(hook, lambda: [answer], STEP)
+    assert list(result.sections)
+    (fault,) = result.faults
+    assert str(fault).startswith(f"plugin `odd` failed in `{hook}`: {complaint}")

@@ -276,6 +276,10 @@ def _is_cell(value: Any) -> bool:
 
 
 def _bad_section(section: terms.Section) -> str:
+    lead: Any = section.lead
+    if lead.__class__ is not int or lead < 0:
+        wrong = f"lead = {quote(lead)}, which is no number of rows"
+        return f"gave the section {quote(section.title)} {wrong}"
     for name in ("columns", "notes"):
         texts = getattr(section, name)
         if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
