@@ -54,6 +54,8 @@ ROOMS: dict[str, tuple[Any, str]] = {
     "nan": (NAN, "gave the room nan"),
     "nothing": (None, "gave the room None"),
     "complex": (80j, "gave the room 80j"),
+    "one for each of five": (np.full(5, 80e9), "gave a room of shape (5,), where "),
+    "a table": (np.full((2, 2), 80e9), "gave a room of shape (2, 2), where "),
 }
 
 
@@ -78,6 +80,9 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "no function": ("goals", limit(True), "the limit `odd` raised TypeError: "),
     "limit says nothing": ("goals", limit(lambda *_: True, says=7), "which is none or says"),
     "no limit": ("goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
+    "objective of a number": ("goals", Goal(objective=7), "gave a goal objective = 7"),  # type: ignore[arg-type]
+    "axes in a word": ("goals", Goal(axes="tp"), "gave a goal axes = 'tp'"),
+    "keeps none": ("goals", Goal(keep=0), "gave a goal keep = 0"),
     "no limits": ("goals", Goal(limits=7), "gave a goal limits = 7"),  # type: ignore[arg-type]
     "cost raises": ("objectives", objective(raises), "the cost of `own` raised GeneratorExit"),
     "cost of nan": ("objectives", objective(lambda s: s * NAN), "the cost of `own` is "),

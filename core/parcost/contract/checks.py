@@ -41,6 +41,8 @@ def check_problem(check: Check) -> str:
     for word in words:
         if not isinstance(word, str):
             return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+    if not check.id or not check.message:
+        return f"gave a rule the id {quote(check.id)} and the message {quote(check.message)}"
     if holds.__class__ is not bool and array_kind(holds) != "b":
         return f"gave the rule `{check.id}` holds = {quote(holds)}, which is neither true nor false"
     if check.severity not in _SEVERITIES:

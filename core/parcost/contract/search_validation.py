@@ -6,7 +6,7 @@ here on they name it where they raise, or return what is no answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import evolve
@@ -25,6 +25,16 @@ HOOKS = ("rooms", "axes", "objectives", "goals")
 
 _Call: TypeAlias = Callable[..., Any]
 _NUMBERS, _TRUTH = "fiu", "b"
+#: What the attributes of a goal let through.
+_OF_GOALS: Mapping[str, Callable[[Any], bool]] = {
+    "objective": lambda value: value is None or isinstance(value, str),
+    "axes": lambda value: (
+        isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
+    ),
+    "keep": lambda value: value is None or is_within(value, 1),
+    "budget_seconds": lambda value: value is None or is_within(value, 0),
+    "subject": lambda value: isinstance(value, str),
+}
 
 
 def validate_answer(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
@@ -72,6 +82,10 @@ def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
     limits: Any = goal.limits
     if not isinstance(limits, (list, tuple)):
         return goal, f"gave a goal limits = {quote(limits)}, which are no list"
+    for name, test in _OF_GOALS.items():
+        value = getattr(goal, name)
+        if not test(value):
+            return goal, f"gave a goal {name} = {quote(value)}, which is none"
     found = []
     for limit in limits:
         if not isinstance(limit, Limit) or not isinstance(limit.says, str):

@@ -7,14 +7,15 @@ far from its plugin, in a sum or on a page, and take the whole study with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import inf
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve, fields, has
 
 from parcost.contract import terms
+from parcost.contract.calls import CallError, call
 from parcost.contract.checks import check_problem
 from parcost.contract.formulas import Formula
 from parcost.contract.search_validation import HOOKS, Blame, validate_answer
@@ -27,7 +28,7 @@ from parcost.contract.term_validation import (
     value_problem,
 )
 from parcost.language.diagnostics import Diagnostic, quote, type_name
-from parcost.language.errors import SpecError
+from parcost.language.errors import PluginError, SpecError
 from parcost.numeric import array_kind, where
 
 #: What each hook may answer with.
@@ -98,14 +99,14 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     if complaint:
         return (), complaint
     if hook in _NUMBERED:
-        return _term(answer, counts)
+        return _term(answer, counts, blame)
     if hook in HOOKS:
         found, complaint = validate_answer(hook, answer, blame)
         return (found,), complaint
-    return (answer,), _complaint(hook, answer)
+    return (answer,), _complaint(hook, answer, blame)
 
 
-def _complaint(hook: str, answer: Any) -> str:
+def _complaint(hook: str, answer: Any, blame: Blame) -> str:
     """Return what is wrong with an answer besides its kind and its texts, if anything."""
     if hook in _DECLARED:
         return _bad_record(answer)
@@ -113,11 +114,11 @@ def _complaint(hook: str, answer: Any) -> str:
         case terms.Check():
             return check_problem(answer)
         case terms.Figure():
-            return value_problem(answer) or _bad_formula(answer)
+            return value_problem(answer) or _bad_formula(answer, blame)
         case terms.Interval():
-            return interval_problem(answer) or _bad_formula(answer)
+            return interval_problem(answer) or _bad_formula(answer, blame)
         case terms.Section():
-            return _bad_section(answer)
+            return _bad_section(answer) or (_bad_ranges(answer) if hook == "views" else "")
         case terms.Group():
             return _bad_group(answer)
         case terms.Pipeline():
@@ -125,10 +126,10 @@ def _complaint(hook: str, answer: Any) -> str:
     return ""
 
 
-def _term(term: Any, counts: Counts) -> tuple[Sequence[Any], str]:
+def _term(term: Any, counts: Counts, blame: Blame) -> tuple[Sequence[Any], str]:
     """Return a term in plain numbers, or one for each resource that it names."""
     term, complaint = validate_term(term, counts)
-    complaint = complaint or _bad_formula(term)
+    complaint = complaint or _bad_formula(term, blame)
     if complaint or not isinstance(getattr(term, "resource", ""), terms.Names):
         return (term,), complaint
     try:
@@ -178,29 +179,48 @@ def _bad_text(answer: Any) -> str:
     return ""
 
 
-def _bad_formula(answer: Any) -> str:
+def _bad_formula(answer: Any, blame: Blame) -> str:
     """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
     formula: Any = answer.formula
     is_interval = answer.__class__ is terms.Interval
     if formula.__class__ is Formula and formula.is_valid and not is_interval:
         return ""
-    parts: list[Any] = []
-    if complaint := _bad_part(answer.name, formula, parts):
+    further = [answer.upper] if is_interval else []
+    return _bad_parts(answer.name, formula, further, blame)
+
+
+def _bad_parts(name: str, formula: Any, parts: list[Any], blame: Blame) -> str:
+    """Return what is wrong with a formula, its parts or *parts*, if anything."""
+    if complaint := _bad_part(name, formula, parts):
         return complaint
-    if is_interval:
-        parts.append(answer.upper)
     seen: dict[int, Any] = {}
     while parts:
         part = parts.pop()
         if part is formula or id(part) in seen or (part.__class__ is Formula and part.is_valid):
             continue
         seen[id(part)] = part
-        if complaint := _bad_part(answer.name, part, parts):
+        if complaint := _bad_part(name, part, parts):
             return complaint
-    formula.is_valid = True
-    for part in seen.values():
+    for part in (formula, *seen.values()):
         part.is_valid = True
+        if part.explain is not None:
+            part.explain = partial(_explanation, name, part, part.explain, blame)
     return ""
+
+
+def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame: Blame) -> Formula:
+    """Return the formula that *explain* makes, or the text so far and why it stays."""
+    error: PluginError | None
+    try:
+        made = call(explain)
+        complaint = _bad_parts(name, made, [], blame)
+        error = blame(f"explained `{name}`: {complaint}") if complaint else None
+    except CallError as raised:
+        error = blame(f"the explanation of `{name}` {raised}")
+    if error is None:
+        return cast("Formula", made)
+    text = f"{formula.own_text}, which cannot be explained: {error}"
+    return evolve(formula, text=text, explain=None)
 
 
 def can_be_shown(formula: Formula) -> bool:
@@ -212,8 +232,7 @@ def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
     """Return what is wrong with one formula; inputs that have one join *parts*."""
     if formula.__class__ is not Formula and not isinstance(formula, Formula):
         return f"gave `{name}` the formula {quote(formula)}, which is no Formula"
-    texts = (formula.source, formula.title)  # the text of an explanation is the core's
-    for text in texts if formula.explain is not None else (formula.text, *texts):
+    for text in (formula.own_text, formula.source, formula.title):
         if text.__class__ is not str:
             return f"gave `{name}` a formula whose text or source is no text"
         if text and not text.isprintable():
@@ -268,6 +287,10 @@ def _is_cell(value: Any) -> bool:
 
 
 def _bad_section(section: terms.Section) -> str:
+    lead: Any = section.lead
+    if lead.__class__ is not int or lead < 0:
+        wrong = f"lead = {quote(lead)}, which is no number of rows"
+        return f"gave the section {quote(section.title)} {wrong}"
     for name in ("columns", "notes"):
         texts = getattr(section, name)
         if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
@@ -283,6 +306,20 @@ def _bad_section(section: terms.Section) -> str:
             columns = f"{len(section.columns)} cells of text or numbers are asked for"
             return f"gave the section {quote(section.title)} the row {quote(row)}, where {columns}"
     return ""
+
+
+def _bad_ranges(view: terms.Section) -> str:
+    """Return what is wrong with the lists in a view, which are printed as ranges, if anything."""
+    for row in view.rows:
+        for cell in row:
+            if isinstance(cell, list) and not all(map(_is_whole, cell)):
+                wrong = "a list of whole numbers is asked for"
+                return f"gave the view {quote(view.title)} the cell {quote(cell)}, where {wrong}"
+    return ""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (array_kind(value) in ("i", "u") and value.ndim == 0)
 
 
 # --- groups and pipelines -----------------------------------------------------------------

@@ -23,7 +23,7 @@ from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.spec import sources
 from parcost.spec.values import BoundValue
-from parcost.system.files import failure, project_root
+from parcost.system.files import current_folder, failure, project_root, real_path
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
@@ -101,11 +101,7 @@ class Loader:
             SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
         """
         self._begin()
-        try:
-            place = path.resolve()
-        except (OSError, ValueError, RuntimeError):  # too long, or links in a circle
-            message = f"`{name}` cannot be read: its path leads nowhere"
-            raise failure("unreadable-file", message, name) from None
+        place = real_path(path, name)
         if path.suffix == sources.SUFFIX != place.suffix and place.exists():
             message = f"`{name}` is a link to `{place.name}`, which is no spec"
             raise failure("not-a-spec", message, name)
@@ -124,7 +120,7 @@ class Loader:
         """Return the module that *text* spells; relative imports start here."""
         self._begin()
         source = Source(name, text)
-        return self._module(source, Path.cwd() / name, f"text:{name}", None, keep=False)
+        return self._module(source, Path(current_folder(), name), f"text:{name}", None, keep=False)
 
     def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
         """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""

@@ -56,7 +56,6 @@ class Scope:
     """Where an expression stands."""
 
     definition: Definition | None
-    loader: Loader
     module: Module
     field: Field | None
     name: str

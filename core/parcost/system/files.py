@@ -75,6 +75,8 @@ def read_stdin(kind: Kind) -> bytes:
     Raises:
         SpecError: It cannot be read, or is too large.
     """
+    if sys.stdin is None:
+        raise failure("unreadable-file", f"`{_STDIN}` cannot be read: it is closed", _STDIN)
     try:
         data = sys.stdin.buffer.read(kind.limit + 1)
     except OSError as error:
@@ -193,13 +195,39 @@ def _too_large(name: str, kind: Kind, size: int = 0) -> SpecError:
     return failure("file-too-large", message, name)
 
 
+def current_folder() -> str:
+    """Return the current directory, "" where it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def real_path(path: Path, name: str | None = None) -> Path:
+    """Return the path without links, from the root; messages call it *name*.
+
+    Raises:
+        SpecError: It leads nowhere: it is too long, or starts in a directory that was removed.
+    """
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
+        shown = name or str(path)
+        gone = not (path.is_absolute() or current_folder())
+        why = "the current directory was removed" if gone else "its path leads nowhere"
+        raise failure("unreadable-file", f"`{shown}` cannot be read: {why}", shown) from None
+
+
 def project_root(path: Path) -> Path:
     """Return the directory that imports of the file at *path* may not leave.
 
     The nearest ancestor that is a checkout or a Python project, or else the file's
     own directory.
+
+    Raises:
+        SpecError: The path leads nowhere.
     """
-    home = path.resolve().parent
+    home = real_path(path).parent
     for folder in (home, *home.parents):
         if any((folder / mark).exists() for mark in (".git", "pyproject.toml")):
             return folder

@@ -3,13 +3,14 @@
 A switch that changes nothing is taken for one that was tried. Each line below says when
 an attribute is read, and what it waits for where it is not. Only what the study's own
 file writes is told, other than the default: what a catalogue or the prelude holds for
-every case is no mistake. Nor is a value that somebody vouches for: it is a fact of the
+every case is no mistake, and a file that is imported may serve several layouts: what waits there
+for a degree above 1 is not told. Nor is a value that somebody vouches for: it is a fact of the
 site, which may wait to be used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from attrs import evolve, frozen
@@ -23,11 +24,17 @@ from parcost_plugins.vocabulary import (
     Compression,
     Context,
     Datacenter,
+    Device,
     Energy,
     KernelChoice,
     Layout,
     Level,
+    LocalUpdates,
+    MemoryBudget,
+    Model,
+    Offload,
     Overlap,
+    Precision,
     Recompute,
     Routing,
     ScheduleChoice,
@@ -39,7 +46,7 @@ from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.routing import dispatcher_of
-from parcost_plugins.vocabulary.run_choices import tensor_overlap
+from parcost_plugins.vocabulary.run_choices import hides_gradients, hides_parameters, tensor_overlap
 
 
 @frozen
@@ -50,6 +57,37 @@ class _UnreadAttributes:
     attributes: tuple[str, ...]  # empty is all
     read: Callable[[Study], Mask]
     waits_for: str
+
+
+def _dispatches(study: Study, *dispatchers: str) -> bool:
+    """Return whether one of *dispatchers* sends tokens, or a model has no experts."""
+    return study[Training].model.experts == 0 or dispatcher_of(study) in dispatchers
+
+
+def _spreads(study: Study) -> Mask:
+    """Return whether experts are on several ranks, or a model has none."""
+    return (study[Training].model.experts == 0) | (study[Layout].ep > 1)
+
+
+def _hides(study: Study) -> Mask:
+    """Return whether some collective runs beside compute."""
+    layout = study[Layout]
+    named = tensor_overlap(study) not in ("none", "off") or study[Routing].hide != "none"
+    hides = named or hides_gradients(study) or hides_parameters(study)
+    return hides | (layout.cp > 1) | study[ScheduleChoice].kind.startswith("dualpipe")
+
+
+def _is_offloaded(study: Study) -> Mask:
+    """Return whether a host keeps anything of a device."""
+    away, local = study[Offload], study[LocalUpdates]
+    shares = (away.optimizer > 0) | (away.parameters > 0) | (away.activations > 0)
+    return shares | (local.offload and local.method == "outer")
+
+
+def _recomputes_all(study: Study) -> bool:
+    """Return whether backward makes every layer again as a whole."""
+    recompute = study[Recompute]
+    return study[Training].recompute == "full" and recompute.every == 1 and recompute.layers == 0
 
 
 _IDLE = (
@@ -66,6 +104,30 @@ _IDLE = (
         "a schedule that runs a forward and a backward pass at once: dualpipe, dualpipe_v",
     ),
     _UnreadAttributes(
+        ScheduleChoice,
+        ("transfers", "assignment", "count_embedding", "count_head"),
+        lambda study: study[Layout].pp > 1,
+        "`layout.pp` above 1",
+    ),
+    _UnreadAttributes(
+        Overlap,
+        ("bucket",),
+        lambda study: hides_gradients(study) or hides_parameters(study) or study[Layout].zero == 2,
+        "`overlap.gradients` or `overlap.parameters`: one collective has no buckets",
+    ),
+    _UnreadAttributes(
+        Overlap,
+        ("first_bucket",),
+        hides_gradients,
+        "`overlap.gradients = on`",
+    ),
+    _UnreadAttributes(
+        Overlap,
+        ("multiprocessors",),
+        _hides,
+        "collectives that hide under compute, such as `overlap.gradients = on`",
+    ),
+    _UnreadAttributes(
         Overlap,
         ("chunks", "chunk_overhead"),
         lambda study: tensor_overlap(study) == "pipelined",
@@ -74,7 +136,7 @@ _IDLE = (
     _UnreadAttributes(
         ScheduleChoice,
         ("assignment", "count_embedding", "count_head"),
-        lambda study: not study[ScheduleChoice].stages,
+        lambda study: not study[ScheduleChoice].stages or study[Layout].pp == 1,
         "layers that are dealt: `schedule.stages` says where they are",
     ),
     _UnreadAttributes(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
@@ -97,6 +159,21 @@ _IDLE = (
         "`training.recompute = full`",
     ),
     _UnreadAttributes(
+        CollectiveChoice, ("tensor",), lambda study: study[Layout].tp > 1, "`layout.tp` above 1"
+    ),
+    _UnreadAttributes(
+        CollectiveChoice, ("context",), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"
+    ),
+    _UnreadAttributes(
+        CollectiveChoice, ("pipeline",), lambda study: study[Layout].pp > 1, "`layout.pp` above 1"
+    ),
+    _UnreadAttributes(
+        CollectiveChoice,
+        ("expert",),
+        lambda study: (study[Training].model.experts == 0) | (study[Layout].ep > 1),
+        "`layout.ep` above 1",
+    ),
+    _UnreadAttributes(
         CollectiveChoice,
         ("expert",),
         lambda study: study[Training].model.experts > 0,
@@ -110,6 +187,19 @@ _IDLE = (
     ),
     _UnreadAttributes(
         Routing, (), lambda study: study[Training].model.experts > 0, "a model that has experts"
+    ),
+    _UnreadAttributes(
+        Routing,
+        ("distribution", "concentration", "loads"),
+        lambda study: _spreads(study) | (study[Routing].capacity_factor is not None),
+        "`layout.ep` above 1",
+    ),
+    _UnreadAttributes(Routing, ("node_limit", "counts"), _spreads, "`layout.ep` above 1"),
+    _UnreadAttributes(
+        Routing,
+        ("hide", "buffer_factor"),
+        lambda study: _spreads(study) | (study[Layout].etp > 1),
+        "`layout.ep` above 1",
     ),
     _UnreadAttributes(
         Routing,
@@ -193,6 +283,98 @@ _IDLE = (
         "a recipe with a narrow type, such as FP8",
     ),
     _UnreadAttributes(
+        KernelChoice,
+        ("static_power", "lowest_voltage"),
+        lambda study: study[Cluster].device.power_cap is not None,
+        "a device with a `power_cap`",
+    ),
+    _UnreadAttributes(
+        Device,
+        ("static_power",),
+        lambda study: study[Cluster].device.power_cap is not None,
+        "a `power_cap`",
+    ),
+    _UnreadAttributes(
+        Device,
+        ("in_one_layout",),
+        lambda study: study[Training].precision.narrow != "none",
+        "a recipe with a narrow type, such as FP8",
+    ),
+    _UnreadAttributes(
+        Precision,
+        (
+            "wide_first",
+            "wide_last",
+            "wide_weight_gradients",
+            "scale_block",
+            "narrow_rate",
+            "cast_kernels",
+            "amax_group",
+        ),
+        lambda study: study[Training].precision.narrow != "none",
+        "a `narrow` type",
+    ),
+    _UnreadAttributes(
+        Precision,
+        ("dispatch", "combine"),
+        lambda study: study[Training].model.experts > 0,
+        "a model that has experts",
+    ),
+    _UnreadAttributes(
+        Precision,
+        ("tensor_gather",),
+        lambda study: study[Layout].sequence_parallel,
+        "`layout.sequence_parallel = on`",
+    ),
+    _UnreadAttributes(
+        Model,
+        ("rope_dim", "nope_dim", "v_dim"),
+        lambda study: study[Training].model.is_latent,
+        "latent attention: a `kv_lora` above 0",
+    ),
+    _UnreadAttributes(
+        Model,
+        ("saved",),
+        lambda study: study[Training].model.is_nominal,
+        "a nominal model, which is known by its `parameters`",
+    ),
+    _UnreadAttributes(
+        Offload,
+        ("update", "host_memory_bandwidth"),
+        lambda study: study[Offload].optimizer > 0,
+        "an `offload.optimizer` above 0",
+    ),
+    _UnreadAttributes(
+        Offload,
+        ("host_memory_bandwidth",),
+        lambda study: (study[Offload].update == "host") | (study[Offload].optimizer == 0),
+        "`offload.update = host`",
+    ),
+    _UnreadAttributes(
+        Offload,
+        ("overlap",),
+        lambda study: (study[Offload].activations > 0) | (study[Offload].parameters > 0),
+        "`offload.activations` or `offload.parameters` above 0",
+    ),
+    _UnreadAttributes(
+        Offload,
+        ("host_memory",),
+        _is_offloaded,
+        "something that is kept on the host, such as `offload.optimizer`",
+    ),
+    _UnreadAttributes(
+        LocalUpdates,
+        ("method", "wire", "outer_state", "fragments", "overlap_steps", "offload"),
+        lambda study: study[LocalUpdates].workers > 1,
+        "`local_updates.workers` above 1",
+    ),
+    _UnreadAttributes(
+        MemoryBudget,
+        ("channels", "peers", "connection"),
+        lambda study: not _is_given(study, study[MemoryBudget], "communicator"),
+        "buffers that are worked out: `memory.communicator` says what they are",
+    ),
+    _UnreadAttributes(
         Checkpoint,
         ("nodes",),
         lambda study: any(c.node_bandwidth is not None for c in study.all(Checkpoint)),
@@ -207,21 +389,23 @@ _IDLE = (
 )
 
 
-def _dispatches(study: Study, *dispatchers: str) -> bool:
-    """Return whether one of *dispatchers* sends tokens, or a model has no experts."""
-    return study[Training].model.experts == 0 or dispatcher_of(study) in dispatchers
-
-
-def _recomputes_all(study: Study) -> bool:
-    """Return whether backward makes every layer again as a whole."""
-    recompute = study[Recompute]
-    return study[Training].recompute == "full" and recompute.every == 1 and recompute.layers == 0
+def _blocks_of(study: Study, schema: type[Any]) -> Iterable[Any]:
+    """Return the blocks of a kind that the step reads: of definitions, the one that it names."""
+    training, cluster = study.get(Training), study.get(Cluster)
+    match schema:
+        case _ if schema is Model:
+            return () if training is None else (training.model,)
+        case _ if schema is Precision:
+            return () if training is None else (training.precision,)
+        case _ if schema is Device:
+            return () if cluster is None else (cluster.device,)
+    return study.all(schema)
 
 
 def rules(study: Study) -> Iterator[Check]:
     """Warn of attributes that the study's file writes and nothing reads."""
     for idle in _IDLE:
-        for block in study.all(idle.schema):
+        for block in _blocks_of(study, idle.schema):
             names = idle.attributes or block_type(idle.schema).fields
             written = [name for name in names if _is_written(study, block, name)]
             if written and not any_of(idle.read(study)):
@@ -331,6 +515,12 @@ def _numbers(group: Group) -> Iterator[Real]:
 
 def _are_equal(these: list[Real], those: list[Real]) -> bool:
     return not any(any_of(a != b) for a, b in zip(these, those, strict=True))
+
+
+def _is_given(study: Study, block: object, attribute: str) -> bool:
+    """Return whether somebody gives a value, wherever that is."""
+    origin = study.origin(block, attribute)
+    return origin is not None and origin.how == "given"
 
 
 def _is_written(study: Study, block: object, attribute: str) -> bool:
