@@ -19,7 +19,14 @@ from parcost.contract.checks import unsaid
 from parcost.contract.formulas import Formula
 from parcost.contract.search_validation import HOOKS, Blame, answered
 from parcost.contract.study import Replay
-from parcost.contract.term_validation import Counts, sound, unbounded, unvalued, within
+from parcost.contract.term_validation import (
+    Counts,
+    number_complaint,
+    sound,
+    unbounded,
+    unvalued,
+    within,
+)
 from parcost.language.diagnostics import Diagnostic, quote, type_name
 from parcost.language.errors import SpecError
 from parcost.numeric import array_kind, where
@@ -309,9 +316,7 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
         number: Any = getattr(pipeline, name)
         if number.__class__ is not int or number < 1:
             return f"cut the step into {name} = {quote(number)}, which is no whole number above 0"
-    if not within(pipeline.micro_batches, 0.0, inf) or not within(pipeline.overlap, 0.0, 1.0):
-        return f"cut the step into micro_batches = {quote(pipeline.micro_batches)}"
-    return ""
+    return number_complaint(pipeline, "the pipeline")
 
 
 # --- records that plugins declare ----------------------------------------------------------
