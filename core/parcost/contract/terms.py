@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -40,6 +41,11 @@ Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
+
+#: What numbers of records may be, by the attribute: the least and the most, where there are such.
+_NUMBER: Mapping[str, float] = {"minimum": -inf}
+_AMOUNT: Mapping[str, float] = {"minimum": 0.0}
+_SHARE: Mapping[str, float] = {"minimum": 0.0, "maximum": 1.0}
 
 _NONE: Any = None  # a formula that a number brings along
 
@@ -166,17 +172,17 @@ class Work:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
     pass_: Pass
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
     host: str = ""
     window: str | None = None
-    share: Real = 1.0
-    slowdown: Real = 0.0
-    flops: Real = 0.0
-    bytes_: Real = 0.0
+    share: Real = field(default=1.0, metadata=_AMOUNT)
+    slowdown: Real = field(default=0.0, metadata=_AMOUNT)
+    flops: Real = field(default=0.0, metadata=_AMOUNT)
+    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
@@ -200,10 +206,10 @@ class Edge:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
     formula: Formula = _NONE
     resource: str = ""
-    bytes_: Real = 0.0
+    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
     boundaries: Sequence[Real] = ()
     cause: str = ""
 
@@ -230,15 +236,15 @@ class Once:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
     formula: Formula = _NONE
     when: Literal["fill", "drain", "end"]
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
-    beside: Real = 0.0
-    tail: Real = 0.0
-    slowdown: Real = 0.0
-    bytes_: Real = 0.0
+    beside: Real = field(default=0.0, metadata=_AMOUNT)
+    tail: Real = field(default=0.0, metadata=_AMOUNT)
+    slowdown: Real = field(default=0.0, metadata=_AMOUNT)
+    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
@@ -266,13 +272,13 @@ class Memory:
     """
 
     name: str
-    bytes_: Real = field(converter=_plain)
+    bytes_: Real = field(converter=_plain, metadata=_AMOUNT)
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     per_micro_batch: bool = False
     once_per_device: bool = False
-    of_activations: Real = 0.0
-    freed_at_b: Real = 0.0
+    of_activations: Real = field(default=0.0, metadata={"minimum": -1.0})
+    freed_at_b: Real = field(default=0.0, metadata=_SHARE)
     moments: Sequence[Moment] = MOMENTS
     cause: str = ""
     tag: str = ""
@@ -343,9 +349,9 @@ class Interval:
     """
 
     name: str
-    low: Real = field(converter=_plain)
-    high: Real = field(converter=_plain)
-    coverage: float
+    low: Real = field(converter=_plain, metadata=_NUMBER)
+    high: Real = field(converter=_plain, metadata=_NUMBER)
+    coverage: float = field(metadata=_SHARE)
     formula: Formula = _NONE
     upper: Formula = _NONE
 
@@ -453,10 +459,10 @@ class Pipeline:
 
     schedule: str
     stages: int
-    micro_batches: Real
+    micro_batches: Real = field(metadata=_AMOUNT)
     chunks: int = 1
     blocking: bool = False
-    overlap: Real = 1.0
+    overlap: Real = field(default=1.0, metadata=_SHARE)
 
 
 class Op(NamedTuple):

@@ -24,6 +24,7 @@ from parcost.contract.term_validation import (
     Counts,
     interval_problem,
     is_within,
+    number_complaint,
     validate_term,
     value_problem,
 )
@@ -352,9 +353,7 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
         number: Any = getattr(pipeline, name)
         if number.__class__ is not int or number < 1:
             return f"cut the step into {name} = {quote(number)}, which is no whole number above 0"
-    if not is_within(pipeline.micro_batches, 0.0, inf) or not is_within(pipeline.overlap, 0.0, 1.0):
-        return f"cut the step into micro_batches = {quote(pipeline.micro_batches)}"
-    return ""
+    return number_complaint(pipeline, "the pipeline")
 
 
 # --- records that plugins declare ----------------------------------------------------------
