@@ -255,7 +255,7 @@ def test_figures_are_what_rules_and_bounds_go_by(model: str, degrees: str) -> No
         "kv_sequence": held.sequence,
         "kv_memory": held.cache,
         "weights": held.weights,
-        "weights_memory": held.device_parameters,
+        "weights_memory": held.held,
         "memory": held.total,
         "headroom": held.usable - held.total,
         "largest_batch": held.largest_batch(of.serving.batches),
