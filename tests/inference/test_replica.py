@@ -123,7 +123,7 @@ def test_what_a_replica_holds_and_computes() -> None:
     found = stub()
     assert (found.ranks, found.devices) == (6, 12)
     assert (found.dense, found.expert) == (10 * 4 + 20 * 4, 9 * 2)
-    assert found.held == 5 * 1 + 7 * 4 + 2  # of 35 and 17
+    assert found.device_parameters == 5 * 1 + 7 * 4 + 2  # of 35 and 17
     assert (found.flops, found.attention_flops) == (7.0, 50.0)
 
 

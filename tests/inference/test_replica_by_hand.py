@@ -131,13 +131,15 @@ def test_the_last_of_two_stages_holds_the_norm_as_well() -> None:
     whole = two.dense
     assert two.expert == 0.0
     assert two.visited_share(3.0) == 1.0
-    assert two.held == (whole + HIDDEN) / 2  # an embedding on one, a head and a norm on the other
+    assert (
+        two.device_parameters == (whole + HIDDEN) / 2
+    )  # an embedding on one, a head and a norm on the other
     counted = (
         "training { sequence = 10, global_batch = 1 sequences }\nuse catalog.precisions.bf16\n"
     )
     counted += "cluster { devices = 2 }\nlayout { pp = 2 }\n"
     counted += "schedule { count_embedding = on, count_head = on, stages = [4, 2] }\n"
-    assert replica("", ", pp = 2", counted).held == two.held
+    assert replica("", ", pp = 2", counted).device_parameters == two.device_parameters
 
 
 def test_products_are_two_flops_for_each_weight_of_a_matrix() -> None:

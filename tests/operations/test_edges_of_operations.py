@@ -62,7 +62,7 @@ def test_daly_by_hand() -> None:
 def test_a_job_that_never_fails_loses_nothing_to_failures() -> None:
     found = rhythm(study("checkpoint { blocking = 3 s, interval = 7 s }"))
     assert found is not None
-    assert (found.mtbf, found.restart, found.lost, found.useful) == (None, 0.0, 0.0, 0.7)
+    assert (found.mtbf, found.restart, found.lost, found.useful_share) == (None, 0.0, 0.0, 0.7)
 
 
 def test_slow_nodes_and_many_devices_count_in_what_is_useful() -> None:
@@ -71,7 +71,7 @@ def test_slow_nodes_and_many_devices_count_in_what_is_useful() -> None:
     assert found is not None
     assert found.mtbf == 10.0
     share = 8 / (10 * math.exp(0.3) * math.expm1(1.0))
-    assert found.useful == pytest.approx(0.8 * share)
+    assert found.useful_share == pytest.approx(0.8 * share)
 
 
 def test_exponents_end_where_floats_do() -> None:

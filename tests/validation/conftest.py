@@ -120,7 +120,7 @@ def file(tmp_path: Path) -> Callable[[Iterable[Raw | str]], Path]:
     return write
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     """What the command says, and its exit code."""
 
     exit_code: int
@@ -129,13 +129,13 @@ class Said(NamedTuple):
 
 
 @pytest.fixture
-def validate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def validate(capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandOutput]:
     """Return what the command says."""
 
-    def run(*arguments: object) -> Said:
+    def run(*arguments: object) -> CommandOutput:
         code = main(["validate", *map(str, arguments)])
         out, err = capsys.readouterr()
-        return Said(code, out, err)
+        return CommandOutput(code, out, err)
 
     return run
 

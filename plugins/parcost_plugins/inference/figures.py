@@ -232,7 +232,7 @@ def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[F
         "weights on a device",
         "GiB",
         "psi w, psi parameters of the fullest device",
-        psi=replica.held,
+        psi=replica.device_parameters,
         note=on_one,
     )
     sheet.letters |= {"overhead": (memory.overhead, "B"), "M": (serving.device.memory, "B")}

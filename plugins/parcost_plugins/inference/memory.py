@@ -38,7 +38,7 @@ class ServingMemory:
         return cls(
             per_token=serving.model.layers * bytes_per_layer(replica),
             weights=(replica.dense + replica.expert) * serving.weights,
-            held=replica.held * serving.weights,
+            held=replica.device_parameters * serving.weights,
             sequence=sequence,
             cache=sequence * serving.batch * serving.batches,
             overhead=budget.context,

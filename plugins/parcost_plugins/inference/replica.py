@@ -103,7 +103,7 @@ class Replica:
         return found
 
     @cached_property
-    def held(self) -> Real:
+    def device_parameters(self) -> Real:
         """Parameters on the fullest device, copies that ranks share included."""
         stages = range(self.serving.pp)
         found = self.study.parameters

@@ -30,7 +30,7 @@ class Rhythm:
     lost: Real
 
     @property
-    def useful(self) -> Real:
+    def useful_share(self) -> Real:
         """The share of wall time that is work that lasts."""
         if self.mtbf is None:
             return failures.lasting_share_without_failures(self.interval, self.blocking)
@@ -41,7 +41,7 @@ class Rhythm:
 def useful_share(study: Study) -> Real:
     """Return the share of wall time that is work that lasts; all of it by default."""
     found = rhythm(study)
-    return 1.0 if found is None else found.useful
+    return 1.0 if found is None else found.useful_share
 
 
 def rhythm(study: Study) -> Rhythm | None:
