@@ -60,7 +60,7 @@ class Unknown:
 
 def main() -> None:
     """Measure and print."""
-    schedules = {name: found for name, (_, found) in load().named("schedules").items()}
+    schedules = {name: found for name, (_, found) in load().offers("schedules").items()}
     one = "one candidate, us"
     many = f"{CANDIDATES:,} candidates, us each"
     print(f"{'schedule':<14}{'p':>4}{'m':>5}{'v':>4}{one:>26}{many:>34}{'order, us':>18}")

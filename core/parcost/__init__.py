@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from parcost.contract.schema import Curve as Curve
     from parcost.contract.schema import Rate as Rate
     from parcost.contract.schema import block as block
+    from parcost.contract.schema import block_name as block_name
     from parcost.contract.schema import block_type as block_type
-    from parcost.contract.schema import called as called
     from parcost.contract.schema import children as children
     from parcost.contract.schema import fraction as fraction
     from parcost.contract.schema import integer as integer
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from parcost.contract.schema import switch as switch
     from parcost.contract.schema import word as word
     from parcost.contract.sheet import Sheet as Sheet
+    from parcost.contract.study import Call as Call
+    from parcost.contract.study import Study as Study
     from parcost.contract.terms import LONGEST_ORDER as LONGEST_ORDER
     from parcost.contract.terms import Activity as Activity
     from parcost.contract.terms import Axis as Axis
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Section as Section
     from parcost.contract.terms import Times as Times
     from parcost.contract.terms import Work as Work
-    from parcost.contract.terms import busy as busy
+    from parcost.contract.terms import link_resources as link_resources
     from parcost.engine.replay import longest_span as longest_span
     from parcost.engine.replay import makespan as makespan
     from parcost.engine.scenario import Scenario as Scenario
@@ -78,8 +80,6 @@ if TYPE_CHECKING:
     from parcost.engine.session import evaluate as evaluate
     from parcost.engine.session import load as load
     from parcost.engine.session import load_text as load_text
-    from parcost.engine.study import Call as Call
-    from parcost.engine.study import Study as Study
     from parcost.language.diagnostics import (
         Diagnostic as Diagnostic,
     )
@@ -127,7 +127,7 @@ if TYPE_CHECKING:
     from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report.report import Report as Report
-    from parcost.report.report import Result as Result
+    from parcost.report.result import Result as Result
 
 #: The public names by the module, below parcost, that defines them.
 HOMES = {
@@ -145,7 +145,7 @@ HOMES = {
         "Rate",
         "block",
         "block_type",
-        "called",
+        "block_name",
         "children",
         "fraction",
         "integer",
@@ -157,7 +157,7 @@ HOMES = {
         "word",
     ),
     "contract.sheet": ("Sheet",),
-    "engine.study": ("Call", "Study"),
+    "contract.study": ("Call", "Study"),
     "contract.terms": (
         "LONGEST_ORDER",
         "Activity",
@@ -190,7 +190,7 @@ HOMES = {
         "Section",
         "Times",
         "Work",
-        "busy",
+        "link_resources",
     ),
     "language.units": (
         "BITS",
@@ -207,7 +207,8 @@ HOMES = {
         "WATTS",
     ),
     "engine.session": ("Session", "evaluate", "load", "load_text"),
-    "report.report": ("Report", "Result"),
+    "report.report": ("Report",),
+    "report.result": ("Result",),
     "engine.scenario": ("Scenario",),
 }
 _HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names}

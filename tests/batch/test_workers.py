@@ -26,7 +26,7 @@ from parcost.batch.run import Run
 from parcost.batch.worker import StrangerError, Task, Worker, answers
 from parcost.cli import main
 from parcost.contract.entries import Entry
-from parcost.plugins.selection import Picked
+from parcost.plugins.selection import PluginSelection
 
 pytestmark = pytest.mark.slow
 
@@ -152,7 +152,11 @@ def test_only_a_window_of_the_files_is_under_way(specs: list[Spec]) -> None:
 
 def test_workers_of_another_version_are_refused(specs: list[Spec], tmp_path: Path) -> None:
     task = Task(
-        question=QUESTION, picked=Picked(), expected="another", folder=str(tmp_path), keep=False
+        question=QUESTION,
+        selection=PluginSelection(),
+        expected="another",
+        folder=str(tmp_path),
+        keep=False,
     )
     with pytest.raises(StrangerError, match="another version"):
         answers(task, specs)
@@ -165,7 +169,7 @@ def test_a_worker_works_where_the_names_of_files_start(
     monkeypatch.chdir(tmp_path / "elsewhere")
     task = Task(
         question=QUESTION,
-        picked=Picked(),
+        selection=PluginSelection(),
         expected=ENVIRONMENT.digest,
         folder=str(tmp_path),
         keep=False,
@@ -187,11 +191,11 @@ def terms():
 
 def test_a_worker_reads_a_plugin_anew_that_was_edited(specs: list[Spec], tmp_path: Path) -> None:
     def step() -> float:
-        picked = Picked(files=[str(file)])
+        selection = PluginSelection(files=[str(file)])
         task = Task(
             question=QUESTION,
-            picked=picked,
-            expected=Environment(picked).digest,
+            selection=selection,
+            expected=Environment(selection).digest,
             folder=str(tmp_path),
             keep=False,
         )
@@ -233,7 +237,7 @@ def test_a_plugin_offers_an_engine_by_name(
         return ThreadPoolExecutor(2)
 
     offered(monkeypatch, make)
-    found = run(specs, executors.named("mine://here:1"))
+    found = run(specs, executors.engine_named("mine://here:1"))
     assert [entry.text for entry in found] == expected
     assert addresses == ["here:1"]
 
@@ -323,12 +327,12 @@ def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) 
 
     offered(monkeypatch, refuse)
     with pytest.raises(ExecutorError, match="`mine://x` cannot be used: OSError: nobody there"):
-        executors.named("mine://x").start()
+        executors.engine_named("mine://x").start()
     offered(monkeypatch, lambda _: "an engine")
     with pytest.raises(ExecutorError, match="returned str, which is no executor"):
-        executors.named("mine://x").start()
+        executors.engine_named("mine://x").start()
     with pytest.raises(UnknownExecutorError, match="did you mean `mine`"):
-        executors.named("mina://x")
+        executors.engine_named("mina://x")
 
 
 def test_a_spec_is_forgotten_once_it_is_done_and_the_catalogue_is_not(specs: list[Spec]) -> None:

@@ -15,7 +15,7 @@ from parcost import Formula, Work, formula, letters_of
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import explanation, markdown, text
 from parcost.output.formulas import filled
-from parcost.output.narrative import tell
+from parcost.output.report_page import report_page
 from parcost.output.text import draw
 
 words = st.text("abcdefgh ", min_size=0, max_size=60)
@@ -152,7 +152,7 @@ def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> Non
 
 
 def page_of(scenario: parcost.Scenario) -> str:
-    return text.draw(tell(scenario.evaluate()), Paper(width=200))
+    return text.draw(report_page(scenario.evaluate()), Paper(width=200))
 
 
 def test_a_page_has_the_headlines_of_a_calculation_and_what_claims_name() -> None:

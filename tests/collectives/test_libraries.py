@@ -8,8 +8,9 @@ import pytest
 
 import parcost
 from parcost import Group, Library, Session, SpecError, hookimpl
-from parcost.output.cells import picked as chosen
-from parcost.plugins.discovery import Plugin, Plugins, load
+from parcost.contract.plugin import Plugin
+from parcost.output.cells import plugin_note as chosen
+from parcost.plugins.discovery import Plugins, load
 
 SPEC = """
 use catalog.devices.{device}
@@ -72,8 +73,8 @@ def test_parallel_trees_gather_where_each_rank_has_a_node() -> None:
 
 
 def test_every_library_has_an_algorithm_for_what_a_step_needs() -> None:
-    for name, (_, library) in load().named("libraries").items():
-        known = load().named("collectives")
+    for name, (_, library) in load().offers("libraries").items():
+        known = load().offers("collectives")
         for operation, names in library.algorithms.items():
             for one in names:
                 assert operation in known[one][1].operations, (name, operation, one)

@@ -16,8 +16,8 @@ import pytest
 
 import parcost
 from parcost.cli import main
+from parcost.documentation import api, language
 from parcost.plugins.discovery import load
-from parcost.reference import api, language
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -215,7 +215,7 @@ def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
 
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "parcost.reference.language"],
+        [sys.executable, "-m", "parcost.documentation.language"],
         capture_output=True,
         text=True,
         check=True,

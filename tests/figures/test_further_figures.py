@@ -46,7 +46,7 @@ def test_both_directions_of_a_device_are_alive_at_once(bind: Bind) -> None:
     """DualPipe keeps one micro-batch more than there are stages, on every device."""
     study = bind(
         {"layout.pp": 4, "training.global_batch": 16, "schedule.kind": "dualpipe"},
-        schedules=[load().named("schedules")["dualpipe"][1]],
+        schedules=[load().offers("schedules")["dualpipe"][1]],
         terms=[work("F", 1.0), work("B", 1.0), work("W", 1.0)],
     )
     assert values(study)["alive_micro_batches"] == 4 + 1

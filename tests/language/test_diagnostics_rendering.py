@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost.language.diagnostic_text import WIDEST, as_data, render, visible
+from parcost.language.diagnostic_text import WIDEST, render
 from parcost.language.diagnostics import Diagnostic, Label, Severity, problem
+from parcost.language.escapes import escape_line
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
+from parcost.output.diagnostics import as_data
 
 
 def shown(text: str) -> str:
@@ -257,5 +259,5 @@ def test_anything_can_be_shown(text: str, start: int, length: int, label: str) -
     spans = [Span(source, start, start + length), Span(source, length, length + start)]
     diagnostic = problem("x", label, spans[0], label, also=[(spans[1], label)], notes=[label])
     for line in render(diagnostic).split("\n"):
-        assert line == visible(line)
+        assert line == escape_line(line)
     assert json.dumps(as_data(diagnostic))

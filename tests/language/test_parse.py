@@ -16,7 +16,7 @@ from parcost.language import syntax as s
 from parcost.language.build import Builder
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.parse import parse, split_quantity
-from parcost.language.repair import Written
+from parcost.language.repair import InsertedToken
 from parcost.language.text import Source, Span
 from parcost_grammar import generate, tables
 
@@ -535,7 +535,7 @@ def test_the_tables_are_those_of_the_grammar() -> None:
 def folded(tree: Tree[Token] | Token, builder: Builder) -> Any:
     """Return what our nodes make of Lark's own tree."""
     if isinstance(tree, Token):
-        return Written(tree.type, tree.start_pos or 0, str(tree))
+        return InsertedToken(tree.type, tree.start_pos or 0, str(tree))
     return getattr(builder, tree.data)([folded(child, builder) for child in tree.children])
 
 

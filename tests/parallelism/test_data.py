@@ -316,7 +316,7 @@ def test_ends_that_stand_on_one_device_send_no_gradients(
         held(1e9, (0.0, *inner, 1.0), "after", total=0.0),
     ]
     values = {"layout.pp": 4, "schedule.kind": kind, "schedule.chunks": chunks}
-    known = [schedule for _, schedule in load().named("schedules").values()]
+    known = [schedule for _, schedule in load().offers("schedules").values()]
     study = bind(
         {**values, "training.global_batch": 32},
         schedules=[schedule for schedule in known if schedule.name == kind],

@@ -631,7 +631,7 @@ def test_a_meeting_is_an_average_over_the_steps_between(bind: Bind) -> None:
 def test_two_stages_that_run_both_ways_add_their_copies_up(
     bind: Bind, zero: int, shards: int
 ) -> None:
-    (dualpipe,) = (s for _, s in load().named("schedules").values() if s.name == "dualpipe")
+    (dualpipe,) = (s for _, s in load().offers("schedules").values() if s.name == "dualpipe")
     values = {"layout.pp": 2, "schedule.kind": "dualpipe", "layout.zero": zero}
     values |= {"cluster.devices": 4, "training.global_batch": 16}
     study = bind(values, schedules=[dualpipe], parameters=[held(1e9, (1.0, 1.0))])

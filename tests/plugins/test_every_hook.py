@@ -14,7 +14,8 @@ import pytest
 import parcost
 from parcost import Report, hookimpl
 from parcost.contract import hookspecs
-from parcost.plugins.discovery import Plugin, Plugins, load
+from parcost.contract.plugin import Plugin
+from parcost.plugins.discovery import Plugins, load
 
 pytestmark = pytest.mark.slow
 
@@ -226,9 +227,9 @@ def test_a_name_that_is_taken_stays_with_its_plugin(hook: str, name: str) -> Non
     assert [numbers(report) for report in reports(plugins)] == good()
     (fault,) = plugins.faults
     assert fault.message.startswith(f"offers `{name}`, which plugin `")
-    assert plugins.named(hook).keys() == usual().named(hook).keys()
-    assert type(plugins.named(hook)[name][1]) is type(usual().named(hook)[name][1])
-    assert f"{name}_else" not in plugins.named(hook)
+    assert plugins.offers(hook).keys() == usual().named(hook).keys()
+    assert type(plugins.offers(hook)[name][1]) is type(usual().named(hook)[name][1])
+    assert f"{name}_else" not in plugins.offers(hook)
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost import Check, Figure, Formula, Memory, Once, PluginError, Report, Work, block, hookimpl
-from parcost.batch.entries import told
+from parcost.batch.entries import entry_of
 from parcost.plugins.discovery import load
 
 pytestmark = pytest.mark.slow
@@ -205,7 +205,7 @@ def test_an_array_of_another_length_is_a_fault_of_whoever_made_it(
 ) -> None:
     plugin = ("warp", SimpleNamespace(**{hook: hookimpl(lambda: [SHAPES[hook]()])}))
     report = parcost.Session(load(plugin)).load_text(text)[0].evaluate()
-    entry = told(report, "full")
+    entry = entry_of(report, "full")
     assert entry.exit_code == 3
     assert not entry.rejected
     (said,) = entry.faults

@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost import Check, Report, SpecError, Study, hookimpl
-from parcost.output.search import faults, ranked
+from parcost.output.search import faults, rank_layouts
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
 from parcost.search.space import space
@@ -81,7 +81,7 @@ def searched(plugins: Plugins) -> Iterator[str]:
         yield from (d.message for d in error.diagnostics if d.id == "plugin-failed")
     else:
         assert not found.proven
-        yield from faults(found, ranked(found))
+        yield from faults(found, rank_layouts(found))
 
 
 @pytest.mark.parametrize("hook", HOOKS)

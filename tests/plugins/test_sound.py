@@ -15,7 +15,7 @@ from parcost import Check, Edge, Figure, Formula, Memory, Once, SpecError, Study
 from parcost.contract.terms import Names
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
 
@@ -77,7 +77,7 @@ def alone(plugins: Plugins | None) -> Any:
     return parcost.load_text(TEXT, plugins=plugins)[0].evaluate().result
 
 
-def found(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> Found:
+def found(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     axes = axes or {"layout.zero": [0, 1]}
     return search(space(scenario, axes, list(axes)), Wish(keep=3, budget_seconds=1e9))

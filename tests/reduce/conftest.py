@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
+from parcost.contract.plugin import Plugin
 from parcost.engine.reduce import reduce
-from parcost.plugins.discovery import Plugin, load
+from parcost.plugins.discovery import load
 
 PLUGIN = Plugin("test")
 FORMULA = Formula(text="given")
@@ -34,7 +35,7 @@ class Make:
     """Terms without ceremony, and the sum of them."""
 
     def __init__(self) -> None:
-        registered = load().named("schedules")
+        registered = load().offers("schedules")
         self.registered = {name: schedule for name, (_, schedule) in registered.items()}
         self.schedules: dict[str, Any] = {}
         for name, schedule in self.registered.items():

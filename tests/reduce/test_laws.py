@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from parcost import Edge, Memory, Once, Pair, Pipeline, Work
 from parcost.engine.maxima import total
-from parcost.search.timing import Timed
+from parcost.search.timing import ScheduleTimes
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)
@@ -336,15 +336,15 @@ def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any
     cut = Pipeline(
         schedule=step.kind, stages=step.p, micro_batches=np.array([float(step.m)]), chunks=step.v
     )
-    timed = Timed(cut, schedule_, step.terms, np.ones(1, dtype=bool), {})
+    timed = ScheduleTimes(cut, schedule_, step.terms, np.ones(1, dtype=bool), {})
     found = add_up(step)
     slack = 1e-12 * found.step_seconds
-    assert np.all(timed.least() <= found.step_seconds + slack)
+    assert np.all(timed.minimum_seconds() <= found.step_seconds + slack)
     bound, exact = (np.broadcast_to(value, 1) for value in timed.step())
     assert bound[0] <= found.step_seconds + slack
     if exact[0]:
         assert bound[0] == pytest.approx(found.step_seconds, rel=1e-12)
-    assert np.all(timed.fullest(step.memory, {}) <= found.memory_bytes * (1 + 1e-12))
+    assert np.all(timed.peak_memory(step.memory, {}) <= found.memory_bytes * (1 + 1e-12))
 
 
 @given(step=steps(), data=st.data())

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from parcost import PluginError, SpecError, Study
+from parcost import PluginError, SpecError
+from parcost.contract.plugin import Plugin
 from parcost.contract.terms import Pipeline
 from parcost.engine.reduce import evaluate, reduce
-from parcost.plugins.discovery import Plugin, load
+from parcost.engine.study import SpecStudy
+from parcost.plugins.discovery import load
 
 
 def line(outcome: Any, name: str) -> Any:
@@ -244,7 +246,7 @@ def test_a_term_that_makes_no_sense_is_a_fault(
 class Bare(SimpleNamespace):
     """A study without a spec."""
 
-    schedule, scheduled = Study.schedule, Study.scheduled
+    schedule, schedule_named = SpecStudy.schedule, SpecStudy.schedule_named
 
 
 def study(schedule: str, *more: tuple[str, Any], chunks: int = 1) -> Any:

@@ -236,7 +236,7 @@ def test_schedules_of_the_plugins_agree_with_the_profiles() -> None:
     for name, profile in profiles.items():
         framework = parcost.load_text(spec(profile))[0].first[Training].framework
         (offer,) = offers_of(framework, "schedule.kind")
-        schedules = study.plugins.named("schedules").items()
+        schedules = study.plugins.offers("schedules").items()
         says = {kind for kind, (_, s) in schedules if name in getattr(s, "frameworks", ())}
         assert set(listed(offer)) == says
 

@@ -14,7 +14,7 @@ from parcost.engine.replay import Timeline, run
 from parcost.plugins.discovery import load
 from parcost_plugins.schedules.interleaved import Interleaved
 
-SHIPPED = {name: schedule for name, (_, schedule) in load().named("schedules").items()}
+SHIPPED = {name: schedule for name, (_, schedule) in load().offers("schedules").items()}
 GROUPS = {f"interleaved_{group}": Interleaved(group) for group in (6, 9)}
 #: F, B and W: in every order of size, some alike, some twice as long, some nothing.
 PASSES = [

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from parcost import Op, Pair, Pipeline, SpecError
 from parcost.contract.terms import Times
-from parcost.engine.bounds import busy, lower_bound
+from parcost.engine.bounds import device_seconds, lower_bound
 from parcost.engine.compiled_order import OrderError
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Plan, Timeline
-from parcost.engine.trace import traced
+from parcost.engine.trace import activities
 
 seconds = st.integers(0, 12)
 
@@ -126,7 +126,7 @@ def test_a_trace_has_every_op_when_a_simulator_has_it(
         case.hop,
         blocking=blocking,
     )
-    found = traced(cut, Times(case.F, case.B, case.W), case.hop)
+    found = activities(cut, Times(case.F, case.B, case.W), case.hop)
     assert [(d, *activity) for d, own in enumerate(found) for activity in own] == sorted(
         expected.when, key=lambda row: row[0]
     )
@@ -201,7 +201,7 @@ def test_no_pipeline_is_faster_than_its_busiest_device_or_its_bound(
     found = plan((any_pairs if both else any_order)(case.seed), case.p, case.m, case.v)
     times = Times(case.F, case.B, case.W)
     least = lower_bound(found, times, case.hop)
-    assert max(busy(found, times)) <= least <= found.timeline(times, case.hop).seconds
+    assert max(device_seconds(found, times)) <= least <= found.timeline(times, case.hop).seconds
 
 
 def test_an_order_is_asked_for_once() -> None:

@@ -16,8 +16,8 @@ import parcost
 from parcost import SpecError
 from parcost.engine.scenario import Scenario
 from parcost.search.best_first import Wish, search
-from parcost.search.replays import replayed
-from parcost.search.result import spelled
+from parcost.search.replays import replay_layouts
+from parcost.search.result import spec_text
 from parcost.search.scores import Scores, score
 from parcost.search.space import Space, Structure
 from parcost.search.space import space as space_of
@@ -165,7 +165,7 @@ class Known:
 
 def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the values of a layout, in one way of writing them."""
-    said = {name: spelled(value) for name, value in values.items()}
+    said = {name: spec_text(value) for name, value in values.items()}
     return tuple(
         (name, float(v) if isinstance(v, (int, float)) else v.strip('"'))
         for name, v in sorted(said.items())
@@ -210,15 +210,15 @@ def at_once(space: Space) -> dict[tuple[Any, ...], Known]:
 
 def _of(structure: Structure, few: Sequence[int]) -> dict[tuple[Any, ...], Known]:
     found: dict[tuple[Any, ...], Known] = {}
-    bounds = {bound.index: bound.seconds for bound in Scores(structure).bounded()}
-    for bound in Scores(structure, few).bounded():  # whichever is higher may be too high
+    bounds = {bound.index: bound.seconds for bound in Scores(structure).bound_layouts()}
+    for bound in Scores(structure, few).bound_layouts():  # whichever is higher may be too high
         bounds[bound.index] = np.fmax(bounds[bound.index], bound.seconds)
     for scored in score(structure):
         shape = scored.legal.shape
         bound = np.broadcast_to(bounds[scored.index], shape)
         wide = [np.broadcast_to(a, shape) for a in (scored.seconds, scored.exact, scored.bytes_)]
         where = np.nonzero(scored.legal)
-        seconds, bytes_, fits = replayed(scored, where)
+        seconds, bytes_, fits = replay_layouts(scored, where)
         fits = np.broadcast_to(fits, seconds.shape)
         for i, index in enumerate(zip(*where, strict=True)):
             values: dict[str, Any] = dict(structure.values)

@@ -11,11 +11,11 @@ import pytest
 
 import parcost
 from parcost import Formula, Memory, SpecError
+from parcost.contract.plugin import Plugin
 from parcost.output.search_points import Points
-from parcost.plugins.discovery import Plugin
 from parcost.search.best_first import Wish, search
 from parcost.search.space import space
-from parcost.search.term_arrays import Windows, merged
+from parcost.search.term_arrays import Windows, merge_terms
 
 Compare = Callable[..., tuple[list[str], int]]
 
@@ -63,7 +63,7 @@ def test_memory_that_is_a_share_of_activations_is_not_added_up() -> None:
     half = Memory(name="kept", bytes_=1.0, formula=formula, of_activations=-0.5)
     plain = Memory(name="plain", bytes_=1.0, formula=formula)
     plugin = Plugin("any")
-    found = merged([(plugin, term) for term in (half, half, plain, plain)], Windows())
+    found = merge_terms([(plugin, term) for term in (half, half, plain, plain)], Windows())
     assert [(m.of_activations, m.bytes_) for _, m in found] == [
         (-0.5, 1.0),
         (-0.5, 1.0),

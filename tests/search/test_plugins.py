@@ -12,7 +12,7 @@ import parcost
 from parcost import Check, Formula, Outcome, SpecError, Study, Work, hookimpl
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout, Training
 
@@ -33,7 +33,7 @@ AXES: dict[str, list[Any]] = {
 }
 
 
-def found(plugins: Plugins | None) -> Found:
+def found(plugins: Plugins | None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
 

@@ -12,7 +12,7 @@ import parcost
 from parcost import Op, PluginError, Times, hookimpl
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def offered(**methods: Any) -> Plugins:
     return load(("own", SimpleNamespace(schedules=hookimpl(lambda: [schedule]))))
 
 
-def found(**methods: Any) -> Found:
+def found(**methods: Any) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=offered(**methods))
     return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
 

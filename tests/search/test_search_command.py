@@ -445,7 +445,7 @@ def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
 def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost.search import sample
 
-    calls, usual = [], sample.alone
+    calls, usual = [], sample.evaluate_layout
 
     def pressed(*arguments: Any) -> Any:
         calls.append(1)
@@ -453,7 +453,7 @@ def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
         return usual(*arguments)
 
-    monkeypatch.setattr(sample, "alone", pressed)
+    monkeypatch.setattr(sample, "evaluate_layout", pressed)
     code, out, _ = run(SPEC, *NARROW, "--over", "zero=1,2", "--sample", "1000")
     assert code == 130
     assert "It was interrupted before as many were drawn" in out

@@ -12,7 +12,7 @@ import parcost
 from parcost import Axis, Diagnostic, Goal, Limit, Objective, PluginError, SpecError, hookimpl
 from parcost.plugins.discovery import load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,9 @@ training { sequence = 4096, global_batch = 32 sequences, recompute = full }
 NAN, INF = float("nan"), float("inf")
 
 
-def found(objective: str = "step_time", names: tuple[str, ...] = ("tp",), **hooks: Any) -> Found:
+def found(
+    objective: str = "step_time", names: tuple[str, ...] = ("tp",), **hooks: Any
+) -> SearchResult:
     plugins = load(("odd", SimpleNamespace(**{k: hookimpl(v) for k, v in hooks.items()})))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     return search(space(scenario, {"layout.tp": [2, 4, 8]}, names), Wish(objective=objective))

@@ -13,10 +13,10 @@ import parcost
 from parcost import Formula, Objective, SpecError, Study, Work, hookimpl
 from parcost.contract.page import Line
 from parcost.engine.scenario import Scenario
-from parcost.output.search import ranked, tell
+from parcost.output.search import rank_layouts, search_page
 from parcost.plugins.discovery import load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
 
@@ -40,7 +40,7 @@ def scenario(text: str = TEXT, **hooks: Any) -> Scenario:
     return found
 
 
-def found(axes: dict[str, list[Any]], text: str = TEXT, **hooks: Any) -> Found:
+def found(axes: dict[str, list[Any]], text: str = TEXT, **hooks: Any) -> SearchResult:
     return search(space(scenario(text, **hooks), axes, list(axes)), EVERYTHING)
 
 
@@ -137,7 +137,11 @@ def test_a_plugin_that_fails_is_told_and_nothing_is_proven() -> None:
     assert not result.proven
     assert any("odd" in fault and "not today" in fault for fault in result.faults)
     whole = space(scenario(TEXT, terms=fails_at_zero_2), {"layout.zero": [0, 1, 2]}, [])
-    said = [item.text for item in tell(whole, result, ranked(result)) if isinstance(item, Line)]
+    said = [
+        item.text
+        for item in search_page(whole, result, rank_layouts(result))
+        if isinstance(item, Line)
+    ]
     assert "A plugin failed, so nothing is proven." in said
     assert not any(text.startswith("No other layout") for text in said)
     assert found({"layout.zero": [0, 1]}, terms=fails_at_zero_2).proven
@@ -168,7 +172,7 @@ def test_a_condition_on_another_axis_is_seen() -> None:
 def test_an_interrupted_replay_loses_no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost.search import queue
 
-    calls, usual = [], queue.replayed
+    calls, usual = [], queue.replay_layouts
 
     def once(*arguments: Any) -> Any:
         calls.append(1)
@@ -182,11 +186,11 @@ def test_an_interrupted_replay_loses_no_layout(monkeypatch: pytest.MonkeyPatch) 
         "layout.pp": [2, 4],
         "training.recompute": ["none", "full"],
     }
-    monkeypatch.setattr(queue, "replayed", once)
+    monkeypatch.setattr(queue, "replay_layouts", once)
     result = found(axes)
     assert result.interrupted
     assert not result.proven
-    monkeypatch.setattr(queue, "replayed", usual)
+    monkeypatch.setattr(queue, "replay_layouts", usual)
     assert found(axes).best[0].seconds <= result.best[0].seconds
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parcost.batch.rejections import attempt
-from parcost.contract.entries import Entry, Part, Problem, page_data, points
+from parcost.contract.entries import Entry, Part, Problem
+from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.output import data
-from parcost.output.json_encoding import encoded
+from parcost.output.json_encoding import encode, plain_data
+from parcost.output.report_page import report_page
 from parcost.output.view import View
 from parcost.report.figures import figures_by_name, missing_names, select
 from parcost.report.rejection import Rejection
@@ -20,17 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from parcost.contract.terms import Figure
-    from parcost.report.report import Expectation, Report, Result
+    from parcost.report.report import Report
+    from parcost.report.result import Expectation, Result
 
 _MOST_PROBLEMS = 100
 
 
-def told(found: Report | Rejection, part: Part, view: View | None = None) -> Entry:
+def entry_of(found: Report | Rejection, part: Part, view: View | None = None) -> Entry:
     """Return the entry of *found* with that part, as *view* has it: without one, whole."""
     if isinstance(found, Rejection):
-        return _rejected(found, part)
+        return _rejection_entry(found, part)
     entry = attempt(found.path, lambda: _report(found, part, view or View()))
-    return _rejected(entry, part) if isinstance(entry, Rejection) else entry
+    return _rejection_entry(entry, part) if isinstance(entry, Rejection) else entry
 
 
 def _report(report: Report, part: Part, view: View) -> Entry:
@@ -43,17 +46,17 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         exit_code=code,
         problems=tuple(_first(report, code)),
         faults=tuple(dict.fromkeys(faults)),
-        missing=tuple(missing_names(report, view.figures).items()),
+        missing=tuple(missing_names(report.results, view.figures).items()),
         part=part,
         text=text,
     )
 
 
-def _rejected(found: Rejection, part: Part) -> Entry:
+def _rejection_entry(found: Rejection, part: Part) -> Entry:
     reasons = [d.message for d in found.diagnostics]
     content: Any = []
     if part in ("data", "full"):
-        content = data.rejected(found)
+        content = data.rejection(found)
     elif part == "points":
         content = [{"path": found.path, "feasible": False, "reason": "; ".join(reasons)}]
     return Entry(
@@ -62,7 +65,7 @@ def _rejected(found: Rejection, part: Part) -> Entry:
         reasons=tuple(reasons),
         problems=tuple(_problems(found.diagnostics, found.exit_code)),
         part=part,
-        text=encoded(content),
+        text=encode(content),
     )
 
 
@@ -73,11 +76,9 @@ def _part(report: Report, part: Part, view: View) -> str:
         case "full":
             return data.report(report)
         case "points":
-            return encoded(points(list(_points(report, view.figures))))
+            return encode(points(list(_points(report, view.figures))))
         case "page":
-            from parcost.output.narrative import tell
-
-            return encoded(page_data(tell(report, view)))
+            return encode(page_data(report_page(report, view)))
 
 
 def _first(report: Report, code: int) -> Iterator[Problem]:
@@ -106,10 +107,10 @@ def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
 def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Yield every point with the figures called *names*, or with all that there are."""
     legal = [result for result in report.results if result.legal]
-    every = {f.name: f for result in legal for f in _chosen(result, names)}
+    every = {f.name: f for result in legal for f in _chosen_figures(result, names)}
     units = {name: figure.unit for name, figure in every.items()}
     units |= report.units
-    claims = claims_by_point(report)
+    claims = claims_by_point(report.axes, report.results)
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
     for row in data.points(report, names or tuple(every)):
@@ -123,12 +124,12 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
                 if name not in last
             },
             **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
-            **_claims(claims.get(key_of(row, report), ())),
+            **_claims(claims.get(key_of(row, report.axes), ())),
             **last,
         }
 
 
-def _chosen(result: Result, names: Sequence[str]) -> Iterable[Figure]:
+def _chosen_figures(result: Result, names: Sequence[str]) -> Iterable[Figure]:
     """Return the figures called *names*, or all: details take as long as the step itself."""
     return select(result, names) if names else figures_by_name(result).values()
 
@@ -139,3 +140,32 @@ def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
         return {}
     failed = [claim.text for claim, holds in claims if not holds]
     return {"claims": len(claims), "claims_failed": "; ".join(failed)}
+
+
+def page_data(items: Sequence[Item]) -> list[Any]:
+    """Return a page as plain data, as :meth:`Entry.page` reads it."""
+    told: list[Any] = []
+    for item in items:
+        match item:
+            case Heading():
+                told.append(["heading", item.text, item.level, item.aside])
+            case Line():
+                told.append(["line", item.text, item.style, item.indent])
+            case _:
+                columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
+                rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
+                told.append(["table", columns, rows])
+    return told
+
+
+def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows in the types of JSON; a list or an object becomes its text."""
+    scalar = (str, int, float, bool, type(None))
+    return [
+        {name: plain_data(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
+        for row in rows
+    ]
+
+
+def _label(value: Any) -> str:
+    return getattr(value, "label", "") or str(value)

@@ -3,7 +3,7 @@
 All that is asked of an engine is the interface of :class:`concurrent.futures.Executor`. An
 engine is an entry point of the group ``parcost.executors``: a function from what follows
 ``NAME://`` on the command line to an executor, which is closed when the work is done. One
-that can tell that nobody will ever answer offers to be asked: see :class:`Watched`.
+that can tell that nobody will ever answer offers to be asked: see :class:`WatchedExecutor`.
 
 Loky was tried in the place of :class:`Processes`: its workers printed tracebacks at Ctrl-C, went
 on after their parent was killed, and imported from the current directory (`docs/runtime.md`).
@@ -32,7 +32,7 @@ from attrs import define, field, frozen
 
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
-from parcost.system.threads import tell_failures
+from parcost.system.threads import print_failures
 
 GROUP = "parcost.executors"
 _ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -52,10 +52,10 @@ class ExecutorError(ParcostError):
 
 
 @runtime_checkable
-class Watched(Protocol):
+class WatchedExecutor(Protocol):
     """What an executor may offer beside: whether it can still answer."""
 
-    def gone(self) -> str:
+    def failure(self) -> str:
         """Return why no answer will come any more; nothing as long as one may come."""
 
 
@@ -118,10 +118,10 @@ class Pool:
     def _check(self) -> None:
         """Raise an error where the executor says that it is gone."""
         executor: object = self.executor
-        if not isinstance(executor, Watched):
+        if not isinstance(executor, WatchedExecutor):
             return
         try:
-            why = executor.gone()
+            why = executor.failure()
         except BaseException as error:
             reraise_interrupt(error)
             raise self._failed("cannot say whether it is there", error) from error
@@ -203,7 +203,7 @@ def processes(jobs: int) -> Engine:
     return Engine(start, jobs, stop)
 
 
-def named(address: str) -> Engine:
+def engine_named(address: str) -> Engine:
     """Return the engine that *address* names, as in ``dask://host:8786``.
 
     Raises:
@@ -238,7 +238,7 @@ def named(address: str) -> Engine:
 
 def _begin() -> None:
     """Do what a process does first that works for another one."""
-    tell_failures()
+    print_failures()
     _end_with_parent()
 
 

@@ -14,22 +14,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from parcost.batch.cache import Answer, Cache
 from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.worker import Task, Worker, answers
+from parcost.contract.entries import Entry
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
 from parcost.report.rejection import FAULT, Rejection
-from parcost.system.garbage import rarely_collected
-
-if TYPE_CHECKING:
-    from parcost.batch.cache import Answer, Cache
-    from parcost.contract.entries import Entry
+from parcost.system.garbage import rare_collections
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
 _TASKS_OF_A_WORKER = 4
@@ -73,7 +70,7 @@ class Run:
     def entries(self, files: Sequence[Spec | Rejection]) -> Iterator[Entry]:
         """Yield the entries of every file, in order."""
         if self.engine is None:
-            with rarely_collected():
+            with rare_collections():
                 for file in files:
                     known = self._known(file)
                     if known is None and isinstance(file, Spec):
@@ -86,9 +83,9 @@ class Run:
     def _known(self, file: Spec | Rejection) -> Sequence[Entry] | None:
         """Return what needs no work: what has no report, and what the cache knows."""
         if isinstance(file, Rejection):
-            from parcost.batch.entries import told
+            from parcost.batch.entries import entry_of
 
-            return [told(file, self.question.part)]
+            return [entry_of(file, self.question.part)]
         return self.cache.find(file, self.question) if self.cache is not None else None
 
     def _taken(self, answer: Answer) -> Sequence[Entry]:
@@ -184,19 +181,19 @@ class Run:
 
     def _died(self, spec: Spec, error: BaseException) -> Answer:
         from parcost.batch.cache import Answer
-        from parcost.batch.entries import told
+        from parcost.batch.entries import entry_of
 
         said = str(error) or type(error).__name__
         message = f"the worker that evaluated `{spec.path}` died: {said}"
         help = "the system may have ended it for want of memory, or a plugin; --jobs 1 shows which"
         found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
         rejected = Rejection(path=spec.path, diagnostics=found, exit_code=FAULT)
-        return Answer([told(rejected, self.question.part)])
+        return Answer([entry_of(rejected, self.question.part)])
 
     def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[Answer]]:
         task = Task(
             question=self.question,
-            picked=self.environment.picked,
+            selection=self.environment.selection,
             expected=self.environment.digest,
             folder=str(Path.cwd()),
             keep=self.cache is not None,

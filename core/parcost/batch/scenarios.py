@@ -13,6 +13,7 @@ from parcost.batch.rejections import attempt, reject
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
+from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
@@ -87,7 +88,6 @@ def only_defines(scenario: Scenario) -> bool:
     Definitions are blocks with a label that calculate nothing, and those that a prelude
     gives every study; and values with a name, where no block stands beside them or is merged.
     """
-    from parcost.spec.modules import label_of
 
     module, types = scenario.module, scenario.plugins.blocks
     if module.studies or module.expects:

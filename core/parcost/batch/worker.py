@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from parcost.batch.cache import Answer, packed
+from parcost.batch.cache import Answer, pack
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Imports, Question
 from parcost.batch.rejections import attempt
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 _MOST_FILES = 200  # that specs import, and a session keeps
@@ -53,7 +53,7 @@ class Task:
     """
 
     question: Question
-    picked: Picked
+    selection: PluginSelection
     expected: str
     folder: str
     keep: bool
@@ -68,7 +68,9 @@ class Worker:
     _imports: Imports = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begin(self.environment.picked.load())
+        from parcost.plugins.discovery import load_selection
+
+        self._begin(load_selection(self.environment.selection))
 
     def _begin(self, plugins: Plugins) -> None:
         from parcost.engine.session import Session
@@ -85,7 +87,7 @@ class Worker:
         progress: Callable[[str], None] | None = None,
     ) -> Answer:
         """Evaluate every study of a file; *progress* takes how far that has got."""
-        from parcost.batch.entries import told
+        from parcost.batch.entries import entry_of
         from parcost.batch.scenarios import of_spec, passed_over
 
         self._forget()
@@ -95,13 +97,13 @@ class Worker:
         first: Scenario | None = None
         for number, scenario in enumerate(bound, 1):
             if isinstance(scenario, Rejection):
-                entries.append(told(scenario, question.part, view))
+                entries.append(entry_of(scenario, question.part, view))
                 continue
             first = first or scenario
             if not passed_over(scenario, spec):
                 steps = _steps(progress, spec.path, number, len(bound))
                 report = attempt(scenario.path, partial(scenario.evaluate, steps))
-                entries.append(told(report, question.part, view))
+                entries.append(entry_of(report, question.part, view))
                 if not isinstance(report, Rejection):
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
@@ -123,7 +125,7 @@ class Worker:
             return Answer(entries)
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
-        return Answer(entries, key, packed(needed, entries, key))
+        return Answer(entries, key, pack(needed, entries, key))
 
 
 def _steps(
@@ -157,32 +159,32 @@ def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
     Raises:
         StrangerError: This process would answer with other code.
     """
-    picked = task.picked
+    selection = task.selection
     with _one_at_a_time, _working_in(task.folder):
-        worker = _worker(picked)
-        if worker.environment.digest != task.expected and picked.files:
-            del _workers[picked]  # a file may have been edited, and is read anew
-            worker = _worker(picked)
+        worker = _worker(selection)
+        if worker.environment.digest != task.expected and selection.files:
+            del _workers[selection]  # a file may have been edited, and is read anew
+            worker = _worker(selection)
         if worker.environment.digest != task.expected:
             raise StrangerError(_STRANGER)
         return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
 
 
-_workers: dict[Picked, Worker] = {}
+_workers: dict[PluginSelection, Worker] = {}
 _imported: dict[str, str] = {}  # what the code that is installed was, as it was imported
 _one_at_a_time = threading.Lock()  # an engine may run tasks in threads, which share a folder
 
 
-def _worker(picked: Picked) -> Worker:
-    if picked not in _workers:
-        worker = Worker(Environment(picked))
+def _worker(selection: PluginSelection) -> Worker:
+    if selection not in _workers:
+        worker = Worker(Environment(selection))
         _ = worker.environment.digest  # of the code that has just been imported
         installed = Environment().digest
         if _imported.setdefault("installed", installed) != installed:
             raise StrangerError(_STRANGER)
-        _workers[picked] = worker
+        _workers[selection] = worker
         collect_rarely()  # for good: a worker does nothing else
-    return _workers[picked]
+    return _workers[selection]
 
 
 @contextmanager

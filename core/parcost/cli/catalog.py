@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import paper, show, tell
+from parcost.cli.streams import paper, show, write_message
 
 if TYPE_CHECKING:
     from parcost.contract.page import Item
     from parcost.contract.terms import Catalogue
     from parcost.language.syntax import Block, Provenance
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.spec.modules import Loader
 
 
 @click.command("catalog")
 @click.argument("pattern", default="", metavar="[PATTERN]")
-@options.picked
-def command(pattern: str, picked: Picked) -> int:
+@options.selection
+def command(pattern: str, selection: PluginSelection) -> int:
     """List what the catalogues hold, each with its main facts.
 
     PATTERN is a name (`h100_sxm`), a part of one (`h100`), or one with wildcards
@@ -32,17 +32,17 @@ def command(pattern: str, picked: Picked) -> int:
     from parcost.language.diagnostics import did_you_mean
     from parcost.spec.modules import entries
 
-    session = options.session(picked)
+    session = options.session(selection)
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
-    for name, (_, catalogue) in sorted(session.plugins.named("catalogues").items()):
+    for name, (_, catalogue) in sorted(session.plugins.offers("catalogues").items()):
         known |= {".".join((name, *steps)): (catalogue, steps) for steps in entries(catalogue)}
     # A name that is a part of others still stands for itself: `h100_sxm` beside `h100_sxm_96g`.
     whole = {name: entry for name, entry in known.items() if name.rpartition(".")[2] == pattern}
     found = whole or {name: entry for name, entry in known.items() if matches(name, pattern)}
     if not found:
-        tell(f"error: no catalogue holds `{pattern}`")
+        write_message(f"error: no catalogue holds `{pattern}`")
         if hint := did_you_mean(pattern, [*known, *(name.rsplit(".")[-1] for name in known)]):
-            tell(f"  = help: {hint}")
+            write_message(f"  = help: {hint}")
         return 2
     blocks = {name: _blocks(session.loader, *entry) for name, entry in found.items()}
     show(_whole(*blocks.popitem()) if len(blocks) == 1 else _lines(blocks))

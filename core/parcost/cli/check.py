@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import put, results, tell, wants_color
-from parcost.language.escapes import visible, visible_json, visible_lines
+from parcost.cli.streams import put, results, wants_color, write_message
+from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.language.diagnostics import Diagnostic
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 def command(
     paths: tuple[str, ...],
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """Find problems without evaluating: syntax, names, units, rules.
 
@@ -47,7 +47,7 @@ def command(
     from parcost.batch.scenarios import scenarios
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     found: dict[tuple[object, ...], Diagnostic] = {}
     worst = files = 0
     for spec, scenario in scenarios(paths, session, overrides=values, study=study):
@@ -61,7 +61,7 @@ def command(
     studies = f"{files} {'study' if files == 1 else 'studies'}"
     errors = f"{count or 'no'} {'error' if count == 1 else 'errors'}"
     more = "" if count else "; whether a step fits into memory, `parcost eval` says"
-    tell(f"{studies} checked, {errors}{more}")
+    write_message(f"{studies} checked, {errors}{more}")
     return worst
 
 
@@ -96,53 +96,20 @@ def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
 
 
 def _write(found: Sequence[Diagnostic], format_: str) -> None:
-    from parcost.language.diagnostic_text import as_data, render
+    from parcost.language.diagnostic_text import render
+    from parcost.output.diagnostics import as_data, github
 
     if format_ == "json":
         from parcost.output.data import header
 
         document = {**header(), "diagnostics": [as_data(d) for d in found]}
-        put(visible_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
+        put(escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
         return
     for diagnostic in found:
         if format_ == "github":
             put(github(diagnostic) + "\n")
         else:
             put(render(diagnostic, color=wants_color(results())) + "\n\n")
-
-
-def github(diagnostic: Diagnostic) -> str:
-    """Return a diagnostic as an annotation of a pull request.
-
-    >>> from parcost.language.diagnostics import Diagnostic
-    >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
-    '::error file=a.par,title=missing-file::no file `a`'
-    """
-    properties = {"file": diagnostic.place}
-    if diagnostic.labels:
-        span = diagnostic.labels[0].span
-        line, column = span.source.position(span.start)
-        end_line, end_column = span.source.position(span.end)
-        properties = {
-            "file": span.source.name,
-            "line": str(line),
-            "endLine": str(end_line),
-            "col": str(column),
-            "endColumn": str(end_column),
-        }
-    properties["title"] = diagnostic.id
-    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
-    parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
-    listed = ",".join(f"{k}={_escaped(visible(v), ':,')}" for k, v in properties.items() if v)
-    severity = diagnostic.severity.value
-    return f"::{severity} {listed}::{_escaped(visible_lines(chr(10).join(parts)))}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    """Return *text* with the characters that end a workflow command spelled out."""
-    for character in ("%", "\r", "\n", *also):
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
 
 
 def _is_error(diagnostic: Diagnostic) -> bool:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, show, tell
+from parcost.cli.streams import Reporter, show, write_message
 
 if TYPE_CHECKING:
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 _PROPOSED = 3  # names that may be meant
@@ -21,9 +21,9 @@ _PROPOSED = 3  # names that may be meant
 @click.argument("term", metavar="[TERM]", default="")
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 def command(
-    path: str, term: str, study: str | None, overrides: tuple[str, ...], picked: Picked
+    path: str, term: str, study: str | None, overrides: tuple[str, ...], selection: PluginSelection
 ) -> int:
     """Say how one term of a report comes about.
 
@@ -38,7 +38,7 @@ def command(
     if term and term.endswith(".par") and not path.endswith(".par"):
         raise click.UsageError(f"the file comes first: `parcost explain {term} {path}`")
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     reports = []
     for entry in evaluate([path], session, overrides=values, study=study):
@@ -64,8 +64,10 @@ def _several(report: Report) -> None:
     from parcost.output.explanation import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
-    tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point")
-    tell(f"  = help: pick one, such as {point_options(report)}")
+    write_message(
+        f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point"
+    )
+    write_message(f"  = help: pick one, such as {point_options(report)}")
 
 
 def _explained(report: Report, term: str) -> bool:
@@ -84,15 +86,15 @@ def _unknown(reports: list[Report], term: str) -> int:
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
     if not known:
-        tell(f"error: `{reports[0].path}` does not run, so that it has no terms")
+        write_message(f"error: `{reports[0].path}` does not run, so that it has no terms")
         for report in reports:
             Reporter()(report.diagnostics)
         return 1
-    tell(f"error: no term is called `{term}`")
+    write_message(f"error: no term is called `{term}`")
     inside = [name for name in known if term.lower() in name.lower()]
     close = [*inside, *nearest(term.lower(), known, _PROPOSED, least=0.0)]
     means = " or ".join(f"`{name}`" for name in list(dict.fromkeys(close))[:_PROPOSED])
-    tell(f"  = help: did you mean {means}? without a term, all are listed")
+    write_message(f"  = help: did you mean {means}? without a term, all are listed")
     return 2
 
 

@@ -12,7 +12,7 @@ from parcost.cli.streams import Reporter, show
 
 if TYPE_CHECKING:
     from parcost.contract.page import Item
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 def command(
     path: str,
     names: tuple[str, ...],
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """List the figures that claims in `expect` may be about, with their values.
 
@@ -38,7 +38,7 @@ def command(
     from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     found = False
     for entry in evaluate([path], session, overrides=values, study=study):
@@ -50,7 +50,7 @@ def command(
             Reporter()(entry.diagnostics)
             worst = max(worst, 1)
             continue
-        page = list(_listed(entry, names))
+        page = list(_figure_table(entry, names))
         found = found or len(page) > 1
         show(page)
     if names and not found and not worst:
@@ -58,7 +58,7 @@ def command(
     return worst
 
 
-def _listed(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
+def _figure_table(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
     """Yield a table of the figures called *names*, or of all, of every result."""
     from fnmatch import fnmatchcase
 

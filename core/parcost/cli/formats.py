@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import click
 from attrs import frozen
 
-from parcost.cli.streams import Interrupts, Progress, Reporter, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Reporter, Target, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
     from parcost.batch.fingerprints import Environment
     from parcost.batch.run import Run
     from parcost.contract.entries import Entry, Part
+    from parcost.contract.plugin import Plugin
     from parcost.contract.terms import Exporter
     from parcost.output.view import View
-    from parcost.plugins.discovery import Plugin, Plugins
+    from parcost.plugins.discovery import Plugins
 
 _CALLED = {
     0: "good",
@@ -75,14 +76,14 @@ class Format:
             raise
 
     def _write(self, entries: Iterable[Entry], target: Target) -> None:
-        from parcost.contract.terms import Saved
+        from parcost.contract.terms import FileExporter
         from parcost.language.errors import ParcostError, PluginError, error_text, reraise_interrupt
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
         try:
-            if isinstance(self.exporter, Saved):
+            if isinstance(self.exporter, FileExporter):
                 exporter = self.exporter
-                target.saved(lambda path: exporter.save(entries, path))
+                target.save_with(lambda path: exporter.save(entries, path))
                 return
             for piece in self.exporter.write(entries, target.paper()):
                 target.put(piece)
@@ -120,8 +121,9 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
 
     Studies of one file are few, and several files are a line each.
     """
-    from parcost.contract.entries import Entry, page_data
-    from parcost.output.json_encoding import encoded
+    from parcost.batch.entries import page_data
+    from parcost.contract.entries import Entry
+    from parcost.output.json_encoding import encode
 
     if view.kind in ("full", "section"):
         yield from entries
@@ -134,14 +136,14 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     from parcost.output.studies import join_pages
 
     page = join_pages(found, beside=kind == "compare", width=width)
-    yield Entry(path="", name="", part="page", text=encoded(page_data(page)))
+    yield Entry(path="", name="", part="page", text=encode(page_data(page)))
 
 
 def format_named(name: str, plugins: Plugins) -> Format:
     """Return the format of that name; an unknown one is a usage error."""
     from parcost.language.diagnostics import did_you_mean
 
-    offered = plugins.named("exporters")
+    offered = plugins.offers("exporters")
     if name not in offered:
         hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
         raise click.UsageError(f"there is no format `{name}`; {hint}")
@@ -152,14 +154,14 @@ def format_remembered(name: str, environment: Environment, cache: Cache) -> Form
     """Return the format of that name, importing no plugin but the one that offers it."""
     from parcost.plugins.discovery import Plugins
 
-    known = cache.noted(_FORMATS) or {}
+    known = cache.fact(_FORMATS) or {}
     plugin = environment.plugin(known[name]) if name in known else None
     return None if plugin is None else format_named(name, Plugins((plugin,)))
 
 
 def remember_formats(plugins: Plugins, cache: Cache) -> None:
     """Note which plugin offers which format."""
-    offered = plugins.named("exporters")
+    offered = plugins.offers("exporters")
     cache.note(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
 
 
@@ -227,7 +229,7 @@ class Watch:
         for fault in entry.faults:
             if fault not in self._faults:
                 self._faults.add(fault)
-                tell(f"error: {fault}\n")
+                write_message(f"error: {fault}\n")
                 self._keep(f"error: {fault}", _FAULT)
 
     def _keep(self, line: str, code: int) -> None:
@@ -243,14 +245,14 @@ class Watch:
         """Name the figures that the user chose and that no report has, which is bad input."""
         for name, hint in (self._missing or {}).items():
             near = hint or "`parcost figures SPEC` lists them"
-            tell(f"error: no figure is called `{name}`; {near}")
+            write_message(f"error: no figure is called `{name}`; {near}")
             self.exit_code = max(self.exit_code, 2)
 
-    def interrupted(self) -> None:
+    def print_interruption(self) -> None:
         """Say how far the work has got."""
         if self._files > 1:
             kept = "; the same command goes on from there" if self._run.cache is not None else ""
-            tell(f"{self._run.done:,} of {self._files:,} files were done{kept}")
+            write_message(f"{self._run.done:,} of {self._files:,} files were done{kept}")
 
     def summary(self) -> str:
         """Return how reports came out, below the problems in a line each, the gravest last."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Target, tell
+from parcost.cli.streams import Target, write_message
 
 if TYPE_CHECKING:
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
 
 
 @click.command("merge")
@@ -22,26 +22,28 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="By default the one that the shards were evaluated for.",
 )
-@options.picked
+@options.selection
 @options.out
-def command(paths: tuple[str, ...], format_: str | None, picked: Picked, out: str | None) -> int:
+def command(
+    paths: tuple[str, ...], format_: str | None, selection: PluginSelection, out: str | None
+) -> int:
     """Join what `parcost eval --shard` wrote.
 
     The shards may be given in any order. They have to be of one run, all of it, and as they
     were written: what is missing or was changed is said. The result is what one run
     without shards would have written.
     """
-    from parcost.batch.shards import ShardError, entries_of, read_shard, whole
+    from parcost.batch.shards import ShardError, entries_of, join_files, read_shard
     from parcost.cli.formats import format_named
     from parcost.output.view import View
 
     try:
         shards = {path: read_shard(path) for path in dict.fromkeys(paths)}
-        ordered = whole(shards)
+        ordered = join_files(shards)
     except ShardError as error:
         raise click.ClickException(str(error)) from error
     shard = shards[ordered[0]]
-    found = format_named(format_ or shard.format, options.plugins(picked))
+    found = format_named(format_ or shard.format, options.plugins(selection))
     if found.reads != shard.part:
         raise click.UsageError(
             f"`--format {format_}` is written from `{found.reads}`, and these shards hold "
@@ -57,5 +59,5 @@ def command(paths: tuple[str, ...], format_: str | None, picked: Picked, out: st
         raise click.ClickException(str(error)) from error
     finally:
         target.abandon()
-    tell(f"{len(ordered)} {'shard' if len(ordered) == 1 else 'shards'} joined")
+    write_message(f"{len(ordered)} {'shard' if len(ordered) == 1 else 'shards'} joined")
     return 0

@@ -18,11 +18,11 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, paper, put
 
 if TYPE_CHECKING:
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
     from parcost.contract.terms import Section
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -49,7 +49,7 @@ class _WithLists(click.Command):
 @options.path
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option(
     "--ranks",
     metavar="[LIST]",
@@ -71,7 +71,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     ranks: str | None,
     stages: str | None,
     format_: str,
@@ -86,7 +86,7 @@ def command(
     if not wanted and format_ != "table":
         raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
     for _, scenario in scenarios([path], session, overrides=values, study=study):
@@ -160,13 +160,13 @@ def _made(
 def _pages(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> Iterator[str | dict[str, Any]]:
-    from parcost.language.escapes import visible
+    from parcost.language.escapes import escape_line
     from parcost.output.resolved_spec import resolved
     from parcost.version import __version__
 
     for study in scenario.studies():
         if not wanted:
-            named = visible(f"{scenario.name} of {scenario.path}")
+            named = escape_line(f"{scenario.name} of {scenario.path}")
             yield f"# {named}, resolved by parcost {__version__}\n"
             yield resolved(study) + "\n"
             continue
@@ -201,10 +201,10 @@ def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[s
 def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
-    from parcost.language.escapes import visible_json
+    from parcost.language.escapes import escape_json
     from parcost.output.data import header
 
-    return visible_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
+    return escape_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 
 
 def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, paper, put, show, tell
+from parcost.cli.streams import Reporter, paper, put, show, write_message
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Replay
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @options.path
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option(
     "--format",
     "format_",
@@ -32,7 +32,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     format_: str,
 ) -> int:
     """Draw what every device of the pipeline does when.
@@ -46,7 +46,7 @@ def command(
     from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
     for entry in evaluate([path], session, overrides=values, study=study):
@@ -58,11 +58,11 @@ def command(
     if documents:
         import json
 
-        from parcost.language.escapes import visible_json
+        from parcost.language.escapes import escape_json
         from parcost.output.data import header
 
         document = json.dumps({**header(), "studies": documents}, ensure_ascii=False)
-        put(visible_json(document) + "\n")
+        put(escape_json(document) + "\n")
     return worst
 
 
@@ -82,12 +82,14 @@ def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) ->
                 continue
             if result.legal:
                 why = "sweeps" if runs else "trains nothing"
-                tell(f"error: `{report.name}` of `{report.path}` {why}: no timeline")
+                write_message(f"error: `{report.name}` of `{report.path}` {why}: no timeline")
             worst = max(worst, 1)
         elif result.swept:
             swept = " and ".join(f"`{name}`" for name, _ in result.study.axes)
-            tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}: no single timeline")
-            tell(f"  = help: pick a point, such as {point_options(report)}")
+            write_message(
+                f"error: `{report.name}` of `{report.path}` sweeps {swept}: no single timeline"
+            )
+            write_message(f"  = help: pick a point, such as {point_options(report)}")
             worst = max(worst, 2)
         elif drawing:
             show(timeline.page(result, report.name, report.path, paper().width))
@@ -103,11 +105,11 @@ def _draw_replays(
 ) -> None:
     """Draw pipelines that stand by themselves, or add them to *documents*."""
     from parcost.contract.page import Heading
-    from parcost.engine.trace import of_replay
+    from parcost.engine.trace import replay_activities
     from parcost.output import timeline
 
     for run in runs:
-        devices, order = of_replay(run)
+        devices, order = replay_activities(run)
         if drawing:
             title = Heading(f"{report.name}: {run.name}", 1, aside=report.path)
             lines = timeline.drawing(devices, order, run.pipeline, paper().width)

@@ -171,7 +171,7 @@ def formula(
     """
     if inputs is not None:
         letters = {**inputs, **letters} if letters else inputs  # type: ignore[assignment]
-    names, function = _known.get(text) or _compiled(text)
+    names, function = _known.get(text) or _compile(text)
     try:
         found = function(letters)
     except KeyError:
@@ -191,7 +191,7 @@ def letters_of(text: str) -> tuple[str, ...]:
     >>> letters_of("(P - 1) n / P, of all")
     ('P', 'n')
     """
-    return (_known.get(text) or _compiled(text))[0]
+    return (_known.get(text) or _compile(text))[0]
 
 
 def plain_of(value: Real | Formula) -> Real:
@@ -229,7 +229,7 @@ def _endless(text: str, letters: Mapping[str, Any]) -> Any:
             return [array(_number(one)) for one in several]
         return np.asarray([value], dtype=float) if isinstance(value, (float, int)) else value
 
-    names, function = _compiled(text)
+    names, function = _compile(text)
     if len(names) != len(letters):
         raise _mismatch(text, names, letters)
     given = (letters[name] for name in names)
@@ -247,7 +247,7 @@ def _endless(text: str, letters: Mapping[str, Any]) -> Any:
 _known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]] = {}
 
 
-def _compiled(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]:
+def _compile(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]:
     """Return the letters of *text*, and a function of their inputs."""
     if text in _known:
         return _known[text]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve
 
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
+from parcost.contract.validation import can_be_shown
 from parcost.language.diagnostics import type_name
 from parcost.language.errors import reraise_interrupt
 from parcost.numeric import INFINITY, all_of, any_of, maximum
@@ -45,15 +46,15 @@ def price(
     if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
         return _by_name(operation, n, group, offered, best)
     if len(offered) == 1:
-        return explained(operation, n, group, offered[0], best)
+        return explain(operation, n, group, offered[0], best)
     each = [
-        explained(operation, n, group, algorithm, seconds)
+        explain(operation, n, group, algorithm, seconds)
         for algorithm, seconds in zip(offered, times, strict=True)
     ]
-    return _by_name(operation, n, group, offered, best, partial(_least, offered, each))
+    return _by_name(operation, n, group, offered, best, partial(_minimum, offered, each))
 
 
-def explained(
+def explain(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return the formula of the *seconds* of one algorithm."""
@@ -78,14 +79,13 @@ def _explanation(
     seconds: Real,
 ) -> Formula:
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
-    from parcost.contract.validation import can_be_shown
 
     text = _BY_NAME
     try:
         for closed_text, letters in chain(
             _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
         ):
-            found = _computed(closed_text, letters)
+            found = _formula_or_none(closed_text, letters)
             if found and _same(found.value, seconds) and can_be_shown(found):
                 return found
     except BaseException as error:  # noqa: BLE001  of an algorithm, which has given its time
@@ -94,7 +94,7 @@ def _explanation(
     return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
 
 
-def _computed(text: str, letters: Mapping[str, Any]) -> Formula | None:
+def _formula_or_none(text: str, letters: Mapping[str, Any]) -> Formula | None:
     """Return the formula of a text, None where it has letters of its own or is no expression."""
     try:
         return formula(text, {letter: letters[letter] for letter in letters_of(text)})
@@ -102,7 +102,7 @@ def _computed(text: str, letters: Mapping[str, Any]) -> Formula | None:
         return None
 
 
-def _least(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
+def _minimum(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
     """Return the least of the times of some algorithms, by their names."""
     parts = {algorithm.name: (one, "s") for algorithm, one in zip(offered, each, strict=True)}
     return formula(f"min({', '.join(parts)})", parts)
@@ -164,7 +164,7 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
     product: Real = 1.0
     for link, members in zip(links, group.shape, strict=True):
         if any_of(members > 1):
-            name = _unused(str(link.name), g)
+            name = _unique_name(str(link.name), g)
             g[name], below[name] = members, product
             alpha[name], B[name] = link.latency, link.bandwidth
         product = product * members
@@ -187,7 +187,7 @@ def _phases(
     for link, r, w, reduced in algorithm.phases(operation, size, group):
         if not (any_of(r > 0) or any_of(w > 0)):
             continue
-        name = _unused(str(link.name), rounds)
+        name = _unique_name(str(link.name), rounds)
         rounds[name], bytes_[name] = r, w
         alpha[name], B[name] = link.latency, link.bandwidth
         times[name] = Formula(
@@ -213,7 +213,7 @@ def _phases(
     yield f"sum(t){adds}, t of each link", letters
 
 
-def _unused(name: str, known: Mapping[str, Any]) -> str:
+def _unique_name(name: str, known: Mapping[str, Any]) -> str:
     """Return *name* with as many primes as tell it from those that are known."""
     while name in known:
         name += "'"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from attrs import evolve
 
-from parcost.contract.term_validation import within
+from parcost.contract.term_validation import is_within
 from parcost.contract.terms import Goal, Limit
 from parcost.language.diagnostics import quote
 from parcost.language.errors import ParcostError, PluginError, reraise_interrupt
@@ -26,10 +26,12 @@ _Call: TypeAlias = Callable[..., Any]
 _NUMBERS, _TRUTH = "fiu", "b"
 
 
-def answered(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
+def validate_answer(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
     """Return an answer to one of :data:`HOOKS`, and what is wrong with it, if anything."""
     if hook == "rooms":
-        return answer, "" if within(answer) else f"gave the room {quote(answer)}, which no size is"
+        return answer, "" if is_within(
+            answer
+        ) else f"gave the room {quote(answer)}, which no size is"
     if hook == "axes":
         return answer, _bad_axis(answer)
     if hook == "objectives":
@@ -43,7 +45,7 @@ def _bad_axis(axis: Any) -> str:
     if isinstance(axis.values, str) or not hasattr(axis.values, "__len__"):
         return f"gave the axis `{axis.attribute}` values = {quote(axis.values)}, which are no list"
     for value in axis.values:
-        if not isinstance(value, str) and not (_single(value) and within(value)):
+        if not isinstance(value, str) and not (_single(value) and is_within(value)):
             return f"gave the axis `{axis.attribute}` {quote(value)}, no number and no word"
     return ""
 
@@ -52,8 +54,8 @@ def _objective(objective: Any, blame: Blame) -> tuple[Any, str]:
     name = objective.name
     if not isinstance(name, str):
         return objective, f"gave an objective the name {quote(name)}, which is no text"
-    cost = _named(objective.cost, f"the cost of `{name}`", _NUMBERS, blame)
-    value = _named(objective.value, f"the value of `{name}`", _NUMBERS, blame)
+    cost = _guarded_call(objective.cost, f"the cost of `{name}`", _NUMBERS, blame)
+    value = _guarded_call(objective.value, f"the value of `{name}`", _NUMBERS, blame)
 
     def checked(seconds: Any) -> Any:
         found = cost(seconds)
@@ -76,11 +78,11 @@ def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
         if not isinstance(limit, Limit) or not isinstance(limit.says, str):
             return goal, f"gave a goal the limit {quote(limit)}, which is none or says nothing"
         what = f"the limit `{limit.says}`"
-        found.append(evolve(limit, holds=_named(limit.holds, what, _TRUTH, blame)))
+        found.append(evolve(limit, holds=_guarded_call(limit.holds, what, _TRUTH, blame)))
     return evolve(goal, limits=found), ""
 
 
-def _named(call: _Call, what: str, wanted: str, blame: Blame) -> _Call:
+def _guarded_call(call: _Call, what: str, wanted: str, blame: Blame) -> _Call:
     """Return *call*, named by *what* it is where it fails or returns something else than *wanted*.
 
     That is one for all, or for each number that it is called with.

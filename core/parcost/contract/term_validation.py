@@ -53,7 +53,7 @@ def _reader(names: Sequence[str]) -> _Read:
     return lambda term: tuple(getattr(term, name) for name in names)
 
 
-def sound(term: Any, counts: Counts) -> tuple[Any, str]:
+def validate_term(term: Any, counts: Counts) -> tuple[Any, str]:
     """Return *term* in plain numbers, and what is wrong with it, if anything.
 
     *counts* keeps the counts of the terms before.
@@ -81,15 +81,15 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
         if not (freed.__class__ is float and freed <= 1.0) and (said := _bad_number(term)):
             return term, said
     if not counted:
-        return _between(term)
+        return _validate_boundaries(term)
     count = term.count
     if count.__class__ is Row or (count.__class__ is float and 0.0 <= count < inf):
         return term, ""
     known = counts.get(id(count))
-    return (term, "") if known and known[1] is count else _counted(term, counts)
+    return (term, "") if known and known[1] is count else _validate_count(term, counts)
 
 
-def unvalued(figure: Figure) -> str:
+def value_problem(figure: Figure) -> str:
     """Return what is wrong with the value of *figure*, if anything; nan is told by a rule."""
     value: Any = figure.value
     if isinstance(value, (float, int)):
@@ -99,13 +99,13 @@ def unvalued(figure: Figure) -> str:
     return f"gave the figure `{figure.name}` value = {quote(value)}, which is no number"
 
 
-def unbounded(interval: Interval) -> str:
+def interval_problem(interval: Interval) -> str:
     """Return what is wrong with the bounds of *interval*, if anything."""
     for name in ("low", "high"):
         value = getattr(interval, name)
-        if not within(value, -inf, inf):
+        if not is_within(value, -inf, inf):
             return f"gave the interval of `{interval.name}` {name} = {quote(value)}, no number"
-    if not (within(interval.coverage, 0.0, 1.0) and getattr(interval.coverage, "ndim", 0) == 0):
+    if not (is_within(interval.coverage, 0.0, 1.0) and getattr(interval.coverage, "ndim", 0) == 0):
         return f"gave the interval of `{interval.name}` coverage = {quote(interval.coverage)}"
     return ""
 
@@ -113,7 +113,7 @@ def unbounded(interval: Interval) -> str:
 def _bad_number(term: Any) -> str:
     for name, (least, most) in _NUMBERS.items():
         value = getattr(term, name, 0.0)
-        if not within(value, least, most):
+        if not is_within(value, least, most):
             wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
             return f"gave the term `{term.name}` {name} = {quote(value)}, which {wrong}"
     return ""
@@ -140,7 +140,7 @@ def _bad_also(term: Any) -> str:
         said = f"which is not one share for each of {len(names)} resources"
         return f"gave the term `{term.name}` also_busy = {quote(shares)}, {said}"
     for share in shares:
-        if not within(share, 0.0, 1.0):
+        if not is_within(share, 0.0, 1.0):
             said = "which is not within 0 and 1"
             return f"gave the term `{term.name}` also_busy = {quote(share)}, {said}"
     return ""
@@ -159,7 +159,7 @@ def _points(several: Names) -> bool:
         return False
 
 
-def within(value: Any, least: float = -inf, most: float = inf) -> bool:
+def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
     """Say whether a number, or all of an array, is within limits; no number is not."""
     if isinstance(value, (float, int)):
         return least <= value <= most
@@ -171,7 +171,7 @@ def within(value: Any, least: float = -inf, most: float = inf) -> bool:
         return False
 
 
-def _between(edge: Edge) -> tuple[Edge, str]:
+def _validate_boundaries(edge: Edge) -> tuple[Edge, str]:
     """Return an edge, its boundaries in a tuple, and what is wrong with these, if anything."""
     boundaries = edge.boundaries
     if boundaries.__class__ is not tuple:
@@ -182,7 +182,7 @@ def _between(edge: Edge) -> tuple[Edge, str]:
             return edge, f"gave the term `{edge.name}` {wrong}"
         edge = evolve(edge, boundaries=boundaries)
     for value in boundaries:
-        if not within(value, 0.0, inf):
+        if not is_within(value, 0.0, inf):
             return (
                 edge,
                 f"gave the term `{edge.name}` a boundary of {quote(value)}, which no time is",
@@ -190,7 +190,7 @@ def _between(edge: Edge) -> tuple[Edge, str]:
     return edge, ""
 
 
-def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
+def _validate_count(term: Any, counts: Counts) -> tuple[Any, str]:
     """Return a term with a plain count, and what is wrong with that."""
     count = term.count
     if id(count) not in counts:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from parcost.contract.entries import Entry, Part
     from parcost.contract.page import Paper
-    from parcost.engine.study import Study
     from parcost.numeric import Mask, Real
 
 Pass = Literal["F", "B", "W", "R"]
@@ -80,7 +79,7 @@ class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not emp
         """Return what equal rows have in common."""
         return hash((self.function, self.arguments))
 
-    def of(self, study: Study) -> tuple[Any, ...]:
+    def of(self, study: Any) -> Any:
         """Return one number for each virtual stage of *study*."""
         return study.query(self.function, *self.arguments)
 
@@ -135,7 +134,7 @@ class Work:
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
 
     *also* are other resources that are busy meanwhile, for the share of its seconds that
-    *also_busy* says: see :func:`busy`.
+    *also_busy* says: see :func:`link_resources`.
     """
 
     name: str
@@ -664,7 +663,7 @@ class Link(Protocol):
         ...
 
 
-def busy(link: Link) -> dict[str, Any]:
+def link_resources(link: Link) -> dict[str, Any]:
     """Return what a term keeps busy that goes over *link*: ``Work(..., **busy(link))``.
 
     A ring over several levels runs at the rate of the slowest, and meanwhile the others are
@@ -781,7 +780,7 @@ class Exporter(Protocol):
 
 
 @runtime_checkable
-class Saved(Protocol):
+class FileExporter(Protocol):
     """A format of files that are not text."""
 
     name: str

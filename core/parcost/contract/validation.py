@@ -15,10 +15,16 @@ from typing import Any
 from attrs import evolve, fields, has
 
 from parcost.contract import terms
-from parcost.contract.checks import unsaid
+from parcost.contract.checks import check_problem
 from parcost.contract.formulas import Formula
-from parcost.contract.search_validation import HOOKS, Blame, answered
-from parcost.contract.term_validation import Counts, sound, unbounded, unvalued, within
+from parcost.contract.search_validation import HOOKS, Blame, validate_answer
+from parcost.contract.term_validation import (
+    Counts,
+    interval_problem,
+    is_within,
+    validate_term,
+    value_problem,
+)
 from parcost.language.diagnostics import Diagnostic, quote, type_name
 from parcost.language.errors import SpecError
 from parcost.numeric import array_kind, where
@@ -91,7 +97,7 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     if hook in _NUMBERED:
         return _term(answer, counts)
     if hook in HOOKS:
-        found, complaint = answered(hook, answer, blame)
+        found, complaint = validate_answer(hook, answer, blame)
         return (found,), complaint
     return (answer,), _complaint(hook, answer)
 
@@ -102,11 +108,11 @@ def _complaint(hook: str, answer: Any) -> str:
         return _bad_record(hook, answer)
     match answer:
         case terms.Check():
-            return unsaid(answer)
+            return check_problem(answer)
         case terms.Figure():
-            return unvalued(answer) or _bad_formula(answer)
+            return value_problem(answer) or _bad_formula(answer)
         case terms.Interval():
-            return unbounded(answer) or _bad_formula(answer)
+            return interval_problem(answer) or _bad_formula(answer)
         case terms.Section():
             return _bad_section(answer)
         case terms.Group():
@@ -118,7 +124,7 @@ def _complaint(hook: str, answer: Any) -> str:
 
 def _term(term: Any, counts: Counts) -> tuple[Sequence[Any], str]:
     """Return a term in plain numbers, or one for each resource that it names."""
-    term, complaint = sound(term, counts)
+    term, complaint = validate_term(term, counts)
     complaint = complaint or _bad_formula(term)
     if complaint or not isinstance(getattr(term, "resource", ""), terms.Names):
         return (term,), complaint
@@ -282,9 +288,9 @@ def _bad_section(section: terms.Section) -> str:
 def _bad_group(group: terms.Group) -> str:
     for name in ("shape", "fewest"):
         numbers = getattr(group, name)
-        if not isinstance(numbers, (list, tuple)) or not all(within(n, 0.0) for n in numbers):
+        if not isinstance(numbers, (list, tuple)) or not all(is_within(n, 0.0) for n in numbers):
             return f"gave the group `{group.name}` {name} = {quote(numbers)}, which is no shape"
-    if not within(group.ranks, 0.0) or not within(group.reduction, 0.0):
+    if not is_within(group.ranks, 0.0) or not is_within(group.reduction, 0.0):
         return f"gave the group `{group.name}` {quote(group.ranks)} ranks"
     for name in ("links", "pairs"):
         links = getattr(group, name)
@@ -306,7 +312,7 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
         number: Any = getattr(pipeline, name)
         if number.__class__ is not int or number < 1:
             return f"cut the step into {name} = {quote(number)}, which is no whole number above 0"
-    if not within(pipeline.micro_batches, 0.0, inf) or not within(pipeline.overlap, 0.0, 1.0):
+    if not is_within(pipeline.micro_batches, 0.0, inf) or not is_within(pipeline.overlap, 0.0, 1.0):
         return f"cut the step into micro_batches = {quote(pipeline.micro_batches)}"
     return ""
 
@@ -342,7 +348,7 @@ def _tests_of(class_: type) -> Sequence[tuple[str, Callable[[Any], bool]]]:
 
 
 def _is_size(value: Any) -> bool:
-    return value.__class__ is float or within(value, -inf, inf)
+    return value.__class__ is float or is_within(value, -inf, inf)
 
 
 def _is_text(value: Any) -> bool:

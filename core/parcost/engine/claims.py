@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import field, frozen
 
+from parcost.contract.plugin import Fault, Plugin
+from parcost.contract.schema import BlockType
+from parcost.contract.terms import Figure, Interval
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
+from parcost.language.numbers import quantity
 from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
-from parcost.report.report import Expectation
+from parcost.report.figures import interval_of
+from parcost.report.result import Expectation
+from parcost.spec.binder import Binder
+from parcost.spec.modules import Module
 from parcost.spec.values import Quantity, number
-
-if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault
-    from parcost.contract.schema import BlockType
-    from parcost.contract.terms import Figure, Interval
-    from parcost.engine.scenario import Scenario
-    from parcost.plugins.discovery import Plugin
-    from parcost.spec.modules import Module
 
 #: The words behind a measured value that is to lie in the interval of a figure.
 WITHIN = "within interval"
@@ -30,7 +29,7 @@ _MOST_ERRORS = 100
 
 
 @frozen(eq=False)
-class Known:
+class KnownFigures:
     """The figures that claims may be about: *shown* ones, and *more* that are made on demand.
 
     *more* is called at most once, when a claim names none of those shown. What it gives
@@ -44,7 +43,7 @@ class Known:
     _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
     _asked: list[bool] = field(factory=list, init=False)
 
-    def named(self, name: str) -> Figure | None:
+    def figure(self, name: str) -> Figure | None:
         """Return the figure called *name*, or None."""
         for _, figure in self.shown:
             if figure.name == name:
@@ -71,38 +70,40 @@ class Known:
             self._made.extend(self.more())
 
 
-def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Expectation]:
-    """Return the claims of the scenario; without *known*, only check that they bind."""
+@frozen(eq=False)
+class Claims:
+    """The claims of a scenario: its ``expect`` blocks, and the binder that evaluates them."""
+
+    blocks: Sequence[tuple[s.Block, Module]]
+    binder: Binder
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is claimed."""
+        return not any(block.items for block, _ in self.blocks)
+
+
+def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[Expectation]:
+    """Return the claims, judged; without *known*, only check that they bind."""
     found: list[Expectation] = []
     problems: list[Diagnostic] = []
-    for block, module in _expect_blocks(scenario):
+    for block, module in claims.blocks:
         for item in block.items:
             if len(problems) == _MOST_ERRORS:
                 message = f"{_MOST_ERRORS} claims have errors, and the others are not judged"
                 raise SpecError([*problems, problem("too-many-errors", message, item.span)])
             try:
                 name, relation, value, tolerance = _claim(item)
-                claim = _evaluate_claim(scenario, module, value, tolerance)
+                claim = _evaluate_claim(claims.binder, module, value, tolerance)
                 if known is not None:
-                    found.append(_judge_claim(item, name, relation, claim, known, scenario))
+                    found.append(
+                        _judge_claim(item, name, relation, claim, known, claims.binder.types)
+                    )
             except SpecError as error:
                 problems += error.diagnostics
     if problems:
         raise SpecError(problems)
     return found
-
-
-def claims(scenario: Scenario) -> bool:
-    """Say whether *scenario* claims anything."""
-    return any(block.items for block, _ in _expect_blocks(scenario))
-
-
-def _expect_blocks(scenario: Scenario) -> Sequence[tuple[s.Block, Module]]:
-    own = [(block, scenario.module) for block in scenario.module.expects]
-    if scenario.study is not None:
-        inner = [i for i in scenario.study.items if isinstance(i, s.Block)]
-        own += [(b, scenario.module) for b in inner if b.kind.text == "expect"]
-    return own
 
 
 def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
@@ -112,13 +113,13 @@ def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
         words = " ".join(word.text for word in item.qualifiers)
         if words == WITHIN:
             return item.name, WITHIN, item.value, None
-        raise SpecError([_intolerant(item, words)])
+        raise SpecError([_missing_tolerance(item, words)])
     raise SpecError(
         [problem("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)]
     )
 
 
-def _intolerant(item: s.Attribute, words: str) -> Diagnostic:
+def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
     """Return what is wrong with a claim that has no tolerance, but perhaps other words."""
     bare = f"{item.name.text} = {item.value.span.text.strip()}"
     help = f"write `{bare} +- 5 %`"
@@ -130,9 +131,8 @@ def _intolerant(item: s.Attribute, words: str) -> Diagnostic:
 
 
 def _evaluate_claim(
-    scenario: Scenario, module: Module, value: s.Expr, tolerance: s.Expr | None
+    binder: Binder, module: Module, value: s.Expr, tolerance: s.Expr | None
 ) -> tuple[Quantity, Quantity | None]:
-    binder = scenario.binder
     said = binder.claim_value(value, module)
     wanted = number(said, value.span)
     if tolerance is None:
@@ -145,10 +145,10 @@ def _judge_claim(
     name: s.Path,
     relation: str,
     claim: tuple[Quantity, Quantity | None],
-    known: Known,
-    scenario: Scenario,
+    known: KnownFigures,
+    types: Mapping[str, BlockType],
 ) -> Expectation:
-    figure = known.named(name.text)
+    figure = known.figure(name.text)
     if figure is None:
         names = known.names()
         raise SpecError(
@@ -159,7 +159,7 @@ def _judge_claim(
                     name.span,
                     notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
                     help=did_you_mean(name.text, names)
-                    or _attribute(name.text, scenario.plugins.blocks) + _listed(names),
+                    or _attribute(name.text, types) + _figure_names(names),
                 )
             ]
         )
@@ -169,16 +169,16 @@ def _judge_claim(
         raise SpecError([_other_dimension(item, name.text, wanted, figure.unit)])
     if relation == WITHIN:
         interval = _interval(item, figure, known)
-        holds = _within(interval, wanted.number)
+        holds = _holds_within(interval, wanted.number)
     else:
         interval = None
-        allowed = _absolute(slack, wanted, item, figure)
+        allowed = _absolute_tolerance(slack, wanted, item, figure)
         holds = _compare(figure.value, relation, wanted.number, allowed)
     return Expectation(
         text=item.span.text.strip(),
         figure=figure,
         holds=holds,
-        diagnostic=None if all_of(holds) else _unmet(item, figure, interval),
+        diagnostic=None if all_of(holds) else _claim_failure(item, figure, interval),
     )
 
 
@@ -201,7 +201,7 @@ def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> D
     return problem(id, message, value, help=help)
 
 
-def _interval(item: s.Item, figure: Figure, known: Known) -> Interval:
+def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
     """Return the interval of *figure*, which a claim asks for."""
     found = known.interval(figure.name)
     if found is None:
@@ -221,16 +221,13 @@ def _interval(item: s.Item, figure: Figure, known: Known) -> Interval:
     return found
 
 
-def _within(interval: Interval, value: float) -> Any:
+def _holds_within(interval: Interval, value: float) -> Any:
     holds = (interval.low <= value) & (value <= interval.high)
     return bool(holds) if isinstance(interval.low, (float, int)) else holds
 
 
-def _unmet(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
+def _claim_failure(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
     """Return what to say of a claim that does not hold."""
-    from parcost.language.numbers import quantity
-    from parcost.output.cells import interval_of
-
     first = figure.value if isinstance(figure.value, (float, int)) else None
     got = quantity(first, figure.unit) if first is not None else "not met at every point"
     if first is not None and interval is not None:
@@ -244,7 +241,7 @@ def _unmet(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnosti
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _figure_names(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
     rest = f", and {more} more, which `parcost figures` lists" if more > 0 else ""
@@ -262,7 +259,9 @@ def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
     return f"`{last}` is an attribute of {' and of '.join(kinds)}; "
 
 
-def _absolute(slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure) -> Any:
+def _absolute_tolerance(
+    slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure
+) -> Any:
     """Return the tolerance in the figure's unit.
 
     A tolerance in percent is a share of the wanted value; only for a figure that is

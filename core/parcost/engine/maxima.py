@@ -10,7 +10,7 @@ from parcost.records import record
 
 
 @record(eq=False)
-class Choice:
+class MaximumChoice:
     """Which of several cases holds: one index, or an array of them."""
 
     index: Any
@@ -36,7 +36,7 @@ class Choice:
         return chosen
 
 
-def largest(values: Sequence[Real]) -> tuple[Real, Choice]:
+def find_maximum(values: Sequence[Real]) -> tuple[Real, MaximumChoice]:
     """Return the largest of *values* and which it is; of equals, the first.
 
     >>> largest([1.0, 3.0, 3.0])[1].index
@@ -49,10 +49,10 @@ def largest(values: Sequence[Real]) -> tuple[Real, Choice]:
         if wins is False:
             continue
         best, index = where(wins, values[i], best), where(wins, i, index)
-    return best, Choice(index, _distinct(index))
+    return best, MaximumChoice(index, _distinct_values(index))
 
 
-def _distinct(index: Any) -> tuple[int, ...]:
+def _distinct_values(index: Any) -> tuple[int, ...]:
     if not is_array(index):
         return (index,)
     import numpy as np

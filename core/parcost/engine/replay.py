@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from attrs import field
 
 from parcost.contract.terms import LONGEST_ORDER, Pipeline, Schedule, Times
-from parcost.engine.compiled_order import NEVER, OrderError, Program
+from parcost.engine.compiled_order import NEVER, CompiledOrder, OrderError
 from parcost.engine.orders import Order, order_of
-from parcost.engine.schedule_calls import closed_form, said
+from parcost.engine.schedule_calls import call_schedule, closed_form
 from parcost.engine.schedule_calls import spans as spans_of
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
@@ -79,7 +79,7 @@ class Plan:
         if m * p * v > LONGEST_ORDER:
             why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
         if not why and getattr(self.schedule, "limits", None) is not None:
-            why = said(self.schedule, "limits", p, m, v) or ""
+            why = call_schedule(self.schedule, "limits", p, m, v) or ""
         if why:
             message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
@@ -116,11 +116,11 @@ class Plan:
         m = self.pipeline.micro_batches
         return [self.by_order(_runs_of(k)) / m for k in range(len(self.device))]
 
-    def paired(self, d: int, forward: int, backward: int) -> Real:
+    def pair_count(self, d: int, forward: int, backward: int) -> Real:
         """Return how often device *d* runs these virtual stages at once."""
         return self.by_order(lambda order: float(order.pairs[d].get((forward, backward), 0)))
 
-    def split(self, k: int) -> Mask:
+    def splits_weights(self, k: int) -> Mask:
         """Say whether copy *k* ends on a weight-gradient pass of its own."""
         found = {order.split[k] for _, order in self.orders}
         return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[k]) != 0
@@ -254,7 +254,7 @@ def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timel
 
 
 def play(
-    program: Program, times: Times, hop: Hop, releases: Sequence[Real]
+    program: CompiledOrder, times: Times, hop: Hop, releases: Sequence[Real]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """Return what every slot holds when all is done, and the durations of all ops."""
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
@@ -300,7 +300,7 @@ def _flat(value: Real, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(value, shape).reshape(-1)
 
 
-def even(hop: Hop) -> Hop:
+def even_hop(hop: Hop) -> Hop:
     """Return one number for a hop that takes as long over every boundary.
 
     >>> even((2.0, 2.0)), even((2.0, 3.0))
@@ -313,7 +313,7 @@ def even(hop: Hop) -> Hop:
     return first if alike else hop
 
 
-def slower(hop: Hop, more: Hop) -> Hop:
+def add_hops(hop: Hop, more: Hop) -> Hop:
     """Return *hop* with another message behind each.
 
     >>> slower((1.0, 2.0), 1.0), slower(1.0, (2.0, 3.0))
@@ -325,7 +325,7 @@ def slower(hop: Hop, more: Hop) -> Hop:
         both = ((hop,) * len(more), more)
     else:
         return hop + more
-    return even(tuple(a + b for a, b in zip(*both, strict=True)))
+    return even_hop(tuple(a + b for a, b in zip(*both, strict=True)))
 
 
 def hops_of(hop: Hop) -> tuple[Real, ...]:

@@ -16,23 +16,23 @@ from parcost.language.errors import FaultError, error_text, reraise_interrupt
 from parcost.numeric import Mask, Real, array_kind, is_array
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
+    from parcost.contract.study import Study
 
 #: What methods are asked with: times, hop, stages, micro-batches, chunks.
 Asked = tuple[Times, Any, int, Real, int]
 
 
 @contextmanager
-def blamed(study: Study, schedule: str) -> Iterator[None]:
+def schedule_blame(study: Study, schedule: str) -> Iterator[None]:
     """Name the plugin of a schedule in what is wrong with that."""
     try:
         yield
     except OrderError as error:
-        plugin = study.plugins.named("schedules")[schedule][0]
+        plugin = study.plugins.offers("schedules")[schedule][0]
         raise FaultError(f"plugin {plugin} failed in `schedules`: {error}") from error
 
 
-def said(schedule: Schedule, method: str, *asked: Any) -> Any:
+def call_schedule(schedule: Schedule, method: str, *asked: Any) -> Any:
     """Return what a method of *schedule* returns.
 
     Raises:
@@ -42,12 +42,12 @@ def said(schedule: Schedule, method: str, *asked: Any) -> Any:
         return getattr(schedule, method)(*asked)
     except BaseException as error:
         reraise_interrupt(error)
-        raise _wrong(schedule, method, f"error_text {error_text(error)}") from error
+        raise _wrong(schedule, method, f"raised {error_text(error)}") from error
 
 
 def lower_bound(schedule: Schedule, asked: Asked) -> Real:
     """Return seconds that the makespan is not below."""
-    found: Real = said(schedule, "lower_bound", *asked)
+    found: Real = call_schedule(schedule, "lower_bound", *asked)
     _require(schedule, "lower_bound", [found], asked)
     return found
 
@@ -72,7 +72,7 @@ def spans(schedule: Schedule, asked: Asked) -> tuple[Sequence[Real], Sequence[Re
 
 
 def _two(schedule: Schedule, method: str, asked: Asked, wanted: str) -> tuple[Any, Any]:
-    found = said(schedule, method, *asked)
+    found = call_schedule(schedule, method, *asked)
     if not isinstance(found, (list, tuple)) or len(found) != 2:
         message = f"returns {type(found).__name__} where {wanted} are asked for"
         raise _wrong(schedule, method, message)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import fields, has
 
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault
 from parcost.contract.terms import Check, Edge, Figure, Interval, Memory, Once, Work
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
 
 _MAY_VARY: Mapping[type, Sequence[str]] = {
     Work: ("seconds", "share", "slowdown", "flops", "bytes_"),
@@ -37,10 +37,10 @@ _PLAIN = (float, int, bool)
 def settle(study: Study, *hooks: str) -> None:
     """Leave out what plugins contribute to *hooks* in shapes that *study* has not."""
     for hook in hooks:
-        fitting(study, hook, study.contributions(hook))
+        valid_answers(study, hook, study.contributions(hook))
 
 
-def fitting(
+def valid_answers(
     study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return the answers to *hook* that have the shape of *study*; the others are faults."""
@@ -48,7 +48,7 @@ def fitting(
     found = []
     for pair in stamped:
         plugin, answer = pair
-        if complaint := misfit(answer, points):
+        if complaint := shape_problem(answer, points):
             study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
         else:
             found.append(pair)
@@ -60,7 +60,7 @@ def points_of(study: Study) -> int:
     return len(study.axes[0][1]) if study.axes else 0
 
 
-def misfit(answer: Any, points: int) -> str:
+def shape_problem(answer: Any, points: int) -> str:
     """Return what is wrong with the shapes in *answer*, if anything, for so many *points*."""
     reads = _reads(answer.__class__)
     if reads is None:

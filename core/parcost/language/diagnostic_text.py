@@ -1,4 +1,4 @@
-"""Diagnostics as people read them, in the manner of rustc, and as data.
+"""Diagnostics as people read them, in the manner of rustc.
 
 What a spec holds is shown as it is as far as a terminal may show it: control and
 formatting characters are spelled out, so that no file can move a reader's cursor.
@@ -9,12 +9,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import Any
 
 from attrs import frozen
 
 from parcost.language.diagnostics import Diagnostic, Label, Severity
-from parcost.language.escapes import visible
+from parcost.language.escapes import escape_line
 from parcost.language.text import Source
 
 WIDEST = 120  # characters of a line that are shown
@@ -31,20 +30,20 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
     paint = _paint if color else _leave
     hue = _COLOURS[diagnostic.severity]
     head = paint(f"{diagnostic.severity.value}[{diagnostic.id}]", hue)
-    out = [head + paint(f": {visible(diagnostic.message)}", _BOLD)]
+    out = [head + paint(f": {escape_line(diagnostic.message)}", _BOLD)]
     marks = [_mark(label, label is diagnostic.labels[0]) for label in diagnostic.labels]
     gutter = " " * len(str(max((mark.line for mark in marks), default=0)))
     bar = paint(f"{gutter} |", _BLUE)
     if not marks:
-        out.append(f"{gutter}{paint('-->', _BLUE)} {visible(diagnostic.place)}")
+        out.append(f"{gutter}{paint('-->', _BLUE)} {escape_line(diagnostic.place)}")
     for source in dict.fromkeys(mark.source for mark in marks):
         here = [mark for mark in marks if mark.source is source]
         arrow = paint("-->" if here[0].subject else ":::", _BLUE)
-        out.append(f"{gutter}{arrow} {visible(source.name)}:{here[0].line}:{here[0].column}")
+        out.append(f"{gutter}{arrow} {escape_line(source.name)}:{here[0].line}:{here[0].column}")
         out += [bar, *_snippet(here, gutter, hue, paint)]
-    notes = [f"note: {visible(note)}" for note in diagnostic.notes]
+    notes = [f"note: {escape_line(note)}" for note in diagnostic.notes]
     if diagnostic.help:
-        notes.append(f"help: {visible(diagnostic.help)}")
+        notes.append(f"help: {escape_line(diagnostic.help)}")
     if notes and marks:
         out.append(bar)
     out += [f"{gutter} {paint('=', _BLUE)} {note}" for note in notes]
@@ -59,26 +58,7 @@ def one_line(diagnostic: Diagnostic) -> str:
         line, column = span.source.position(span.start)
         place = f"{span.source.name}:{line}:{column}"
     said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
-    return visible(f"{place}: {said}" if place else said)
-
-
-def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
-    """Return *diagnostic* as plain data: positions are 1-based, ends are exclusive."""
-    labels = [_label_data(label) for label in diagnostic.labels]
-    first = labels[0] if labels else {"file": diagnostic.place}
-    return {
-        "id": diagnostic.id,
-        "severity": diagnostic.severity.value,
-        "message": diagnostic.message,
-        "file": first["file"],
-        "line": first.get("line"),
-        "column": first.get("column"),
-        "end_line": first.get("end_line"),
-        "end_column": first.get("end_column"),
-        "labels": labels,
-        "notes": list(diagnostic.notes),
-        "help": diagnostic.help,
-    }
+    return escape_line(f"{place}: {said}" if place else said)
 
 
 @frozen
@@ -98,7 +78,7 @@ def _mark(label: Label, subject: bool) -> _Mark:
     line, column = source.position(start)
     rest = len(source.line(line)) - column + 1
     length = max(min(label.span.end - start, rest), 1)
-    return _Mark(source, line, column, length, visible(label.text), subject)
+    return _Mark(source, line, column, length, escape_line(label.text), subject)
 
 
 def _snippet(marks: list[_Mark], gutter: str, hue: str, paint: _Paint) -> Iterator[str]:
@@ -132,7 +112,7 @@ def _clip(text: str, column: int) -> tuple[str, int]:
 
 
 def _spread(text: str) -> str:
-    return visible(text.replace("\t", _TAB))
+    return escape_line(text.replace("\t", _TAB))
 
 
 def _width(text: str) -> int:
@@ -141,20 +121,6 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
-
-
-def _label_data(label: Label) -> dict[str, Any]:
-    source = label.span.source
-    line, column = source.position(label.span.start)
-    end_line, end_column = source.position(label.span.end)
-    return {
-        "file": source.name,
-        "line": line,
-        "column": column,
-        "end_line": end_line,
-        "end_column": end_column,
-        "text": label.text,
-    }
 
 
 def _paint(text: str, colour: str) -> str:

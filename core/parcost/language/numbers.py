@@ -69,12 +69,12 @@ def quantity(
     if unit and unit not in _PREFIXES:
         base, own = _kin(unit)
         if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
-            return f"{significant(value / _size(unit), digits)} {unit}"
+            return f"{round_significant(value / _size(unit), digits)} {unit}"
         unit, kinds = base, [own]
     texts = []
     for prefixes in kinds or _kinds(unit):
         scale, name = _scale(abs(value), unit, prefixes)
-        text = significant(value / scale, digits)
+        text = round_significant(value / scale, digits)
         texts.append(f"{text} {name}" if name else text)
     return min(texts, key=_figures)  # 25 MB is no 23.84 MiB
 
@@ -126,7 +126,7 @@ def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
     return unit, {}
 
 
-def significant(value: float, digits: int = 4) -> str:
+def round_significant(value: float, digits: int = 4) -> str:
     """Return *value* to so many significant digits; whole numbers keep all of theirs.
 
     >>> significant(1234567.0), significant(1234.567), significant(0.00123456)

@@ -15,12 +15,12 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.term_validation import Counts
 from parcost.contract.validation import has_diagnostics, items_of, validate
-from parcost.language.diagnostics import did_you_mean, one_line
+from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import (
     FaultError,
     ParcostError,
@@ -30,7 +30,7 @@ from parcost.language.errors import (
     reraise_interrupt,
 )
 from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
-from parcost.plugins.selection import module_of, name_of
+from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
@@ -45,20 +45,6 @@ _ONE_NAME = (
     "figures",
     "intervals",
 )  # hooks whose answers have unique names
-
-
-@frozen(eq=False)
-class Plugin:
-    """One plugin: its name, and the distribution and version that it came in."""
-
-    name: str
-    distribution: str = ""
-    version: str = ""
-    module: Any = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        came = one_line(" ".join(filter(None, (self.distribution, self.version))))
-        return f"`{self.name}`" + (f" of {came}" if came else "")
 
 
 @frozen(eq=False, slots=False)
@@ -125,7 +111,7 @@ class Plugins:
 
         A plugin that raises, or answers with something else than the hook asks for,
         or repeats a name, is noted in *faults*; without a list to note it in, it is
-        a :class:`PluginError`. Spec errors error_text by a plugin pass through, with a note
+        a :class:`PluginError`. Spec errors raised by a plugin pass through, with a note
         that names it if it is none of ours.
         """
         asked = self.registry.hooks.get(hook, ())
@@ -139,16 +125,16 @@ class Plugins:
                 if plugin.distribution == OWN_DISTRIBUTION:
                     raise
                 if has_diagnostics(error):
-                    raise _noted(error, plugin, hook) from error
-                self._fault(faults, plugin, hook, "error_text a SpecError without a diagnostic")
+                    raise _with_note(error, plugin, hook) from error
+                self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
                 continue
             except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
                 reraise_interrupt(error)
-                self._fault(faults, plugin, hook, "error_text", error)
+                self._fault(faults, plugin, hook, "raised", error)
                 continue
             if complaint:
                 self._fault(faults, plugin, hook, complaint)
-            blame = partial(_blamed, plugin, hook)
+            blame = partial(_plugin_error, plugin, hook)
             complaints = 0
             for given in answers:
                 try:
@@ -157,7 +143,7 @@ class Plugins:
                         complaint = _claim(hook, found, plugin, taken)
                 except BaseException as error:  # noqa: BLE001  an answer is foreign code
                     reraise_interrupt(error)
-                    found, complaint = (), f"gave an answer that error_text {error_text(error)}"
+                    found, complaint = (), f"gave an answer that raised {error_text(error)}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
@@ -174,19 +160,19 @@ class Plugins:
         message: str,
         cause: BaseException | None = None,
     ) -> None:
-        """Note what *plugin* did, or was wrong with what it gave, and what it error_text.
+        """Note what *plugin* did, or was wrong with what it gave, and what it raised.
 
         Raises:
             PluginError: There is no list to note it in, or another plugin was named already.
         """
         named = isinstance(cause, ParcostError) and type(cause) is not PluginError
         if faults is None or named:
-            raise _blamed(plugin, hook, message, cause) from cause
+            raise _plugin_error(plugin, hook, message, cause) from cause
         fault = Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause))
         faults.append(fault)
         self.note(fault)
 
-    def named(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
+    def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return what plugins offer under a registry hook, by name."""
         return self.registry.offers[hook]
 
@@ -241,6 +227,15 @@ def load(
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
 
 
+def load_selection(selection: PluginSelection) -> Plugins:
+    """Return the plugins of a *selection*.
+
+    Raises:
+        PluginError: Nothing installed has a name that it leaves out, or two share a name.
+    """
+    return load(without=selection.without, files=selection.files)
+
+
 def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
     """Return what sorts entry points; of one name, that of parcost comes first."""
     return point.name, not point.value.startswith(_OWN_MODULES), point.value
@@ -270,7 +265,9 @@ def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
     found[plugin.name] = plugin
 
 
-def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None) -> PluginError:
+def _plugin_error(
+    plugin: Plugin, hook: str, message: str, cause: BaseException | None
+) -> PluginError:
     """Return the error of a plugin that nobody can do without."""
     did = _did(plugin, message, cause)
     return FaultError(f"plugin {plugin} failed in `{hook}`: {did}")
@@ -280,7 +277,7 @@ def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
     return f"{message} {error_text(cause)}{place(cause, plugin)}" if cause is not None else message
 
 
-def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
+def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
     """Return a spec error that says which plugin was asked as it came about."""
     note = f"plugin {plugin} was asked for `{hook}`"
     return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])

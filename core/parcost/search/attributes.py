@@ -11,9 +11,9 @@ from parcost.language.errors import SpecError
 from parcost.search.variants import Choice
 
 if TYPE_CHECKING:
+    from parcost.contract.study import Study
     from parcost.contract.terms import Axis
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
 
 
 def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LOGICAL = {"<", "<=", ">", ">=", "==", "!=", "&&", "||"}
 
 
-def mentioned(scenario: Scenario) -> set[str]:
+def condition_names(scenario: Scenario) -> set[str]:
     """Return the names that expressions of a spec mention, none if none holds a condition."""
     names: set[str] = set()
     conditional = False
@@ -38,7 +38,7 @@ def _modules(module: Module, known: dict[int, Module]) -> list[Any]:
         return []
     known[id(module)] = module
     own = [*module.lets.values(), *module.blocks, *module.studies]
-    others = [*module.merged, *module.aliases.values(), *(m for m, _, _ in module.picked)]
+    others = [*module.merged, *module.aliases.values(), *(m for m, _, _ in module.imported_blocks)]
     return own + [node for other in others for node in _modules(other, known)]
 
 

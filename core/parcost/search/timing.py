@@ -17,14 +17,15 @@ from attrs import evolve
 
 from parcost.contract.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
 from parcost.engine.bounds import ends, lower_bound
-from parcost.engine.memory import Held
-from parcost.engine.pairs import Paired
-from parcost.engine.replay import Hop, Plan, Timeline, hops_of, slower
+from parcost.engine.memory import DeviceMemory
+from parcost.engine.pairs import PlanPairs
+from parcost.engine.pipeline_run import PipelineRun
+from parcost.engine.replay import Hop, Plan, Timeline, add_hops, hops_of
 from parcost.engine.schedule_calls import closed_form, spans
 from parcost.engine.stage_costs import PASSES, Load, kinds, load
-from parcost.engine.step_costs import WHENS, Grouped, Pipelined, When
+from parcost.engine.step_costs import WHENS, TermGroup, When
 from parcost.numeric import all_of, any_of, maximum
-from parcost.search.sketch import Sketch, settled, sketch
+from parcost.search.sketch import Sketch, sketch, sketch_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from parcost.numeric import Mask, Real
 
 
-class Timed:
+class ScheduleTimes:
     """The terms of a schedule, with a dimension for each choice."""
 
     def __init__(
@@ -51,7 +52,7 @@ class Timed:
         self.unsaid = ""
         alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
         m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
-        self.plan = Sketched.of(schedule, pipeline, int(m[alive].max()))
+        self.plan = SketchPlan.of(schedule, pipeline, int(m[alive].max()))
         stages = pipeline.stages * pipeline.chunks
         works = [t for t in terms if isinstance(t, Work)]
         works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
@@ -65,21 +66,21 @@ class Timed:
                 known[key] = load(works, x, split=split)
             by_kind[x] = known[key]
         by_stage = [by_kind[x] for x in alike]
-        paired = Paired(self.plan, works, by_stage)
+        paired = PlanPairs(self.plan, works, by_stage)
         self.loads = [by_stage[x] for x in self.plan.stage]
         passes = {x: _passes(by_kind[x].seconds) for x in by_kind}
         forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
         self.times = Times(forward, backward, weights, paired.seconds)
         self.hop: Hop = 0.0
         for edge in (t for t in terms if isinstance(t, Edge)):
-            self.hop = slower(self.hop, tuple(edge.boundaries) or edge.seconds)
+            self.hop = add_hops(self.hop, tuple(edge.boundaries) or edge.seconds)
         self.kinds = [alike[x] for x in self.plan.stage]
 
-    def least(self) -> Real:
+    def minimum_seconds(self) -> Real:
         """Return seconds that the step is never below, with whatever terms there are besides."""
         seconds, mask = self._closed()
         timeline = Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=())
-        return timeline.seconds + Grouped(self._onces("end"), self._run(timeline)).longest()
+        return timeline.seconds + TermGroup(self._onces("end"), self._run(timeline)).duration()
 
     def step(self) -> tuple[Any, Any]:
         """Return seconds of the step or less, and where they are exact.
@@ -97,10 +98,10 @@ class Timed:
                 seconds, exact = self._between(terms["fill"], terms["drain"], run), False
             else:
                 seconds, exact = timeline.seconds, mask
-            return seconds + Grouped(terms["end"], run).longest(), exact
+            return seconds + TermGroup(terms["end"], run).duration(), exact
         run = self._run(timeline)
-        fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
-        later, exact = fill.released()
+        fill, drain = TermGroup(terms["fill"], run), TermGroup(terms["drain"], run)
+        later, exact = fill.delay()
         first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
         moved = Timeline(
             seconds=timeline.seconds + later,
@@ -112,26 +113,26 @@ class Timed:
             run = self._run(Timeline(seconds=self._mixed(closed, mask), starts=(), ends=()))
             below = self._between(terms["fill"], terms["drain"], run)
             seconds, exact = np.where(known, seconds, below), exact & known
-        return seconds + Grouped(terms["end"], run).longest(), exact
+        return seconds + TermGroup(terms["end"], run).duration(), exact
 
-    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: Pipelined) -> Real:
+    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: PipelineRun) -> Real:
         """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
 
         All passes wait for the first stage, and a device that is done has its last stage left.
         """
         seconds = run.timeline.seconds
         if drain:
-            stages = Grouped(drain, run).stages
+            stages = TermGroup(drain, run).stages
             for end, k in zip(
                 ends(self.plan, self.times, self.pipeline.micro_batches),
                 self.plan.drawn.final,
                 strict=True,
             ):
                 seconds = maximum(seconds, end + stages[k].exposed)
-        return seconds + Grouped(fill, run).stages[0].exposed if fill else seconds
+        return seconds + TermGroup(fill, run).stages[0].exposed if fill else seconds
 
-    def _run(self, timeline: Timeline) -> Pipelined:
-        return Pipelined(
+    def _run(self, timeline: Timeline) -> PipelineRun:
+        return PipelineRun(
             plan=self.plan,
             loads=self.loads,
             kinds=self.kinds,
@@ -203,13 +204,13 @@ class Timed:
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
 
-    def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
+    def peak_memory(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
         """Return the bytes of the fullest device; *known* is what schedules have in common."""
         m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
-        held = Held(terms, self.plan, most=m, growing=growing, steady=known)
+        held = DeviceMemory(terms, self.plan, most=m, growing=growing, steady=known)
         return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
 
-    def _unlike(self, held: Held) -> Iterator[int]:
+    def _unlike(self, held: DeviceMemory) -> Iterator[int]:
         """Yield the devices but for those that hold no more than one with the same stages."""
         order = self.plan.drawn
         first: dict[tuple[int, ...], list[Sequence[int]]] = {}
@@ -226,7 +227,7 @@ def _passes(seconds: Any) -> tuple[Real, Real, Real]:
     return seconds["F"], seconds["R"] + seconds["B"], seconds["W"]
 
 
-class Sketched(Plan):
+class SketchPlan(Plan):
     """A plan whose order is sketched, and holds for every number of micro-batches."""
 
     @property
@@ -236,10 +237,10 @@ class Sketched(Plan):
         return cast("Sketch", drawn)
 
     @classmethod
-    def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> Sketched:
+    def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> SketchPlan:
         """Return the plan where up to *most* micro-batches occur."""
         p, v = pipeline.stages, pipeline.chunks
-        drawn = sketch(schedule, p, settled(schedule, p, v, most), v)
+        drawn = sketch(schedule, p, sketch_size(schedule, p, v, most), v)
         plan = object.__new__(cls)
         object.__setattr__(plan, "schedule", schedule)
         object.__setattr__(

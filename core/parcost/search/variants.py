@@ -17,18 +17,17 @@ from attrs import evolve, frozen
 
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
-from parcost.engine.reduce import unfit
-from parcost.engine.shapes import misfit, points_of
-from parcost.engine.study import Study, contribution, counted
+from parcost.engine.reduce import term_problem
+from parcost.engine.shapes import points_of, shape_problem
+from parcost.engine.study import SpecStudy, contribution, count_answers
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.outcome import Fault
+    from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.terms import Schedule
-    from parcost.plugins.discovery import Plugin
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class Choice:
 #: What a plugin contributes, stamped.
 Contribution: TypeAlias = "Sequence[tuple[Plugin, Any]]"
 #: The choices that answers depend on, and the answers by the indices of these.
-Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
+VariantAnswers: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
 
 _SUMMED = ("terms", "memory")  # hooks
 
@@ -58,7 +57,7 @@ class Variants:
     """The variants of *base*: ``at(combination)`` is a study; all of them have one memo."""
 
     def __init__(
-        self, base: Study, choices: Sequence[Choice], faults: list[Fault] | None = None
+        self, base: SpecStudy, choices: Sequence[Choice], faults: list[Fault] | None = None
     ) -> None:
         """Plugins that fail under any variant are noted in *faults*."""
         self.base = base
@@ -67,7 +66,7 @@ class Variants:
         self._points = points_of(base)
         self._memo = Memo()
         self._number = {choice.name: k for k, choice in enumerate(choices)}
-        self._studies: dict[Combination, Study] = {}
+        self._studies: dict[Combination, SpecStudy] = {}
         self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
@@ -78,7 +77,7 @@ class Variants:
         """The number of values of each choice."""
         return tuple(len(choice.values) for choice in self.choices)
 
-    def at(self, combination: Combination) -> Study:
+    def at(self, combination: Combination) -> SpecStudy:
         """Return the study with the values of *combination*."""
         if combination not in self._studies:
             self._studies[combination] = self._study(combination)
@@ -90,19 +89,23 @@ class Variants:
         self._studies.clear()
         self._made.clear()
 
-    def over(self, hook: str, legal: NDArray[np.bool_] | None = None) -> Iterator[Asked]:
+    def answers(
+        self, hook: str, legal: NDArray[np.bool_] | None = None
+    ) -> Iterator[VariantAnswers]:
         """Yield what each plugin answers to *hook* in all variants.
 
         *legal* has a dimension for each choice: nobody is asked where nothing is.
         """
         for position in range(self.plugins(hook)):
-            yield self.asked(hook, position, legal)
+            yield self.plugin_answers(hook, position, legal)
 
     def plugins(self, hook: str) -> int:
         """Return how many plugins answer *hook*."""
         return len(self.base.plugins.implementing(hook))
 
-    def asked(self, hook: str, position: int, legal: NDArray[np.bool_] | None = None) -> Asked:
+    def plugin_answers(
+        self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
+    ) -> VariantAnswers:
         """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
         Answers are by the indices of these choices alone; equal ones are one object.
@@ -132,8 +135,8 @@ class Variants:
         """Return the choices that any schedule reads to be one for a study."""
         return frozenset().union(
             *(
-                self._trace(combination, _scheduled, name)[1]
-                for name in self.base.plugins.named("schedules")
+                self._trace(combination, _schedule_named, name)[1]
+                for name in self.base.plugins.offers("schedules")
                 for combination in product(*map(range, self.shape))
             )
         )
@@ -187,19 +190,19 @@ class Variants:
             index = [int(next(others)) if i == slice(None) else i for i in index]
         return self._trace(tuple(index), _counted, hook, position)
 
-    def _complaint(self, hook: str, answer: Any, study: Study) -> str:
+    def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
-        complaint = misfit(answer, self._points)
+        complaint = shape_problem(answer, self._points)
         if hook in _SUMMED and not complaint:
             token = READS.set(None)  # under all choices it has the same stages
             try:
                 cut = study.pipeline
             finally:
                 READS.reset(token)
-            complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
+            complaint = term_problem(answer, cut.stages, cut.stages * cut.chunks)
         return complaint
 
-    def _study(self, combination: Combination) -> Study:
+    def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
             schema: tuple(self._told(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
@@ -263,13 +266,13 @@ class Variants:
         return self._inside[id(value)]
 
 
-def _counted(study: Study, hook: str, position: int) -> Contribution:
-    return counted(study, hook, study.query(contribution, hook, position))
+def _counted(study: SpecStudy, hook: str, position: int) -> Contribution:
+    return count_answers(study, hook, study.query(contribution, hook, position))
 
 
-def _schedule(study: Study) -> Schedule:
+def _schedule(study: SpecStudy) -> Schedule:
     return study.schedule
 
 
-def _scheduled(study: Study, name: str) -> Schedule:
-    return study.scheduled(name)
+def _schedule_named(study: SpecStudy, name: str) -> Schedule:
+    return study.schedule_named(name)

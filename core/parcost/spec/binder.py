@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import Factory, define
 
+from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
@@ -26,9 +27,10 @@ from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
 from parcost.spec.definitions import Definition, Definitions, alias_hint
 from parcost.spec.expressions import Expressions
-from parcost.spec.modules import Loader, Module, Origin, add_let
+from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import Names
-from parcost.spec.scope import Axis, Bound, BrokenError, Scope, Sweep
+from parcost.spec.scope import Axis, BrokenError, Scope, Sweep
+from parcost.spec.values import BoundValue
 
 
 @define(eq=False)
@@ -52,9 +54,9 @@ class Binder:
     definitions: Definitions = Factory(
         lambda self: Definitions(self.types, self.missing_hint), takes_self=True
     )
-    expressions: Expressions = Factory(Expressions, takes_self=True)
     names: Names = Factory(Names, takes_self=True)
-    _bound: dict[tuple[int, str], Bound | None] = Factory(dict)
+    expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
+    _bound: dict[tuple[int, str], BoundValue | None] = Factory(dict)
     open: list[tuple[int, str, Span]] = Factory(list)
     _given: dict[tuple[int, str], s.Attribute] = Factory(dict)
     study_lets: dict[str, s.Attribute] = Factory(dict)
@@ -280,7 +282,7 @@ class Binder:
                     continue
                 if field.kind == "reference":  # `_shared` has followed it
                     continue
-            elif field.kind == "children" or defaults.plain(type_.schema, name):
+            elif field.kind == "children" or defaults.plain_default(type_.schema, name):
                 continue
             else:
                 node, _ = defaults.expression(type_.kind, name, type_.defaults[name])
@@ -311,7 +313,7 @@ class Binder:
     def is_given(self, definition: Definition, name: str) -> bool:
         return name in definition.attributes or (id(definition), name) in self._given
 
-    def attribute(self, definition: Definition, name: str) -> Bound:
+    def attribute(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute, computed once, whoever asks."""
         key = (id(definition), name)
         if key in self._bound:
@@ -330,7 +332,7 @@ class Binder:
         self._bound[key] = bound
         return bound
 
-    def _written(self, definition: Definition, name: str) -> Bound:
+    def _written(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute that some file gives; a literal is read once."""
         node, module = definition.attributes[name]
         how = "given" if module is self.module else "imported"
@@ -343,12 +345,12 @@ class Binder:
             module.literals[how, id(node)] = bound
         return bound
 
-    def _default(self, definition: Definition, name: str) -> Bound:
+    def _default(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute that nobody gives."""
         type_ = definition.type
         if name not in type_.defaults:
             raise BrokenError  # reported with its block, as missing
-        bound = defaults.plain(type_.schema, name)
+        bound = defaults.plain_default(type_.schema, name)
         if bound is not None:
             return bound
         node, origin = defaults.expression(type_.kind, name, type_.defaults[name])
@@ -361,7 +363,7 @@ class Binder:
         node: s.Attribute,
         module: Module,
         origin: Origin,
-    ) -> Bound:
+    ) -> BoundValue:
         key = (id(definition), name)
         for i, (owner, opened, _) in enumerate(self.open):
             if (owner, opened) == key:
@@ -414,7 +416,11 @@ def _closure(module: Module, done: set[int]) -> list[Module]:
         return []
     done.add(id(module))
     found = [module]
-    for other in (*module.merged, *module.aliases.values(), *(m for m, _, _ in module.picked)):
+    for other in (
+        *module.merged,
+        *module.aliases.values(),
+        *(m for m, _, _ in module.imported_blocks),
+    ):
         found += _closure(other, done)
     return found
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from attrs import evolve
 
+from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType, Curve, Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity as shown
+from parcost.language.text import Span
 from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
-from parcost.spec.modules import Origin
-from parcost.spec.scope import Bound, BrokenError, Given, Scope
-
-if TYPE_CHECKING:
-    from parcost.language.text import Span
-    from parcost.spec.binder import Binder
+from parcost.spec.expressions import Expressions
+from parcost.spec.names import Names
+from parcost.spec.scope import Binding, BrokenError, Scope, SetValue
+from parcost.spec.values import BoundValue
 
 
-def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
+class Binder(Binding, Protocol):
+    """The binder that a value is converted for."""
+
+    names: Names
+    expressions: Expressions
+
+
+def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
     """Return the value of the attribute that *node* gives, as its field wants it.
 
     Raises:
@@ -32,7 +39,7 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
     """
     field = scope.field
     assert field is not None
-    if isinstance(node.value, Given):
+    if isinstance(node.value, SetValue):
         value = binder.expressions.given_value(node.value, scope)
     else:
         value = binder.evaluate(node.value, scope)
@@ -42,31 +49,31 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
         for axis in value.axes:
             binder.axes[axis].structural = True
     if field.kind == "integers":
-        return Bound(value, _integers(value, node, field), origin)
-    if not isinstance(value, v.Said):
+        return BoundValue(value, _integers(value, node, field), origin)
+    if not isinstance(value, v.Symbol):
         raise SpecError([_wrong_kind(binder, node, value, field)])
     what = value.what
     if field.kind == "reference":
         if not isinstance(what, Definition):
             raise SpecError([_wrong_kind(binder, node, value, field)])
-        return Bound(value, binder.object(what), origin)
+        return BoundValue(value, binder.object(what), origin)
     if isinstance(what, Definition) or not isinstance(what, str):
         raise SpecError([_wrong_kind(binder, node, value, field)])
     if field.kind != "text" and what not in binder.names.choices(field):
         span = node.value.span
         raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
     if field.kind == "switch":
-        return Bound(value, what == "on", origin)
-    return Bound(value, what, origin)
+        return BoundValue(value, what == "on", origin)
+    return BoundValue(value, what, origin)
 
 
-def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
+def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
     """Say whether *node* gives *bound* in every study: it refers to nothing."""
     if _qualifiers_refer(node, field):
         return False
     value, meant = node.value, bound.value
     if type(value) is s.Path:  # a let would mean another word
-        return isinstance(meant, v.Said) and meant.what == value.text
+        return isinstance(meant, v.Symbol) and meant.what == value.text
     return type(value) in (s.Number, s.Text)
 
 
@@ -182,13 +189,13 @@ def _span_of(node: Any, position: int) -> Span:
 
 def _quantity(
     binder: Binder, node: s.Attribute, value: v.Value, scope: Scope, field: Field, origin: Origin
-) -> Bound:
+) -> BoundValue:
     name = node.name.text
-    if isinstance(value, v.Said) and isinstance(value.what, Curve):
+    if isinstance(value, v.Symbol) and isinstance(value.what, Curve):
         if not field.curve:
             raise SpecError([_not_a_number(node, value)])
-        return Bound(value, value.what, origin)
-    if isinstance(value, v.Said) and value.what is None:
+        return BoundValue(value, value.what, origin)
+    if isinstance(value, v.Symbol) and value.what is None:
         raise BrokenError
     if not isinstance(value, v.Quantity):
         raise SpecError([_not_a_number(node, value)])
@@ -209,7 +216,7 @@ def _quantity(
         for axis in value.axes:
             binder.axes[axis].structural = True
         number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
-    return Bound(value, number, origin)
+    return BoundValue(value, number, origin)
 
 
 def _remainder(binder: Binder, node: s.Attribute, scope: Scope) -> Diagnostic | None:
@@ -326,7 +333,7 @@ def _qualified(
             ]
         )
     if not said:
-        if field.must_qualify and value.literal and not isinstance(node.value, Given):
+        if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
             choices = " or ".join(f"`{q}`" for q in field.qualifiers)
             raise SpecError(
                 [
@@ -505,3 +512,12 @@ _SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", 
 def _under(over: Any, wanted: Any) -> list[str]:
     """Return the units by which something in *over* divides to what is *wanted*."""
     return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]
+
+
+def qualifier(field: Field, origin: Origin | None = None) -> str:
+    """Return the word that was written or must follow, if it leaves the number as it is."""
+    if origin is not None and field.qualifiers.get(origin.word) == 1:
+        return f" {origin.word}"
+    if not field.must_qualify:
+        return ""
+    return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)

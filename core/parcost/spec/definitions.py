@@ -65,7 +65,7 @@ class Definitions:
             inner = [item for item in study.items if isinstance(item, s.Block)]
             self._add_all([b for b in inner if b.kind.text != "expect"], module)
 
-    def named(self, module: Module, block: s.Block) -> Definition | None:
+    def definition_of(self, module: Module, block: s.Block) -> Definition | None:
         """Return the definition of a block that is not of the study itself."""
         key = (id(module), block.kind.text, label_of(block))
         if key not in self._named:
@@ -87,7 +87,7 @@ class Definitions:
             return
         done.add(id(module))
         imported: dict[Key, s.Block] = {}
-        for other, block, name in module.picked:
+        for other, block, name in module.imported_blocks:
             self._claim(imported, (block.kind.text, name), block)
             self._add(block, other, name)
         for other in module.merged:
@@ -161,7 +161,7 @@ class Definitions:
         kind = definition.type.kind
         if found is None or found[1].kind.text != kind:
             known = [label_of(b) for b in module.blocks if b.kind.text == kind]
-            known += [name for _, b, name in module.picked if b.kind.text == kind]
+            known += [name for _, b, name in module.imported_blocks if b.kind.text == kind]
             what = f"there is no `{kind}` called `{base.text}`"
             if found is not None:
                 what = f"`{base.text}` is a `{found[1].kind.text}`, not a `{kind}`"
@@ -294,7 +294,7 @@ def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
         own = one.labelled(first)
         if own is not None:
             return one, own
-        for other, block, name in one.picked:
+        for other, block, name in one.imported_blocks:
             if name == first:
                 return other, block
     return None

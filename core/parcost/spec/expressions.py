@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, evolve
 
@@ -14,10 +14,8 @@ from parcost.language.units import ONE, known_units, unit
 from parcost.spec import functions
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
-from parcost.spec.scope import Axis, BrokenError, Given, Scope, Sweep
-
-if TYPE_CHECKING:
-    from parcost.spec.binder import Binder
+from parcost.spec.names import Names
+from parcost.spec.scope import Axis, Binding, BrokenError, Scope, SetValue, Sweep
 
 DEEPEST = 100
 
@@ -26,7 +24,8 @@ DEEPEST = 100
 class Expressions:
     """Evaluates expressions for a binder."""
 
-    binder: Binder
+    binder: Binding
+    names: Names
     _depth: int = 0
     _masked: bool = False
 
@@ -44,7 +43,7 @@ class Expressions:
     def _inner(self, node: Any, scope: Scope) -> v.Value:
         match node:
             case s.Path():
-                return self.binder.names.path(node, scope)
+                return self.names.path(node, scope)
             case s.Chain():
                 operands = [self.evaluate(operand, scope) for operand in node.operands]
                 return v.chain(node, operands, masked=self._masked)
@@ -70,7 +69,7 @@ class Expressions:
             case s.List():
                 return self._list(node, scope)
             case s.Text():
-                return v.Said(node.value)
+                return v.Symbol(node.value)
         raise AssertionError(node)
 
     def _number(self, node: s.Number, scope: Scope) -> v.Value:
@@ -106,7 +105,7 @@ class Expressions:
             value = self.evaluate(taken, scope)
             alternative = self._quietly(other, scope)
             if alternative is not None:
-                v.agree(value, alternative, node)
+                v.check_branches(value, alternative, node)
                 value = evolve(value, axes=value.axes | alternative.axes)
             return evolve(value, axes=value.axes | condition.axes)
         masked, self._masked = self._masked, True
@@ -115,7 +114,7 @@ class Expressions:
             otherwise = self.evaluate(node.otherwise, scope)
         finally:
             self._masked = masked
-        v.agree(then, otherwise, node)
+        v.check_branches(then, otherwise, node)
         return v.choose(condition, then, otherwise, node)
 
     def _quietly(self, node: s.Expr, scope: Scope) -> v.Value | None:
@@ -185,19 +184,19 @@ class Expressions:
         assert isinstance(first, v.Quantity)
         return v.Quantity(numbers[index], first.dimension, axes, True)
 
-    def given_value(self, given: Given, scope: Scope) -> v.Value:
+    def given_value(self, given: SetValue, scope: Scope) -> v.Value:
         value, field = given.value, scope.field
         assert field is not None
         if isinstance(value, bool):
-            return v.Said("on" if value else "off")
+            return v.Symbol("on" if value else "off")
         if isinstance(value, (int, float)):
             return v.Quantity(float(value), field.dimension)
         if isinstance(value, Curve):
-            return v.Said(value)
+            return v.Symbol(value)
         if isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
             listed = value.tolist() if hasattr(value, "tolist") else list(value)
             items = tuple(
-                self.given_value(Given(item, given.span), scope) for item in _flat(listed)
+                self.given_value(SetValue(item, given.span), scope) for item in _flat(listed)
             )
             if field.kind == "integers":
                 return v.Items(items)
@@ -223,7 +222,7 @@ def _axis_value(value: v.Value) -> Any:
     if isinstance(value, v.Quantity):
         number = value.number
         return float(number) if isinstance(number, (float, int)) else number
-    if isinstance(value, v.Said):
+    if isinstance(value, v.Symbol):
         return value.what.called if isinstance(value.what, Definition) else value.what
     if isinstance(value, v.Items):
         return [_axis_value(item) for item in value.items]

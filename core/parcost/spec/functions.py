@@ -12,13 +12,14 @@ from parcost.contract.schema import Curve
 from parcost.language import syntax as s
 from parcost.language.diagnostics import did_you_mean, problem
 from parcost.language.errors import SpecError
-from parcost.language.units import BITS, BYTES, ONE, SECONDS
+from parcost.language.units import BIT_RATE, BITS, BYTES, ONE, RATE, SECONDS
+from parcost.numeric import maximum, minimum
 from parcost.spec.values import (
     LARGEST,
     SMALLEST,
     Items,
     Quantity,
-    Said,
+    Symbol,
     Value,
     axes_of,
     describe,
@@ -72,7 +73,6 @@ def functions() -> list[str]:
 
 def _extreme(name: str) -> Callable[[s.Call, list[Value]], Value]:
     def apply(node: s.Call, arguments: list[Value]) -> Value:
-        from parcost.numeric import maximum, minimum
 
         pick = minimum if name == "min" else maximum
         numbers = [number(a, n.span) for a, n in zip(arguments, node.arguments, strict=True)]
@@ -156,7 +156,6 @@ def _divisors(node: s.Call, arguments: list[Value]) -> Value:
 
 
 def _curve(node: s.Call, arguments: list[Value]) -> Value:
-    from parcost.language.units import BIT_RATE, RATE
 
     sizes: list[float] = []
     seconds: list[float] = []
@@ -203,7 +202,7 @@ def _curve(node: s.Call, arguments: list[Value]) -> Value:
         seconds.append(there if point.dimension == SECONDS else at / rate)
     import numpy as np
 
-    return Said(Curve(np.array(sizes), np.array(seconds)))
+    return Symbol(Curve(np.array(sizes), np.array(seconds)))
 
 
 def _scalar(value: Quantity, span: Span) -> float:

@@ -12,19 +12,19 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from traceback import extract_tb
+
+from parcost.language.errors import error_text
 
 _told: set[str] = set()
 
 
-def tell_failures() -> None:
+def print_failures() -> None:
     """Tell threads of this process that fail from here on, each line once."""
-    threading.excepthook = _tell
+    threading.excepthook = _print_failure
 
 
-def _tell(failed: threading.ExceptHookArgs) -> None:
-    from traceback import extract_tb
-
-    from parcost.language.errors import error_text
+def _print_failure(failed: threading.ExceptHookArgs) -> None:
 
     if failed.exc_value is None or issubclass(failed.exc_type, SystemExit):
         return  # which ends a thread as it should
@@ -32,7 +32,7 @@ def _tell(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
     last = extract_tb(failed.exc_traceback)[-1:]
     at = f" ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
-    line = f"warning: a thread error_text {error_text(failed.exc_value)}{at}"
+    line = f"warning: a thread raised {error_text(failed.exc_value)}{at}"
     if line not in _told and sys.stderr is not None:
         _told.add(line)
         with suppress(OSError, ValueError):  # stderr is closed: there is nobody to tell

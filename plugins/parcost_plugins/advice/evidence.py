@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from parcost import ONE, Curve, Section, Study, block_type, called
+from parcost import ONE, Curve, Section, Study, block_name, block_type
 from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -104,7 +104,7 @@ def _vouched(study: Study) -> Iterator[Value]:
                 kind = origin.kind or (_UNSAID if unsaid else "")
                 if kind in _WEAKEST_FIRST and isinstance(value, float) and value:
                     yield Value(
-                        name=f"{called(block)}.{attribute}",
+                        name=f"{block_name(block)}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
                         kind=kind,
                         less=Change(block, attribute, 0.9 * value),

@@ -134,7 +134,7 @@ def _changes(study: Study) -> Iterator[tuple[str, Mapping[str, Any]]]:
             f"pp = {pp} on {fewer:g} devices",
             {"layout.pp": pp, "cluster.devices": fewer, "training.global_batch": _batch(training)},
         )
-    for kind in study.plugins.named("schedules"):
+    for kind in study.plugins.offers("schedules"):
         if kind != study[ScheduleChoice].kind and has(study, "schedule.kind", kind):
             yield f"schedule.kind = {kind}", {"schedule.kind": kind}
     for attribute, hides in HIDING.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from parcost import Curve, Outcome, Section, Study, called
+from parcost import Curve, Outcome, Section, Study, block_name
 from parcost_plugins.advice.vary import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 from parcost_plugins.vocabulary.chosen import HIDING, tensor_overlap
@@ -114,7 +114,7 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
             yield f"{type_} peak x 2", Change(device, type_, 2.0 * peak)
     yield "memory bandwidth x 2", Change(device, "memory_bandwidth", 2.0 * device.memory_bandwidth)
     if device.power_cap is not None and device.power is not None:
-        lifted = f"no power cap: {called(device)}.power_cap = {device.power:g} W"
+        lifted = f"no power cap: {block_name(device)}.power_cap = {device.power:g} W"
         yield lifted, Change(device, "power_cap", device.power)
     if device.host_bandwidth is not None:
         host = device.host_bandwidth
@@ -128,8 +128,8 @@ def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
     for level in study[Cluster].fabric.levels:
         rate = level.bandwidth
         faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0
-        yield f"bandwidth of `{called(level)}` x 2", Change(level, "bandwidth", faster)
-        yield f"latency of `{called(level)}` / 2", Change(level, "latency", level.latency / 2.0)
+        yield f"bandwidth of `{block_name(level)}` x 2", Change(level, "bandwidth", faster)
+        yield f"latency of `{block_name(level)}` / 2", Change(level, "latency", level.latency / 2.0)
     for attribute, hides in HIDING.items():
         if not hides(study) and has(study, f"overlap.{attribute}", "on"):
             yield f"overlap.{attribute} = on", Change(overlap, attribute, True)

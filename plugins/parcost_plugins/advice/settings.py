@@ -71,7 +71,7 @@ def _schedules(study: Study) -> Iterator[Setting]:
     micro_batches = study[Training].micro_batches
     if layout.pp == 1:
         return
-    offered = study.plugins.named("schedules")
+    offered = study.plugins.offers("schedules")
     for kind in usual_schedules(study):
         limits = getattr(offered[kind][1], "limits", None)
         for chunks in _chunks(study):

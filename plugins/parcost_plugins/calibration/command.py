@@ -5,6 +5,7 @@ Imports are in the functions: listing the commands imports this module and no mo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, write_message
 
 if TYPE_CHECKING:
     from parcost import Session
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost_plugins.calibration.constants import Constant, Kind
     from parcost_plugins.calibration.grids import Grid, Measurement
     from parcost_plugins.calibration.inputs import Input
@@ -94,7 +95,7 @@ def moved(rest: tuple[str, ...]) -> int:
     show_default=True,
     help="A latency and a bandwidth, or every point; auto takes the line where it is close.",
 )
-@options.picked
+@options.selection
 def command(
     paths: tuple[str, ...],
     constants: str | None,
@@ -113,7 +114,7 @@ def command(
     algorithm: str | None,
     table: int | None,
     form: str,
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """Fit named constants to measurements, and write them as a catalogue file.
 
@@ -132,7 +133,7 @@ def command(
         raise click.UsageError(f"`--name {name}` is no label: letters, digits and underscores")
     if out is not None:
         _require_new(Path(out))
-    session = options.session(picked)
+    session = options.session(selection)
     if device is not None:
         _require_device(device)
     if framework is not None:
@@ -158,23 +159,25 @@ def command(
     if (picked_names or bounds) and not given:
         raise click.UsageError("`--constants` and `--bounds` are of runs, and no file has any")
     for one in passed:
-        tell(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
+        write_message(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
     interrupts = Interrupts()
     target = Target(None, interrupts)
     with interrupts:
         work = _Work(session, table_, picked_names, bounds, leave or ("models",), folds, interrupts)
         report = work.report(files, asked, device or "", framework or "generic", name)
         for flaw in work.flaws[:_MOST_TOLD]:
-            tell(f"error[{flaw.kind}-row]: {flaw.text}")
+            write_message(f"error[{flaw.kind}-row]: {flaw.text}")
         if len(work.flaws) > _MOST_TOLD:
-            tell(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
+            write_message(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
         for network in report.networks:
             for warning in network.warnings:
-                tell(warning)
+                write_message(warning)
         for text in work.explicit:
-            tell(f"error[not-carried]: {text}")
+            write_message(f"error[not-carried]: {text}")
         if not report.text:
-            tell("error[nothing-fitted]: the data carry no constant, and no file is written")
+            write_message(
+                "error[nothing-fitted]: the data carry no constant, and no file is written"
+            )
         target.put(_text(report, format_, target, inside=out is None))
         target.finish()
     if out is not None and report.text:
@@ -184,9 +187,9 @@ def command(
 
 def _require_new(path: Path) -> None:
     """Refuse a file that exists, and one in a folder that does not."""
-    if path.exists():
+    if os.path.exists(path):
         raise click.UsageError(f"{path} exists already; remove it or choose another name")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise click.UsageError(f"{path} cannot be written: there is no folder {path.parent}")
 
 
@@ -203,7 +206,7 @@ def _require_framework(name: str, session: Session) -> None:
     """Refuse a framework that no catalogue has."""
     names = [
         file.name.removesuffix(".par")
-        for _, catalogue in session.plugins.named("catalogues").values()
+        for _, catalogue in session.plugins.offers("catalogues").values()
         for file in (catalogue.root / "frameworks").iterdir()
     ]
     if name not in names:
@@ -332,7 +335,9 @@ class _Work:
             self.refused.append("runs: every row has a flaw")
             return []
         for field, count in rows.unknown.items():
-            tell(f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have")
+            write_message(
+                f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have"
+            )
         with temporary_folder() as folder:
             found = runs.studies(rows, folder.path, self.session, self.table)
             self.unmodelled += found.unmodelled
@@ -451,7 +456,7 @@ def _model(row: Measurement) -> Hashable:
 
 
 def _write(text: str, out: str) -> None:
-    from parcost.language.escapes import visible
+    from parcost.language.escapes import escape_line
 
     path = Path(out)
     try:
@@ -461,4 +466,4 @@ def _write(text: str, out: str) -> None:
         raise click.UsageError(f"{out} exists already; remove it or choose another name") from error
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
-    tell(visible(f"wrote {out}"))
+    write_message(escape_line(f"wrote {out}"))

@@ -90,7 +90,7 @@ def kinds(plugins: Plugins) -> list[Kind]:
 
     table = File("table of constants", 2**20, line=2**16)
     found: list[Kind] = []
-    for _, catalogue in plugins.named("catalogues").values():
+    for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "calibration" / "constants.jsonl"
         if not (isinstance(file, Path) and file.is_file()):
             continue

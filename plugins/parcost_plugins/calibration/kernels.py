@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from parcost import ParcostError, Session, Study, called
+from parcost import ParcostError, Session, Study, block_name
 from parcost_plugins.calibration.constants import Constant, Kind, kind_of, made
 from parcost_plugins.calibration.grids import Grid, Measurement, axes_of, set_text
 from parcost_plugins.calibration.inputs import FieldError, Placed, is_number, number, text, truth
@@ -145,7 +145,7 @@ class Tables:
         place = self._constant(kind.attribute, device)
         (axis,) = axes_of([self.constants[place]])
         study = self._study(device, recipe, (f"cluster.device.{kind.attribute}", tuple(axis)))
-        _, tiled = self.session.plugins.named("kernels")["tiled"]
+        _, tiled = self.session.plugins.offers("kernels")["tiled"]
         predicted = np.zeros(len(axis))
         for m, n, k, batch in shapes:
             product = Gemm(
@@ -221,7 +221,7 @@ class Tables:
         head = next((head for head in known.heads if float(head.size) == width), None)
         if head is None:
             raise PassedOverError(
-                f"`{called(known)}` of `{device}` has no rate for heads of {width:g}"
+                f"`{block_name(known)}` of `{device}` has no rate for heads of {width:g}"
             )
         if row.get("window") is not None:
             number(row, "window")
@@ -238,7 +238,7 @@ class Tables:
         else:
             seconds = number(row, "time_us") * 1e-6
         peak = float((found.fp8 if type_ == "fp8" else found.bf16) or found.fp16 or 0.0)
-        inside = f"{called(rates)}.{called(known)}"
+        inside = f"{block_name(rates)}.{block_name(known)}"
         places = tuple(self._constant(d, device, head=head, inside=inside) for d in directions)
         parts = []
         axes = axes_of([self.constants[place] for place in places])
@@ -299,7 +299,7 @@ class Tables:
         from attrs import evolve
 
         block = "device" if head is None else "head_rate"
-        label = device if head is None else called(head)
+        label = device if head is None else block_name(head)
         name = f"{inside}.{label}.{attribute}" if inside else f"{label}.{attribute}"
         for place, known in enumerate(self.constants):
             if known.name == name:

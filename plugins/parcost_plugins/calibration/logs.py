@@ -247,7 +247,7 @@ def _algorithm(name: str | None, operation: str) -> Collective:
     from parcost.plugins.discovery import load
 
     with redirect_stdout(sys.stderr):  # plugins may print
-        offered = load().named("collectives")
+        offered = load().offers("collectives")
     able = [n for n, (_, a) in offered.items() if operation in a.operations]
     if not able:
         known = sorted({o for _, a in offered.values() for o in a.operations})

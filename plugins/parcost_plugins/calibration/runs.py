@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve, frozen
 
-from parcost import ParcostError, SpecError, Study, called
+from parcost import ParcostError, SpecError, Study, block_name
 from parcost_plugins.calibration.constants import Constant, Kind, kind_of, made
 from parcost_plugins.calibration.grids import MOST_AXES, Grid, Measurement, axes_of, set_text
 from parcost_plugins.validation.pricing import Case, Prediction, write_studies
@@ -67,8 +67,8 @@ def studies(rows: Rows, folder: Path, session: Session, table: Sequence[Kind]) -
             unmodelled.append(_flaw(case, _first_line(error)))
             continue
         signature = Signature(
-            device=called(study[Cluster].device),
-            framework=called(study[Training].framework),
+            device=block_name(study[Cluster].device),
+            framework=block_name(study[Training].framework),
             fabric=_fabric(study),
         )
         if signature not in known:
@@ -93,7 +93,7 @@ def _fabric(study: Study) -> str:
             name = origin.span.source.name
             if name.startswith("catalog/"):
                 return PurePosixPath(name).stem
-    return called(fabric)
+    return block_name(fabric)
 
 
 def _constants(
@@ -105,7 +105,13 @@ def _constants(
         ("device", cluster.device, "cluster.device", signature.device, ""),
         ("framework", framework, "training.framework", signature.framework, ""),
         *(
-            ("level", level, f"cluster.fabric.{called(level)}", called(level), signature.fabric)
+            (
+                "level",
+                level,
+                f"cluster.fabric.{block_name(level)}",
+                block_name(level),
+                signature.fabric,
+            )
             for level in cluster.fabric.levels
         ),
     ]

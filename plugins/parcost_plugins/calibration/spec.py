@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from parcost.language.escapes import visible
+from parcost.language.escapes import escape_line
 from parcost_plugins.calibration.constants import Constant
 
 
@@ -128,12 +128,12 @@ def _nested(heading: str, inner: Sequence[str], depth: int) -> list[str]:
 
 
 def _value(entry: Entry) -> str:
-    source = visible(entry.source.replace('"', "'").replace("\n", " "))
+    source = escape_line(entry.source.replace('"', "'").replace("\n", " "))
     return f'{entry.constant.text(entry.value)} @{entry.kind}("{source}")'
 
 
 def _level(level: Level) -> list[str]:
-    source = visible(level.source.replace('"', "'").replace("\n", " "))
+    source = escape_line(level.source.replace('"', "'").replace("\n", " "))
     lines = [f'level {level.name} @measured("{source}") {{']
     if level.size:
         lines.append(f"  size      = {level.size} {level.unit}")

@@ -7,7 +7,7 @@ from math import gcd
 
 from attrs import evolve
 
-from parcost import Axis, Check, Goal, Objective, Study, called, hookimpl
+from parcost import Axis, Check, Goal, Objective, Study, block_name, hookimpl
 from parcost_plugins.choices import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
 from parcost_plugins.vocabulary.nearest import all_divisors
@@ -38,7 +38,7 @@ def _that_framework_has(study: Study, axis: Axis) -> Axis:
         values=kept,
         others={v: remark for v, remark in axis.others.items() if v not in lacking},
         lacking=lacking,
-        lacks=f"`{called(framework)}` has none",
+        lacks=f"`{block_name(framework)}` has none",
     )
 
 
@@ -92,7 +92,7 @@ def _schedules(study: Study) -> Axis:
     """
     kinds, others = {study[ScheduleChoice].kind}, {}
     stated = offers_of(study[Training].framework, "schedule.kind")
-    for name, (_, schedule) in study.plugins.named("schedules").items():
+    for name, (_, schedule) in study.plugins.offers("schedules").items():
         usual = getattr(schedule, "search_default", False)
         if usual or (stated and has(study, "schedule.kind", name)):
             kinds.add(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from parcost import Check, Group, Mask, Study, called, hookimpl
+from parcost import Check, Group, Mask, Study, block_name, hookimpl
 from parcost.numeric import any_of, floor_log2
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
 from parcost_plugins.vocabulary.chosen import scatters
@@ -42,7 +42,7 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
         able: Mask = found.able(operation, group)
         if able is True:
             continue
-        remedy = getattr(found, "remedy", lambda *_: "")(group, called(study[Cluster].fabric))
+        remedy = getattr(found, "remedy", lambda *_: "")(group, block_name(study[Cluster].fabric))
         power = operation in getattr(found, "of_powers", ())
         yield Check(
             id="collective-unable",
@@ -67,7 +67,7 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
 
 def _no_such(study: Study, role: str, name: str, operation: str, group: Group) -> Check:
     """Return the rule that an algorithm does what it is named for, of more than one rank."""
-    does = sorted(study.plugins.named("collectives")[name][1].operations)
+    does = sorted(study.plugins.offers("collectives")[name][1].operations)
     others = sorted(known.name for known in study.candidates(operation))
     return Check(
         id="collective-operation",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from parcost import Check, Formula, Memory, Once, Real, Study, Work, called, formula, hookimpl
+from parcost import Check, Formula, Memory, Once, Real, Study, Work, block_name, formula, hookimpl
 from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
 
 _WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
@@ -26,7 +26,7 @@ def memory(study: Study) -> list[Memory]:
     """Return the memory of every ``term`` block that has some."""
     return [
         Memory(
-            name=called(term),
+            name=block_name(term),
             bytes_=_value("memory", term.memory, "B", term),
             count=_stages(term, study),
             once_per_device=term.stage is None,
@@ -45,7 +45,7 @@ def checks(study: Study) -> Iterator[Check]:
             yield Check(
                 id="term-stage",
                 holds=term.stage <= last,
-                subject=f"{called(term)}.stage",
+                subject=f"{block_name(term)}.stage",
                 message="there is no stage {stage}: stages are 0 to {last}",
                 inputs={"stage": term.stage, "last": last},
             )
@@ -56,7 +56,7 @@ def _time(term: CustomTerm, study: Study) -> Work | Once:
     stages = _stages(term, study)
     if term.per == "step":
         return Once(
-            name=called(term),
+            name=block_name(term),
             seconds=seconds,
             when=_WHENS[term.when],
             count=stages,
@@ -64,7 +64,7 @@ def _time(term: CustomTerm, study: Study) -> Work | Once:
         )
     often = layers(study) if term.per == "layer" else (1,) * len(stages)
     return Work(
-        name=called(term),
+        name=block_name(term),
         seconds=seconds,
         pass_="F" if term.during == "forward" else "B",
         count=[on * n for on, n in zip(stages, often, strict=True)],

@@ -39,7 +39,7 @@ class Cluster(Executor):
         future: Future[T] = self._executor.submit(fn, *args, **kwargs)
         return future
 
-    def gone(self) -> str:
+    def failure(self) -> str:
         """Say so once the client has given up its scheduler, which it does by itself."""
         if self._client.status in ("running", "connecting"):
             return ""
@@ -47,7 +47,7 @@ class Cluster(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for what is under way, or cancel it; leave the cluster as it is."""
-        if not self.gone():
+        if not self.failure():
             self._executor.shutdown(wait=wait and not cancel_futures)
         with _silence("distributed.client"):  # which prints what it was cut short in
             self._client.close()

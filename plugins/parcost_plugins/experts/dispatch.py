@@ -21,7 +21,7 @@ from parcost import (
     Sheet,
     Study,
     block,
-    called,
+    block_name,
     hookimpl,
     integer,
     quantity,
@@ -85,7 +85,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
 
 
 def _rules(one: Dispatch) -> Iterator[Check]:
-    name = called(one)
+    name = block_name(one)
     for id_, attribute, holds, message, inputs in (
         (
             "dispatch-experts",
@@ -117,7 +117,7 @@ def _rules(one: Dispatch) -> Iterator[Check]:
 def _sheet(one: Dispatch) -> Sheet:
     """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts."""
     sheet = Sheet(
-        called(one),
+        block_name(one),
         source="expectation under routing by chance",
         P=one.ranks,
         E=one.experts,

@@ -25,7 +25,19 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Formula, Group, Link, Mask, Pass, Real, Study, Work, busy, formula, hookimpl
+from parcost import (
+    Formula,
+    Group,
+    Link,
+    Mask,
+    Pass,
+    Real,
+    Study,
+    Work,
+    formula,
+    hookimpl,
+    link_resources,
+)
 from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -382,5 +394,5 @@ def _work(
         window=_WINDOWS[study[Routing].hide],
         slowdown=taken,
         bytes_=bytes_,
-        **busy(group.pair),
+        **link_resources(group.pair),
     )

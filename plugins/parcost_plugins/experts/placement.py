@@ -24,7 +24,7 @@ from parcost import (
     Sheet,
     Study,
     block,
-    called,
+    block_name,
     children,
     formula,
     fraction,
@@ -129,7 +129,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
 
 
 def _rules(one: Placement) -> Iterator[Check]:
-    name, counts = called(one), [len(s.tokens) for s in one.sources]
+    name, counts = block_name(one), [len(s.tokens) for s in one.sources]
     if not one.sources:
         known = one.local_share is not None or (one.before is not None and one.after is not None)
         yield Check(
@@ -241,7 +241,7 @@ def _remote_before(one: Placement, groups: Real | None, listed: Real | None) -> 
 
 
 def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure]:
-    sheet = Sheet(called(one), local=local, before=remote_before)
+    sheet = Sheet(block_name(one), local=local, before=remote_before)
     yield sheet("local_share", "tokens that stay in their group", "%", "local, of all tokens")
     yield sheet("baseline_local_share", "tokens that stayed before", "%", "1 - before")
     yield sheet(
@@ -254,7 +254,7 @@ def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure
 
 def _gains(one: Placement, times: _Times) -> Iterator[Figure]:
     sheet = Sheet(
-        called(one),
+        block_name(one),
         before=(times.before, "s"),
         after=(times.after, "s"),
         share=one.exchange_share,
@@ -277,7 +277,7 @@ def _gains(one: Placement, times: _Times) -> Iterator[Figure]:
 
 def _table(one: Placement, home: Sequence[int]) -> Section:
     rows = [
-        (called(source), ", ".join(str(e) for e, g in enumerate(home) if g == group))
+        (block_name(source), ", ".join(str(e) for e, g in enumerate(home) if g == group))
         for group, source in enumerate(one.sources)
     ]
-    return Section(title=f"Placement {called(one)}", columns=("group", "experts"), rows=rows)
+    return Section(title=f"Placement {block_name(one)}", columns=("group", "experts"), rows=rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Real, Study, called, hookimpl
+from parcost import Check, Real, Study, block_name, hookimpl
 from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.experts.exchange import exchange_of
 from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, Training
@@ -52,7 +52,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
     yield Check(
         id="experts-visited",
         holds=model.top_k <= experts,
-        subject=f"{called(model)}.top_k",
+        subject=f"{block_name(model)}.top_k",
         message="a token visits {top} of {experts} experts",
         inputs={"top": model.top_k, "experts": experts},
         help="top_k is at most {experts}",
@@ -79,7 +79,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
 
 
 def _load(model: Model, routing: Routing) -> Iterator[Check]:
-    place = called(routing)
+    place = block_name(routing)
     said = routing.distribution
     if said == "measured":
         listed, total = len(routing.loads), sum(routing.loads)
@@ -136,7 +136,7 @@ def _dropped(study: Study) -> Iterator[Check]:
     yield Check(
         id="capacity-drops",
         holds=factor >= load,
-        subject=f"{called(routing)}.capacity_factor",
+        subject=f"{block_name(routing)}.capacity_factor",
         message="a capacity factor of {factor:g} drops {dropped:.3g} % of "
         f"{whose} {{load:.3g}} times the mean",
         inputs={
@@ -152,7 +152,7 @@ def _dropped(study: Study) -> Iterator[Check]:
 
 def _travel(study: Study, model: Model) -> Iterator[Check]:
     routing, exchange = study[Routing], exchange_of(study)
-    place = called(routing)
+    place = block_name(routing)
     if routing.hide == "shared_experts" and not model.shared_experts:
         yield Check(
             id="exchange-hides",
@@ -170,7 +170,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             subject=f"routing.{kind}_multiprocessors",
             message="{device} has {all} multiprocessors, and the kernels of `{kind}` take {taken}",
             inputs={
-                "device": called(device),
+                "device": block_name(device),
                 "all": device.multiprocessors,
                 "kind": kind,
                 "taken": taken,

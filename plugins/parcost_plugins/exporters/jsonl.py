@@ -13,7 +13,7 @@ from parcost import hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.output import data
-from parcost.output.json_encoding import encoded
+from parcost.output.json_encoding import encode
 
 
 class JsonLines:
@@ -24,7 +24,7 @@ class JsonLines:
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the lines."""
-        head = encoded(data.header()).removesuffix("}") + ","
+        head = encode(data.header()).removesuffix("}") + ","
         for entry in entries:
             yield head + entry.text.removeprefix("{") + "\n"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Formula, Group, Real, Sheet, Study, called, formula
+from parcost import Formula, Group, Real, Sheet, Study, block_name, formula
 from parcost_plugins.vocabulary import Estimate
 
 
@@ -26,7 +26,7 @@ def parts_of(e: Estimate, study: Study) -> Sheet:
     """Return the lines of an estimate: what computes, streams, communicates and idles."""
     N = e.parameters if e.parameters is not None else 0.0
     sheet = Sheet(
-        called(e),
+        block_name(e),
         N=N,
         w=(e.weight, "B"),
         s=e.sequence,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Sheet, Study, called
+from parcost import Check, Figure, Sheet, Study, block_name
 from parcost_plugins.figures.estimate_parts import parts_of
 from parcost_plugins.figures.estimate_ridge import ridges
 from parcost_plugins.vocabulary import Estimate
@@ -115,7 +115,7 @@ def _lacking(e: Estimate) -> Iterator[Check]:
         Check(
             id="estimate-compute",
             holds=False,
-            subject=f"{called(e)}.compute",
+            subject=f"{block_name(e)}.compute",
             message="nothing says what the step computes or sends",
             help="give `compute`, or `parameters` with `peak` or `stream`",
         )
@@ -125,7 +125,7 @@ def _lacking(e: Estimate) -> Iterator[Check]:
         Check(
             id="estimate-inner",
             holds=False,
-            subject=f"{called(e)}.reduction",
+            subject=f"{block_name(e)}.reduction",
             message="`{reduction}` reduces within the node first, and nothing says how fast",
             inputs={"reduction": e.reduction},
             help="give `inner`, the bandwidth within the node",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Formula, Real, Sheet, Study, called
+from parcost import Check, Figure, Formula, Real, Sheet, Study, block_name
 from parcost.numeric import divides, where
 from parcost_plugins.vocabulary import Grid
 from parcost_plugins.vocabulary.nearest import all_divisors
@@ -32,7 +32,7 @@ def _devices(grid: Grid) -> Real:
 
 def _sizes(grid: Grid) -> Iterator[Figure]:
     sheet = Sheet(
-        called(grid),
+        block_name(grid),
         tp=grid.tp,
         cp=grid.cp,
         pp=grid.pp,
@@ -62,7 +62,7 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
 
 
 def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
-    sheet = Sheet(called(grid), rank=grid.rank)
+    sheet = Sheet(block_name(grid), rank=grid.rank)
     stride: Real = 1.0
     for name in order:
         degree = getattr(grid, name)
@@ -91,7 +91,7 @@ def _layouts(grid: Grid, machine: int) -> Figure:
         value=found,
     )
     title = "layouts of tp, pp and dp that fill the machine"
-    return Sheet(called(grid))("layouts", title, "", counted)
+    return Sheet(block_name(grid))("layouts", title, "", counted)
 
 
 def _rules(grid: Grid) -> Iterator[Check]:
@@ -99,14 +99,14 @@ def _rules(grid: Grid) -> Iterator[Check]:
     yield Check(
         id="grid-rank",
         holds=grid.rank < devices,
-        subject=f"{called(grid)}.rank",
+        subject=f"{block_name(grid)}.rank",
         message="there is no rank {rank}: ranks are 0 to {last}",
         inputs={"rank": grid.rank, "last": devices - 1},
     )
     yield Check(
         id="grid-node",
         holds=within <= grid.node,
-        subject=f"{called(grid)}.tp",
+        subject=f"{block_name(grid)}.tp",
         severity="warning",
         message="tp x cp = {within} does not fit into a node of {node} devices",
         inputs={"within": within, "node": grid.node},
@@ -118,7 +118,7 @@ def _no_order(grid: Grid) -> Check:
     return Check(
         id="grid-order",
         holds=False,
-        subject=f"{called(grid)}.order",
+        subject=f"{block_name(grid)}.order",
         message="`{order}` does not name each of tp, cp, dp and pp once",
         inputs={"order": grid.order},
         help='write for example "tp-cp-dp-pp"',

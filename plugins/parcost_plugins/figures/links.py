@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Formula, Sheet, Study, called, formula
+from parcost import Check, Figure, Formula, Sheet, Study, block_name, formula
 from parcost_plugins.vocabulary import LinkSheet, MachineSheet
 
 
@@ -37,7 +37,7 @@ def links(study: Study) -> Iterator[Figure | Check]:
             yield Check(
                 id="link-bandwidth",
                 holds=False,
-                subject=called(link),
+                subject=block_name(link),
                 message="neither `bandwidth` nor `lane` says how fast the link is",
                 help="write `bandwidth = 400 Gbps per_direction`, or `lane` and `lanes`",
             )
@@ -46,7 +46,7 @@ def links(study: Study) -> Iterator[Figure | Check]:
 
 
 def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
-    sheet = Sheet(called(link), B=(one, "B/s"), ports=link.ports)
+    sheet = Sheet(block_name(link), B=(one, "B/s"), ports=link.ports)
     yield sheet("bandwidth", "payload of a port, one direction", "GB/s", one)
     yield sheet("bit_rate", "the same in bits", "Gbps", "8 B")
     yield sheet(
@@ -61,7 +61,7 @@ def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
     if link.reference is not None and (other := all_ports(link.reference)) is not None:
         yield sheet(
             "slower",
-            f"times slower than `{called(link.reference)}`",
+            f"times slower than `{block_name(link.reference)}`",
             "",
             "other / total",
             other=(other, "B/s"),
@@ -81,7 +81,7 @@ def machines(study: Study) -> Iterator[Figure | Check]:
         device, compute = machine.device, machine.compute
         peak = getattr(device, compute)
         sheet = Sheet(
-            called(machine),
+            block_name(machine),
             N=machine.devices,
             M=(device.memory, "B"),
             B=(device.memory_bandwidth, "B/s"),
@@ -93,9 +93,9 @@ def machines(study: Study) -> Iterator[Figure | Check]:
             yield Check(
                 id="machine-peak",
                 holds=False,
-                subject=f"{called(machine)}.compute",
+                subject=f"{block_name(machine)}.compute",
                 message="`{device}` has no {compute} peak",
-                inputs={"device": called(device), "compute": compute},
+                inputs={"device": block_name(device), "compute": compute},
             )
             continue
         yield sheet("peak", f"dense {compute} peak", "TFLOPS", "N F")

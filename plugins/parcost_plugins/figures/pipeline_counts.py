@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from parcost import Figure, Formula, Op, Pair, Real, Schedule, Sheet, called
+from parcost import Figure, Formula, Op, Pair, Real, Schedule, Sheet, block_name
 from parcost_plugins.vocabulary import PipelineSketch
 
 
 def _sheet(sketch: PipelineSketch) -> Sheet:
     return Sheet(
-        called(sketch),
+        block_name(sketch),
         p=sketch.stages,
         m=sketch.micro_batches,
         v=sketch.chunks,

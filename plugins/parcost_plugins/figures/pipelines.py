@@ -21,7 +21,7 @@ from parcost import (
     Sheet,
     Study,
     Times,
-    called,
+    block_name,
     longest_span,
 )
 from parcost import makespan as timed
@@ -36,7 +36,7 @@ _ROUNDING = 1e-9
 def sketches(study: Study) -> Iterator[Figure | Check]:
     """Yield the figures of every ``pipeline`` block, or why there is no such pipeline."""
     for sketch in study.all(PipelineSketch):
-        schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
+        schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
         if sketch.stage >= sketch.stages:
             yield _no_such_stage(sketch)
         elif why := _impossible(sketch, schedule):
@@ -60,7 +60,7 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
 def replays(study: Study) -> Iterator[Replay]:
     """Yield every ``pipeline`` block that runs and is of one point."""
     for sketch in study.all(PipelineSketch):
-        schedule: Schedule = study.plugins.named("schedules")[sketch.kind][1]
+        schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
         if not _impossible(sketch, schedule):
             yield _replay(sketch, schedule)
 
@@ -78,7 +78,9 @@ def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
         micro_batches=sketch.micro_batches,
     )
     times = Times(F, B, W)
-    return Replay(name=called(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop)
+    return Replay(
+        name=block_name(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop
+    )
 
 
 def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
@@ -93,7 +95,7 @@ def _impossible(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     return Check(
         id="pipeline-schedule",
         holds=False,
-        subject=f"{called(sketch)}.kind",
+        subject=f"{block_name(sketch)}.kind",
         message="`{kind}` does not run at p = {p}, m = {m}, v = {v}: {why}",
         inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
     )
@@ -106,7 +108,7 @@ def _too_many(sketch: PipelineSketch) -> Check:
     return Check(
         id="pipeline-size",
         holds=False,
-        subject=f"{called(sketch)}.{largest[0]}",
+        subject=f"{block_name(sketch)}.{largest[0]}",
         message="p m v = {p} x {m} x {v} = {passes}, and no schedule of more than {most} passes "
         "is worked out",
         inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
@@ -117,7 +119,7 @@ def _no_such_stage(sketch: PipelineSketch) -> Check:
     return Check(
         id="pipeline-stage",
         holds=False,
-        subject=f"{called(sketch)}.stage",
+        subject=f"{block_name(sketch)}.stage",
         message="there is no stage {stage}: stages are 0 to {last}",
         inputs={"stage": sketch.stage, "last": sketch.stages - 1},
     )
@@ -128,7 +130,7 @@ def _target_check(sketch: PipelineSketch, target: Real) -> Check:
     return Check(
         id="pipeline-target",
         holds=(target < 1.0) if sketch.target_of == "step" else True,
-        subject=f"{called(sketch)}.target",
+        subject=f"{block_name(sketch)}.target",
         message="a bubble of all of the step leaves no time to work, and any pipeline has less",
         inputs={},
         help="take less than 100 %, or write `target_of = busy`",
@@ -137,7 +139,7 @@ def _target_check(sketch: PipelineSketch, target: Real) -> Check:
 
 def _sheet(sketch: PipelineSketch) -> Sheet:
     sheet = Sheet(
-        called(sketch),
+        block_name(sketch),
         p=sketch.stages,
         m=sketch.micro_batches,
         v=sketch.chunks,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Real, Section, Sheet, Study, called, formula
+from parcost import Figure, Formula, Real, Section, Sheet, Study, block_name, formula
 from parcost.numeric import is_array, sqrt
 from parcost_plugins.figures.links import all_ports
 from parcost_plugins.vocabulary import StateSheet
@@ -33,7 +33,7 @@ def tables(study: Study) -> Iterator[Section]:
             continue
         room, each = sheet.capacity * sheet.usable, _each(sheet)
         if is_array(room, each):
-            yield section_note(called(sheet))
+            yield section_note(block_name(sheet))
             continue
         rows = []
         for tp in _WIDTHS:
@@ -42,7 +42,7 @@ def tables(study: Study) -> Iterator[Section]:
             row = (tp, widest, (elements, "G"), (elements * each, "GB"), (room, "GB"))
             rows.append(row)
         yield Section(
-            title=f"Widest layer, {called(sheet)}",
+            title=f"Widest layer, {block_name(sheet)}",
             columns=("tp", "hidden size", "parameters", "state of a layer", "on a rank"),
             rows=rows,
             notes=["12 h^2 parameters of a layer; its activations come on top"],
@@ -62,7 +62,7 @@ def _sheet(state: StateSheet) -> Sheet:
     """Return the letters of a ``state`` block: N parameters, and bytes of each."""
     recipe = state.precision
     return Sheet(
-        called(state),
+        block_name(state),
         N=state.parameters,
         w=(recipe.weights, "B"),
         g=(recipe.gradients, "B"),

@@ -17,7 +17,7 @@ from operator import add
 
 from attrs import frozen
 
-from parcost import Check, Formula, Once, Pass, Real, Study, Work, called, formula, hookimpl
+from parcost import Check, Formula, Once, Pass, Real, Study, Work, block_name, formula, hookimpl
 from parcost.numeric import is_array, maximum, where
 from parcost_plugins.vocabulary import (
     Framework,
@@ -74,7 +74,7 @@ def checks(study: Study) -> Iterator[Check]:
     yield Check(
         id="too-many-weight-kernels",
         holds=framework.weight_kernels <= framework.backward_kernels,
-        subject=f"{called(framework)}.weight_kernels",
+        subject=f"{block_name(framework)}.weight_kernels",
         message="{weights} of {backward} backward kernels make gradients of weights",
         inputs={"weights": framework.weight_kernels, "backward": framework.backward_kernels},
         help="write at most {backward}",
@@ -82,9 +82,9 @@ def checks(study: Study) -> Iterator[Check]:
     yield Check(
         id="compiles-no-layers",
         holds=mode(study) == "eager" or framework.compiled_issue is not None,
-        subject="kernels.mode" if study[KernelChoice].mode else f"{called(framework)}.mode",
+        subject="kernels.mode" if study[KernelChoice].mode else f"{block_name(framework)}.mode",
         message="`{framework}` compiles no layers",
-        inputs={"framework": called(framework)},
+        inputs={"framework": block_name(framework)},
         help="write `mode = eager`, or `compiled_issue` of the framework",
     )
     yield Check(
@@ -92,9 +92,9 @@ def checks(study: Study) -> Iterator[Check]:
         holds=graphs(study) == "none" or framework.graph_issue is not None,
         subject="kernels.cuda_graphs"
         if study[KernelChoice].cuda_graphs
-        else f"{called(framework)}.cuda_graphs",
+        else f"{block_name(framework)}.cuda_graphs",
         message="`{framework}` captures no CUDA graphs",
-        inputs={"framework": called(framework)},
+        inputs={"framework": block_name(framework)},
         help="write `cuda_graphs = none`, or `graph_issue` of the framework",
     )
 

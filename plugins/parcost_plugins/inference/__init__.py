@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Section, Study, called, hookimpl
+from parcost import Check, Figure, Section, Study, block_name, hookimpl
 from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Serving
 from parcost_plugins.vocabulary.answers import outlined, section_note
@@ -53,7 +53,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         yield ends(replica, first, next_)
         yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)
         if is_array(first.seconds, next_.seconds):
-            yield section_note(called(serving))
+            yield section_note(block_name(serving))
         else:
             yield table(replica, first, next_)
         study.faults.extend(replica.study.faults)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Section, Sheet, called
+from parcost import Figure, Formula, Section, Sheet, block_name
 from parcost_plugins.inference.memory import Memory, cache_read
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import Phase
@@ -17,7 +17,7 @@ def figures_of(replica: Replica, memory: Memory, first: Phase, next_: Phase) -> 
     """Yield every figure of *replica*: *first* is the prompt, *next_* a token."""
     serving, model = replica.serving, replica.serving.model
     sheet = Sheet(
-        called(serving),
+        block_name(serving),
         source=ROOFLINE,
         t=serving.tp,
         g=serving.attention_replicas,
@@ -59,7 +59,7 @@ def table(replica: Replica, first: Phase, next_: Phase) -> Section:
         for name, phase in (("prefill", first), ("decode", next_))
     ]
     return Section(
-        title=f"Serving `{called(replica.serving)}`: where the time goes",
+        title=f"Serving `{block_name(replica.serving)}`: where the time goes",
         columns=(
             "phase",
             "seconds",

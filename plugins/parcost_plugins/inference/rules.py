@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Real, called
+from parcost import Check, Real, block_name
 from parcost.numeric import INFINITY, ceil_log2, divides, maximum
 from parcost_plugins.inference.memory import Memory
 from parcost_plugins.inference.replica import Replica
@@ -18,14 +18,14 @@ _TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 def before(serving: Serving) -> Iterator[Check]:
     """Yield what has to hold before anything can be worked out."""
-    name, model, device = called(serving), serving.model, serving.device
+    name, model, device = block_name(serving), serving.model, serving.device
     has = [kind for kind in _TYPES if getattr(device, kind) is not None]
     yield Check(
         id="serving-no-peak",
         holds=serving.compute in has,
         subject=f"{name}.compute",
         message="{device} has no {compute} peak",
-        inputs={"device": called(device), "compute": serving.compute},
+        inputs={"device": block_name(device), "compute": serving.compute},
         help=f"the types that it has: {', '.join(has)}",
     )
     yield Check(
@@ -85,8 +85,8 @@ def before(serving: Serving) -> Iterator[Check]:
 
 def _known(serving: Serving) -> Iterator[Check]:
     """Yield what a nominal model has to say beside its size."""
-    name, model = called(serving), serving.model
-    subject, inputs = f"{name}.model", {"model": called(model)}
+    name, model = block_name(serving), serving.model
+    subject, inputs = f"{name}.model", {"model": block_name(model)}
     yield Check(
         id="serving-no-cache",
         holds=model.latent | (model.kv_heads * model.head_dim > 0),
@@ -107,14 +107,14 @@ def _known(serving: Serving) -> Iterator[Check]:
 
 
 def _experts(serving: Serving) -> Iterator[Check]:
-    name, model = called(serving), serving.model
+    name, model = block_name(serving), serving.model
     ep, ranks = serving.ep, serving.tp * serving.attention_replicas
     yield Check(
         id="serving-no-experts",
         holds=(ep == 1) | (model.experts > 0),
         subject=f"{name}.ep",
         message="ep = {ep} splits experts, and `{model}` has none",
-        inputs={"ep": ep, "model": called(model)},
+        inputs={"ep": ep, "model": block_name(model)},
         help="ep = 1",
     )
     if not model.experts:
@@ -145,7 +145,7 @@ def fits(replica: Replica, memory: Memory) -> Check:
     return Check(
         id="serving-does-not-fit",
         holds=memory.total <= memory.usable,
-        subject=f"{called(serving)}.batch",
+        subject=f"{block_name(serving)}.batch",
         message="a device needs {weights:.1f} GiB for weights and {cache:.1f} GiB for the cache "
         "of {sequences} sequences of {longest} tokens, and {room:.1f} GiB are usable",
         inputs={
@@ -168,7 +168,7 @@ def ends(replica: Replica, first: Phase, next_: Phase) -> Check:
     return Check(
         id="serving-cannot-run",
         holds=maximum(first.seconds, next_.seconds) < INFINITY,
-        subject=f"{called(serving)}.collective",
+        subject=f"{block_name(serving)}.collective",
         message="with `{algorithm}` the all-reduces of {tp} ranks take for ever",
         inputs={"algorithm": serving.collective, "tp": serving.tp},
         help="another algorithm, or what this one needs to know: `collective = auto` is the "

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Check, Outcome, Real, SpecError, Study, called, hookimpl
+from parcost import Check, Outcome, Real, SpecError, Study, block_name, hookimpl
 from parcost.numeric import all_of, minimum
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -60,7 +60,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "over": (outcome.memory_bytes - room) / _GIB,
                 "usable": 100.0 * usable,
                 "capacity": device.memory / _GIB,
-                "device": called(device),
+                "device": block_name(device),
             },
             notes=("usable: {usable:g} % of the {capacity:g} GiB of `{device}`",),
             help="" if all_of(holds) or study.axes else _way_out(study, outcome, room),
@@ -78,7 +78,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "when": when,
                 "share": 100.0 * outcome.memory_bytes / device.memory,
                 "capacity": device.memory / _GIB,
-                "device": called(device),
+                "device": block_name(device),
                 "tight": 100.0 * tight,
             },
             notes=("what allocator and libraries take varies: it is tight beyond {tight:g} %",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Memory, Real, Study, called, hookimpl
+from parcost import Check, Memory, Real, Study, block_name, hookimpl
 from parcost_plugins.model import core
 from parcost_plugins.model.elementwise import (
     ADDED,
@@ -40,7 +40,7 @@ def checks(study: Study) -> list[Check]:
         Check(
             id="kv-heads-share",
             holds=model.heads % model.kv_heads == 0,
-            subject=f"{called(model)}.kv_heads",
+            subject=f"{block_name(model)}.kv_heads",
             message="{heads} heads do not share {kv} KV heads evenly",
             inputs={"heads": model.heads, "kv": model.kv_heads},
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Memory, Real, Study, called, hookimpl
+from parcost import Check, Memory, Real, Study, block_name, hookimpl
 from parcost.numeric import sqrt, where
 from parcost_plugins.model import core
 from parcost_plugins.model.passes import linear
@@ -48,9 +48,9 @@ def checks(study: Study) -> Iterator[Check]:
             yield Check(
                 id="nominal-width",
                 holds=(model.hidden > 0) | ((layout.tp == 1) & (layout.pp == 1)),
-                subject=f"{called(model)}.hidden",
+                subject=f"{block_name(model)}.hidden",
                 message="tp {tp} and pp {pp} send activations, and `{model}` has no width",
-                inputs={"tp": layout.tp, "pp": layout.pp, "model": called(model)},
+                inputs={"tp": layout.tp, "pp": layout.pp, "model": block_name(model)},
                 help="write `hidden = ...` in the model",
             )
         return
@@ -60,8 +60,8 @@ def checks(study: Study) -> Iterator[Check]:
         yield Check(
             id="model-incomplete",
             holds=False,
-            subject=called(model),
-            message=f"model `{called(model)}` has no {names}",
+            subject=block_name(model),
+            message=f"model `{block_name(model)}` has no {names}",
             help="write them, or `parameters = ...` for a nominal model of that size",
         )
 

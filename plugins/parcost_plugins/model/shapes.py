@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from parcost import Check, Mask, Real, Study, called, hookimpl
+from parcost import Check, Mask, Real, Study, block_name, hookimpl
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary import Model, Recompute, Training
 
@@ -42,7 +42,7 @@ def _positions(model: Model) -> Iterator[Check]:
         yield Check(
             id="alibi-with-positions",
             holds=False,
-            subject=f"{called(model)}.alibi",
+            subject=f"{block_name(model)}.alibi",
             message="positions are a bias on the scores, and {rows} rows of them are learned too",
             inputs={"rows": model.positions},
             help="leave out `positions`, or `alibi`",
@@ -54,16 +54,16 @@ def _mixture(model: Model) -> Iterator[Check]:
         yield Check(
             id="nominal-experts",
             holds=False,
-            subject=f"{called(model)}.experts",
+            subject=f"{block_name(model)}.experts",
             message="a nominal model has no parts, and `{model}` has {experts} experts",
-            inputs={"model": called(model), "experts": model.experts},
+            inputs={"model": block_name(model), "experts": model.experts},
             help="leave out `parameters`, which is then counted, or `experts`",
         )
     if model.dense_first > model.layers:
         yield Check(
             id="dense-layers",
             holds=False,
-            subject=f"{called(model)}.dense_first",
+            subject=f"{block_name(model)}.dense_first",
             message="the first {dense} layers are dense, and there are {layers}",
             inputs={"dense": model.dense_first, "layers": model.layers},
         )
@@ -119,7 +119,7 @@ def _needed(model: Model, need: _Needs) -> Check:
     return Check(
         id=need.id,
         holds=False,
-        subject=f"{called(model)}.{need.attribute}",
+        subject=f"{block_name(model)}.{need.attribute}",
         message=need.message,
         help=need.help,
     )
@@ -129,7 +129,7 @@ def _window(model: Model, training: Training) -> Check:
     return Check(
         id="window-wide",
         holds=training.sequence > model.window,
-        subject=f"{called(model)}.window",
+        subject=f"{block_name(model)}.window",
         message="a window of {window} tokens bounds nothing in a sequence of {sequence}",
         inputs={"window": model.window, "sequence": training.sequence},
         severity="warning",

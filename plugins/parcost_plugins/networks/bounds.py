@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Real, Sheet, called, formula
+from parcost import Figure, Formula, Real, Sheet, block_name, formula
 from parcost_plugins.networks.dragonfly import global_links
 from parcost_plugins.vocabulary import Network
 
@@ -19,7 +19,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     """
     n = network.all_reduce
     sheet = Sheet(
-        called(network),
+        block_name(network),
         source=_SOURCE,
         B=(network.port, "B/s"),
         o=network.oversubscription,

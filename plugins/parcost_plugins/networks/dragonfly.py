@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Real, Sheet, called
+from parcost import Check, Figure, Real, Sheet, block_name
 from parcost.numeric import divides
 from parcost_plugins.networks.lacks import lacks
 from parcost_plugins.vocabulary import Network
@@ -26,7 +26,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     g, b, port = network.groups, network.bandwidth, network.port
     yield from _rules(network, g)
     sheet = Sheet(
-        called(network),
+        block_name(network),
         source=_SOURCE,
         G=g,
         H=links,
@@ -86,15 +86,15 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
     yield Check(
         id="network-groups",
         holds=g > 1,
-        subject=f"{called(network)}.groups",
+        subject=f"{block_name(network)}.groups",
         message="`{label}` has {groups} group, and nothing to join",
-        inputs={"label": called(network), "groups": g},
+        inputs={"label": block_name(network), "groups": g},
         help="a dragonfly has two groups or more",
     )
     yield Check(
         id="network-groups-divide",
         holds=divides(g, network.devices),
-        subject=f"{called(network)}.groups",
+        subject=f"{block_name(network)}.groups",
         message="{devices} devices do not divide into {groups} groups",
         inputs={"devices": network.devices, "groups": g},
         severity="warning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Sheet, called
+from parcost import Check, Figure, Sheet, block_name
 from parcost.numeric import any_of, ceil_div, floor, where
 from parcost_plugins.networks.lacks import lacks
 from parcost_plugins.vocabulary import Network
@@ -30,13 +30,13 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield Check(
         id="network-too-small",
         holds=ends <= three,
-        subject=f"{called(network)}.devices",
+        subject=f"{block_name(network)}.devices",
         message="three levels of switches of radix {radix} join {three}, and `{label}` has {ends}",
-        inputs={"radix": r, "three": three, "label": called(network), "ends": ends},
+        inputs={"radix": r, "three": three, "label": block_name(network), "ends": ends},
         help="take switches of more ports",
     )
     sheet = Sheet(
-        called(network),
+        block_name(network),
         source=_SOURCE,
         R=r,
         o=o,

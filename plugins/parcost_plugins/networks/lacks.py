@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Check, called
+from parcost import Check, block_name
 
 
 def lacks(block: Any, *names: str) -> Iterator[Check]:
@@ -16,8 +16,8 @@ def lacks(block: Any, *names: str) -> Iterator[Check]:
             yield Check(
                 id="network-lacks",
                 holds=False,
-                subject=f"{called(block)}.{name}",
+                subject=f"{block_name(block)}.{name}",
                 message="`{label}` is a {kind}, and says nothing of its `{name}`",
-                inputs={"label": called(block), "kind": block.kind, "name": name},
+                inputs={"label": block_name(block), "kind": block.kind, "name": name},
                 help="write `{name} = ...`",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Group, Sheet, Study, called
+from parcost import Figure, Group, Sheet, Study, block_name
 from parcost_plugins.vocabulary import Level, RailExchange
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
@@ -20,7 +20,7 @@ def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
     """
     n, group = given.bytes_per_rank, _group(given)
     sheet = Sheet(
-        called(given),
+        block_name(given),
         source=_SOURCE,
         n=(n, "B"),
         g=given.per_node,

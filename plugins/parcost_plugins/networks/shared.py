@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost import Check, Figure, Formula, Sheet, called
+from parcost import Check, Figure, Formula, Sheet, block_name
 from parcost.numeric import is_array
 from parcost_plugins.vocabulary import Sharing
 
@@ -111,9 +111,9 @@ def _filled(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def flows(sharing: Sharing) -> Iterator[Figure | Check]:
     """Yield when each flow of *sharing* ends, and what each resource is busy for."""
-    label = called(sharing)
-    known = {called(resource): resource.bandwidth for resource in sharing.resources}
-    moving = {called(flow): flow for flow in sharing.flows}
+    label = block_name(sharing)
+    known = {block_name(resource): resource.bandwidth for resource in sharing.resources}
+    moving = {block_name(flow): flow for flow in sharing.flows}
     unknown = [
         (name, part) for name, f in moving.items() for part in f.over.split() if part not in known
     ]

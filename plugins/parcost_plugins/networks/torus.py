@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from parcost import Check, Figure, Sheet, called
+from parcost import Check, Figure, Sheet, block_name
 from parcost_plugins.networks.lacks import lacks
 from parcost_plugins.vocabulary import Network
 
@@ -22,12 +22,12 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield Check(
         id="network-torus",
         holds=network.devices == total,
-        subject=f"{called(network)}.devices",
+        subject=f"{block_name(network)}.devices",
         message="dimensions {sizes} have {total} places, and `{label}` has {devices} devices",
         inputs={
             "sizes": " x ".join(map(str, sizes)),
             "total": total,
-            "label": called(network),
+            "label": block_name(network),
             "devices": network.devices,
         },
         help="devices = {total}",
@@ -41,7 +41,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     ]
     _, across, wrapped = min(cuts, default=(0.0, 1, False))
     sheet = Sheet(
-        called(network),
+        block_name(network),
         source=_SOURCE,
         P=total,
         K=float(across),

@@ -310,7 +310,7 @@ def _written(study: Study) -> str:
 
 def _other_schedules(study: Study, micro_batches: int) -> str:
     """Return the schedules that have an order for these stages, as a help line."""
-    cut, offered = study.pipeline, study.plugins.named("schedules")
+    cut, offered = study.pipeline, study.plugins.offers("schedules")
     found = []
     for kind in usual_schedules(study):
         limits = getattr(offered[kind][1], "limits", None)

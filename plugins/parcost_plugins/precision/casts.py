@@ -159,7 +159,7 @@ def _on(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:
 
 def _price(operator: Stream, study: Study) -> Formula:
     chosen = study[KernelChoice].model
-    _, model = study.plugins.named("kernels")[chosen]
+    _, model = study.plugins.offers("kernels")[chosen]
     priced: Formula | None = model.price(operator, study)
     if priced is None:
         raise TypeError(f"kernel model `{chosen}` cannot price the Stream `{operator.name}`")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Study, called
+from parcost import Check, Study, block_name
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import Training
 
@@ -23,7 +23,7 @@ def recipe(study: Study) -> Iterator[Check]:
     """Return what the attributes of a recipe must agree on."""
     training = study[Training]
     precision, layers = training.precision, training.model.layers
-    name = called(precision)
+    name = block_name(precision)
     if precision.narrow == "none":
         for attribute, complaint in _NEEDS.items():
             yield Check(

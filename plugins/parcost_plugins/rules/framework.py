@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Literal
 
-from parcost import Check, Study, called
+from parcost import Check, Study, block_name
 from parcost.numeric import is_array
 from parcost_plugins.vocabulary import Training
 from parcost_plugins.vocabulary.framework import Framework, Offer
@@ -48,7 +48,9 @@ def _lacks(study: Study, framework: Framework, offer: Offer, target: Target) -> 
         id="framework-lacks",
         holds=holds(study, offer, value, target.kind),
         subject=offer.attribute,
-        message=f"`{called(framework)}`{{version}} has no `{offer.attribute} = {{value}}`{where}",
+        message=(
+            f"`{block_name(framework)}`{{version}} has no `{offer.attribute} = {{value}}`{where}"
+        ),
         inputs={
             "value": value,
             "version": f" {framework.version}" if framework.version else "",
@@ -96,7 +98,7 @@ def _unknown(study: Study, framework: Framework, offer: Offer) -> Check | None:
     else:
         words = field.choices
         if field.registry:
-            words = (*words, *study.plugins.named(field.registry))
+            words = (*words, *study.plugins.offers(field.registry))
         odd = [text for text in listed(offer) if text not in words]
         if odd:
             wrong, severity = f"`{offer.attribute}` is never `{odd[0]}`", "warning"
@@ -106,8 +108,10 @@ def _unknown(study: Study, framework: Framework, offer: Offer) -> Check | None:
     return Check(
         id="framework-offer-unknown",
         holds=False,
-        subject=f"{called(offer)}.{'attribute' if field is None else 'values'}",
-        message=f"`{called(framework)}` says what it has as `{called(offer)}`, and {{wrong}}",
+        subject=f"{block_name(offer)}.{'attribute' if field is None else 'values'}",
+        message=(
+            f"`{block_name(framework)}` says what it has as `{block_name(offer)}`, and {{wrong}}"
+        ),
         inputs={"wrong": wrong, "known": known},
         help="{known}",
         severity=severity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Mask, Real, Study, called
+from parcost import Check, Mask, Real, Study, block_name
 from parcost.numeric import all_of, divides, is_array, maximum, where
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
 from parcost_plugins.vocabulary.nearest import all_divisors, divisors, multiples, next_to
@@ -90,7 +90,7 @@ def _experts(study: Study) -> Iterator[Check]:
         holds=split | (experts > 0),
         subject="layout.ep" if not all_of(ep == 1) else "layout.etp",
         message="ep {ep} x etp {etp} split experts, and the model `{model}` has none",
-        inputs={"ep": ep, "etp": etp, "model": called(model)},
+        inputs={"ep": ep, "etp": etp, "model": block_name(model)},
         help="leave ep and etp out, or give the model its `experts`",
     )
     ranks, parts = layout.tp * layout.cp * layout.dp, ep * etp

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from parcost import Check, Figure, Group, Mask, Real, Study, block_type, called
+from parcost import Check, Figure, Group, Mask, Real, Study, block_name, block_type
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import (
     Checkpoint,
@@ -223,7 +223,7 @@ def rules(study: Study) -> Iterator[Check]:
                 yield Check(
                     id="no-effect",
                     holds=False,
-                    subject=f"{called(block)}.{written[0]}",
+                    subject=f"{block_name(block)}.{written[0]}",
                     message=f"{listed} {'has' if len(written) == 1 else 'have'} no effect",
                     inputs={"waits_for": idle.waits_for},
                     help="read with {waits_for}",

@@ -150,7 +150,7 @@ def _apart(stride: Real, stages: int, capacity: Real) -> int:
 def _held(study: Study) -> list[list[int]]:
     """Return the virtual stages of each device, as the order of the schedule has them."""
     cut = study.pipeline
-    _, schedule = study.plugins.named("schedules")[cut.schedule]
+    _, schedule = study.plugins.offers("schedules")[cut.schedule]
     lists = schedule.order(cut.stages, int(cut.micro_batches), cut.chunks)
     return [sorted({op.stage for entry in entries for op in _ops(entry)}) for entries in lists]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Check, Group, Mask, Study, called
+from parcost import Check, Group, Mask, Study, block_name
 from parcost.numeric import any_of, divides, floor_log2
 from parcost_plugins.transfers.place import known_levels, level, ranks
 from parcost_plugins.transfers.priced import DIVIDED, chosen
@@ -24,7 +24,7 @@ def described(study: Study, transfer: Transfer) -> Iterator[Check]:
 
 def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
     """Require that the algorithm can run on *group*."""
-    subject = f"{called(transfer)}.algorithm"
+    subject = f"{block_name(transfer)}.algorithm"
     name, operation = transfer.algorithm, transfer.operation
     offered = [known.name for known in reversed(study.algorithms(operation))]
     if name not in ("auto", *offered):
@@ -42,7 +42,7 @@ def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
         yield Check(
             id="transfer-pieces",
             holds=name in cutting,
-            subject=f"{called(transfer)}.pieces",
+            subject=f"{block_name(transfer)}.pieces",
             message="`{name}` does not cut its message in pieces",
             inputs={"name": name},
             help="name one that does: " + ", ".join(f"`{c}`" for c in sorted(cutting))
@@ -66,7 +66,7 @@ def _able(transfer: Transfer, group: Group, algorithm: Any) -> Iterator[Check]:
     yield Check(
         id="transfer-unable",
         holds=able,
-        subject=f"{called(transfer)}.algorithm",
+        subject=f"{block_name(transfer)}.algorithm",
         message="`{name}` cannot do `{operation}` over {ranks} ranks, {local} on each node: "
         "it needs {needs}",
         inputs={
@@ -97,7 +97,7 @@ def _said(study: Study, transfer: Transfer) -> str | None:
 
 def _size(study: Study, transfer: Transfer) -> Iterator[Check]:
     said, operation = _said(study, transfer), transfer.operation
-    subject = f"{called(transfer)}.size"
+    subject = f"{block_name(transfer)}.size"
     inputs = {"operation": operation}
     if operation in DIVIDED and said == "":
         yield Check(
@@ -131,7 +131,7 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
         )
         if given
     ]
-    name = called(transfer)
+    name = block_name(transfer)
     yield Check(
         id="transfer-links",
         holds=len(ways) == 1,
@@ -173,7 +173,7 @@ def _of_layout(transfer: Transfer) -> Check:
     return Check(
         id="transfer-group",
         holds=not said,
-        subject=f"{called(transfer)}.{said[0] if said else 'group'}",
+        subject=f"{block_name(transfer)}.{said[0] if said else 'group'}",
         message="the ranks and links of group `{group}` come from the layout and the fabric, "
         "and {said} would not count",
         inputs={
@@ -185,7 +185,7 @@ def _of_layout(transfer: Transfer) -> Check:
 
 
 def _ranks(transfer: Transfer) -> Iterator[Check]:
-    name, P = called(transfer), ranks(transfer)
+    name, P = block_name(transfer), ranks(transfer)
     if P is None:
         yield Check(
             id="transfer-ranks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Real, Sheet, Study, called, formula
+from parcost import Figure, Formula, Real, Sheet, Study, block_name, formula
 from parcost_plugins.transfers.priced import DIVIDED, Priced
 
 _BUSY = "nccl-tests, doc/PERFORMANCE.md"
@@ -27,7 +27,7 @@ def _sheet(priced: Priced) -> Sheet:
     transfer, group = priced.transfer, priced.group
     link = group.hop if transfer.operation == "point_to_point" else group.links[0]
     return Sheet(
-        called(transfer),
+        block_name(transfer),
         n=(priced.n, "B"),
         s=(priced.sent, "B"),
         P=group.ranks,

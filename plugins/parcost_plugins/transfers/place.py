@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from parcost import Group, Link, Rate, Real, Study, called
+from parcost import Group, Link, Rate, Real, Study, block_name
 from parcost.numeric import maximum, minimum
 from parcost_plugins.transfers.links import Slowest, link
 from parcost_plugins.vocabulary import Cluster, Fabric, Level, Transfer
@@ -56,7 +56,7 @@ def place(study: Study, transfer: Transfer) -> Group:
 
 def level(study: Study, transfer: Transfer) -> Level | None:
     """Return the level that *transfer* names, of the cluster's fabric or else of any."""
-    found = [one for f in _fabrics(study) for one in f.levels if called(one) == transfer.level]
+    found = [one for f in _fabrics(study) for one in f.levels if block_name(one) == transfer.level]
     return found[0] if len(found) == 1 else None
 
 
@@ -68,7 +68,7 @@ def _fabrics(study: Study) -> Sequence[Fabric]:
 
 def known_levels(study: Study) -> list[str]:
     """Return the names of the levels that a transfer may name."""
-    return [called(one) for f in _fabrics(study) for one in f.levels]
+    return [block_name(one) for f in _fabrics(study) for one in f.levels]
 
 
 def _on_level(study: Study, found: Level | None, congestion: Real) -> Link:
@@ -77,7 +77,7 @@ def _on_level(study: Study, found: Level | None, congestion: Real) -> Link:
     own = found.oversubscription if outermost and found.kind != "rail" else 1.0
     hops = 1.0 if found.hops is None else found.hops
     return link(
-        called(found),
+        block_name(found),
         latency=found.latency + found.cable_latency + found.hop_latency * hops,
         rate=found.bandwidth,
         share=found.efficiency / found.collisions / own / congestion,

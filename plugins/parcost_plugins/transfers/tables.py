@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Real, Section, Study, block_type, called
+from parcost import Real, Section, Study, block_name, block_type
 from parcost.numeric import INFINITY, ceil
 from parcost_plugins.transfers.priced import (
     DIVIDED,
@@ -31,7 +31,7 @@ def sections(study: Study, priced: Priced) -> Iterator[Section]:
     transfer = priced.transfer
     if _is_swept(priced):
         if transfer.compare != "off" or transfer.schedule or transfer.advice:
-            yield section_note(called(transfer))
+            yield section_note(block_name(transfer))
         return
     if transfer.compare == "sizes":
         yield by_size(study, priced)
@@ -78,7 +78,7 @@ def comparison(study: Study, priced: Priced) -> Section:
             rows.append(row)
     columns = ("algorithm", "rounds", "bytes", "start-up", "time", "")
     return Section(
-        title=f"{called(transfer)}: {'every operation' if all_ else transfer.operation} "
+        title=f"{block_name(transfer)}: {'every operation' if all_ else transfer.operation} "
         "by algorithm",
         columns=("operation", *columns) if all_ else columns,
         rows=rows,
@@ -131,7 +131,7 @@ def by_size(study: Study, priced: Priced) -> Section:
         busy = bus_factor(transfer.operation, group.ranks) * n / seconds if seconds > 0 else 0.0
         rows.append(((n, "B"), name, (seconds, "s"), (busy, "B/s")))
     return Section(
-        title=f"{called(transfer)}: {transfer.operation} by size",
+        title=f"{block_name(transfer)}: {transfer.operation} by size",
         columns=("size", "fastest", "time", "bus bandwidth"),
         rows=rows,
     )
@@ -162,7 +162,7 @@ def ring(priced: Priced) -> Section:
     elif shown < P:
         notes.append(f"the first {shown} of {P} ranks; the others do the same, one chunk further")
     return Section(
-        title=f"{called(priced.transfer)}: the ring step by step",
+        title=f"{block_name(priced.transfer)}: the ring step by step",
         columns=("step", *(f"rank {rank}" for rank in range(shown))),
         rows=rows,
         notes=notes,
@@ -172,7 +172,7 @@ def ring(priced: Priced) -> Section:
 def advice(study: Study, priced: Priced) -> Section:
     """Return what limits the transfer, and what each remedy would take off it."""
     transfer, group, moved = priced.transfer, priced.group, priced.moved
-    name, seconds = called(transfer), priced.whole
+    name, seconds = block_name(transfer), priced.whole
     bound = limit(study, priced)
     rows: list[tuple[Any, ...]] = []
     notes: list[str] = []

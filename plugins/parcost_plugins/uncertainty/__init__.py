@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Check, Interval, Outcome, Real, Study, called, formula, hookimpl
+from parcost import Check, Interval, Outcome, Real, Study, block_name, formula, hookimpl
 from parcost_plugins.vocabulary import Accuracy, Cluster, Observed, Training
 
 _FIGURES = ("step_time", "memory")
@@ -29,9 +29,9 @@ def checks(study: Study) -> Iterator[Check]:
             yield Check(
                 id="no-range",
                 holds=found.low <= found.high,
-                subject=f"{called(found)}.low",
+                subject=f"{block_name(found)}.low",
                 message="measured / predicted of `{name}` is from {low} to {high}",
-                inputs={"name": called(found), "low": found.low, "high": found.high},
+                inputs={"name": block_name(found), "low": found.low, "high": found.high},
                 help="the low end is at most the high one",
             )
 
@@ -58,15 +58,15 @@ def _kind(study: Study, training: Training) -> tuple[str, str, str]:
     family = study[Cluster].device.family
     return (
         "experts" if training.model.experts > 1 else "dense",
-        "" if family is None else called(family),
-        called(training.framework),
+        "" if family is None else block_name(family),
+        block_name(training.framework),
     )
 
 
 def _spread(study: Study, accuracy: Accuracy) -> tuple[Real, str] | None:
     """Return by what a device without measured runs may differ, and why; None for others."""
     device = study[Cluster].device
-    name, family = called(device), device.family
+    name, family = block_name(device), device.family
     if accuracy.knows(name):
         return None
     if family is None:

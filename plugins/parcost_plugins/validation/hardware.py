@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost import called, load_text
+from parcost import block_name, load_text
 from parcost_plugins.validation.rows import Hardware
 from parcost_plugins.vocabulary import Device
 
@@ -102,7 +102,7 @@ def families_of(devices: Iterable[str], plugins: Plugins) -> Mapping[str, str]:
     found = {}
     for scenario in load_text(text, plugins=plugins):
         for device in scenario.first.all(Device):
-            found[called(device)] = "" if device.family is None else called(device.family)
+            found[block_name(device)] = "" if device.family is None else block_name(device.family)
     return found
 
 

@@ -8,7 +8,7 @@ from math import floor, log10
 
 from attrs import frozen
 
-from parcost.language.escapes import visible
+from parcost.language.escapes import escape_line
 from parcost_plugins.validation.summary import Scored
 
 _STEP = 0.1  # of an error, the width of a bar
@@ -92,7 +92,7 @@ def scatter(rows: Sequence[Scored]) -> str:
     for one in rows:
         colour = _COLOURS[sources.index(one.row.source_key) % len(_COLOURS)]
         x, y = place(one.row.measured.step_time_s), place(one.prediction.step_time)
-        title = escape(visible(f"{one.row.id}: {100 * one.error:+.1f} %"))
+        title = escape(escape_line(f"{one.row.id}: {100 * one.error:+.1f} %"))
         parts.append(
             f'<circle cx="{x:.1f}" cy="{_SIDE - y:.1f}" r="2.5" fill="{colour}" '
             f'fill-opacity="0.6"><title>{title}</title></circle>'
@@ -106,6 +106,6 @@ def scatter(rows: Sequence[Scored]) -> str:
         y = 16 + 15 * number
         parts += [
             f'<circle cx="12" cy="{y - 4}" r="4" fill="{colour}"/>',
-            f'<text x="20" y="{y}">{escape(visible(source))}</text>',
+            f'<text x="20" y="{y}">{escape(escape_line(source))}</text>',
         ]
     return "\n".join([*parts, "</g>", "</svg>"])

@@ -18,7 +18,7 @@ from parcost_plugins.validation.study import Written, write
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
 
 #: What a score needs of a study, and the unit in which the batch answers.
 _FIGURES = {
@@ -97,7 +97,7 @@ def write_studies(placed: Sequence[Placed], folder: Path) -> Iterator[tuple[Case
 
 def price(
     cases: Sequence[tuple[Case, Path | None]],
-    picked: Picked,
+    selection: PluginSelection,
     engine: Engine | None,
     overrides: Mapping[str, str],
     progress: Callable[[int], None],
@@ -112,7 +112,9 @@ def price(
     from parcost.report.rejection import FAULT
 
     view = View(kind="line", figures=(*_FIGURES, *_ENDS))
-    run = Run(Question(dict(overrides), None, "points", view), Environment(picked), engine=engine)
+    run = Run(
+        Question(dict(overrides), None, "points", view), Environment(selection), engine=engine
+    )
     specs = [Spec(str(path)) for _, path in cases if path is not None]
     entries = run.entries(specs)
     for number, (case, path) in enumerate(cases, 1):

@@ -8,6 +8,7 @@ number of devices, and expert-parallel ranks lie inside the ranks of a stage.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,7 +221,7 @@ class Rows:
 
 def shipped(plugins: Plugins) -> tuple[str, Path] | None:
     """Return the file of runs that a catalogue ships, and its name in messages."""
-    for _, catalogue in plugins.named("catalogues").values():
+    for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "measured" / "runs.jsonl"
         if isinstance(file, Path) and file.is_file():
             return f"{catalogue.name}/measured/runs.jsonl", file
@@ -379,7 +380,7 @@ def files_of(path: Path) -> list[tuple[str, Path]]:
     """
     from parcost.system.files import failure
 
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [(str(path), path)]
     found = sorted(p for p in path.iterdir() if p.suffix == ".jsonl" and _has_runs(p))
     if not found:

@@ -97,7 +97,7 @@ def usual_schedules(study: Study) -> list[str]:
     stated = offers_of(study[Training].framework, "schedule.kind")
     return [
         name
-        for name, (_, schedule) in study.plugins.named("schedules").items()
+        for name, (_, schedule) in study.plugins.offers("schedules").items()
         if has(study, "schedule.kind", name)
         and (stated or getattr(schedule, "search_default", False))
     ]

@@ -6,7 +6,7 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Curve, Group, Link, Mask, Real, called
+from parcost import Curve, Group, Link, Mask, Real, block_name
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -44,7 +44,7 @@ class Machine:
 
     def protocol(self, name: str) -> ProtocolTuning:
         """Return the latencies of a pair."""
-        return next(p for p in self.table.protocols if called(p) == name)
+        return next(p for p in self.table.protocols if block_name(p) == name)
 
 
 def machine(choice: CollectiveChoice) -> Machine | None:
@@ -52,10 +52,10 @@ def machine(choice: CollectiveChoice) -> Machine | None:
     table = choice.tuning
     if table is None or choice.channels is None:
         return None
-    generation = next((g for g in table.generations if called(g) == choice.generation), None)
-    host = next((h for h in table.hosts if called(h) == choice.host), None)
+    generation = next((g for g in table.generations if block_name(g) == choice.generation), None)
+    host = next((h for h in table.hosts if block_name(h) == choice.host), None)
     intra = choice.channel_bandwidth
-    rows = {called(protocol) for protocol in table.protocols}
+    rows = {block_name(protocol) for protocol in table.protocols}
     if generation is None or host is None or not rows.issuperset(PROTOCOLS):
         return None
     if intra is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Work, busy
+from parcost import Pass, Work, link_resources
 from parcost_plugins.parallelism.context.exchange import Exchange
 from parcost_plugins.vocabulary.causes import CONTEXT
 
@@ -33,5 +33,5 @@ def collected(found: Exchange) -> Iterator[Work]:
                 pass_=pass_,
                 count=count,
                 bytes_=n.value,
-                **busy(group.flat),
+                **link_resources(group.flat),
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from parcost import Formula, Pass, Real, Study, Work, busy, formula
+from parcost import Formula, Pass, Real, Study, Work, formula, link_resources
 from parcost_plugins.parallelism.context.exchange import Exchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
 from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
@@ -60,7 +60,7 @@ def passed_round(found: Exchange) -> Iterator[Work]:
                 share=steps / found.rounds,
                 slowdown=found.slowdown,
                 bytes_=steps * bytes_,
-                **busy(found.outer.hop),
+                **link_resources(found.outer.hop),
             )
 
 
@@ -99,7 +99,7 @@ def imbalance(found: Exchange) -> Iterator[Work]:
 def kernel_seconds(operator: FusedAttention, study: Study) -> Formula:
     """Return what attention takes by the kernel model of the study."""
     chosen = study[KernelChoice].model
-    _, model = study.plugins.named("kernels")[chosen]
+    _, model = study.plugins.offers("kernels")[chosen]
     priced: Formula | None = model.price(operator, study)
     if priced is None:
         raise TypeError(f"kernel model `{chosen}` cannot price `{operator.name}`")

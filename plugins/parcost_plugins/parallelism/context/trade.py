@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Real, Work, busy, formula
+from parcost import Pass, Real, Work, formula, link_resources
 from parcost_plugins.parallelism.context.exchange import Exchange
 from parcost_plugins.vocabulary.causes import CONTEXT
 
@@ -44,7 +44,7 @@ def traded(found: Exchange) -> Iterator[Work]:
             pass_=pass_,
             count=count,
             bytes_=found.tokens * element * sum(widths.values(), 0.0),
-            **busy(found.inner.pair),
+            **link_resources(found.inner.pair),
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Once, Study, busy, formula
+from parcost import Once, Study, formula, link_resources
 from parcost.numeric import is_array
 from parcost_plugins.parallelism.data.wire import MEETING
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
@@ -24,7 +24,7 @@ def meeting(study: Study) -> Iterator[Once]:
     local = study[LocalUpdates]
     if not is_array(local.workers) and local.workers == 1:
         return
-    on = busy(study.group("workers").flat)
+    on = link_resources(study.group("workers").flat)
     for kind in alike(study):
         if kind.expert:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from parcost import Call, Formula, Pass, Real, Study, Work, busy, formula, record
+from parcost import Call, Formula, Pass, Real, Study, Work, formula, link_resources, record
 from parcost.numeric import ceil_div, is_array, maximum
 from parcost_plugins.parallelism.data.compressed import Exchange, exchange
 from parcost_plugins.vocabulary import (
@@ -113,8 +113,8 @@ def _each(study: Study) -> Iterator[Wire]:
             algorithm=study[CollectiveChoice].data,
             bucket=overlap.bucket,
             slowdown=slowdown(study),
-            on=busy(study.group(inside).flat),
-            on_across=busy(study.group(across).flat) if across else {},
+            on=link_resources(study.group(inside).flat),
+            on_across=link_resources(study.group(across).flat) if across else {},
         )
 
 

@@ -63,7 +63,7 @@ def _loss(
     *,
     overhead: Real = 0.0,
 ) -> Work:
-    _, model = study.plugins.named("kernels")[study[KernelChoice].model]
+    _, model = study.plugins.offers("kernels")[study[KernelChoice].model]
     whole, part = _seconds(model, gemm, study), _seconds(model, cut(gemm, parts), study)
     seconds = formula(
         "t > 1 ? max(q T' - T, 0) + q o : 0, T' of the smaller product",

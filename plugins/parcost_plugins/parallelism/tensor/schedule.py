@@ -16,7 +16,7 @@ def puts_off_weight_gradients(study: Study) -> bool:
     kept so that its identity stays its own.
     """
     cut = study.pipeline
-    _, schedule = study.plugins.named("schedules")[cut.schedule]
+    _, schedule = study.plugins.offers("schedules")[cut.schedule]
     key = (id(schedule), cut.stages, cut.chunks)
     if key not in _orders:
         limits = getattr(schedule, "limits", lambda *_: None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from attrs import field
 
-from parcost import Formula, Pass, Real, Study, Work, busy, formula, record
+from parcost import Formula, Pass, Real, Study, Work, formula, link_resources, record
 from parcost_plugins.parallelism.tensor.rows import Message, Row
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
@@ -127,7 +127,7 @@ def wire(study: Study) -> Wire:
     return Wire(
         study=study,
         algorithm=study[CollectiveChoice].tensor,
-        on=busy(study.group("tp").flat),
+        on=link_resources(study.group("tp").flat),
         slowdown=slowdown(study),
         gathered=precision.tensor_gather,
         sizes={

@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from parcost import Figure, Real, Section, Sheet, called
+from parcost import Figure, Real, Section, Sheet, block_name
 from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import BucketSketch
 
@@ -75,7 +75,7 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
 
 def _sheet(b: BucketSketch) -> Sheet:
     sheet = Sheet(
-        called(b),
+        block_name(b),
         N=b.count,
         T=(b.backward, "s"),
         f=b.factor,
@@ -101,7 +101,7 @@ def section(b: BucketSketch) -> Iterator[Section]:
         done = begun + float(b.bucket_time)
         rows.append((i + 1, (full, "s"), (begun, "s"), (done, "s")))
     yield Section(
-        title=f"Timeline, {called(b)}",
+        title=f"Timeline, {block_name(b)}",
         columns=("bucket", "full", "sent from", "to"),
         rows=rows,
         notes=["in the order in which backward fills them: the last layers' first"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Sheet, called
+from parcost import Figure, Formula, Sheet, block_name
 from parcost_plugins.parallelism.data.compressed import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary import ExchangeSketch
 
@@ -17,7 +17,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
     """Yield the figures of an ``exchange`` block."""
     P = e.ranks
     sheet = Sheet(
-        called(e),
+        block_name(e),
         P=P,
         n=e.elements,
         e=(e.size, "B"),

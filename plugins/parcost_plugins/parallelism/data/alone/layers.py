@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from parcost import Figure, Real, Section, Sheet, called
+from parcost import Figure, Real, Section, Sheet, block_name
 from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import FsdpSketch
 
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 def figures(f: FsdpSketch) -> Iterator[Figure]:
     """Yield the figures of an ``fsdp`` block."""
     sheet = Sheet(
-        called(f),
+        block_name(f),
         L=f.layers,
         F=(f.forward, "s"),
         BW=(f.backward, "s"),
@@ -62,7 +62,7 @@ def section(f: FsdpSketch) -> Iterator[Section]:
     count = 4 * f.layers + _gathered_again(f)  # both passes, gathers, reductions
     shown = timeline(f, most=_ROWS)[:_ROWS]
     yield Section(
-        title=f"Timeline, {called(f)}",
+        title=f"Timeline, {block_name(f)}",
         columns=("what", "layer", "from", "to"),
         rows=[(e.what, e.layer, (e.start, "s"), (e.end, "s")) for e in shown],
         notes=[f"{count - _ROWS} more follow"] if count > _ROWS else [],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Section, Sheet, called
+from parcost import Figure, Section, Sheet, block_name
 from parcost_plugins.vocabulary import ZeroSketch
 
 STAGES = (0, 1, 2, 3)
@@ -48,7 +48,7 @@ def section(z: ZeroSketch) -> Section:
         held = sheet.formula(_memory_text(z, stage)).value
         rows.append((f"ZeRO {stage}", (held, "B"), (volume, "B"), against))
     return Section(
-        title=f"ZeRO stages, {called(z)}",
+        title=f"ZeRO stages, {block_name(z)}",
         columns=("stage", "state of a rank", "sent in a step", "over replicas"),
         rows=rows,
         notes=["sent: by one rank in a ring, in all micro-batches of a step"],
@@ -59,7 +59,7 @@ def _sheet(z: ZeroSketch) -> Sheet:
     """Return the letters: psi parameters, bytes of each, N ranks, m micro-batches."""
     recipe = z.precision
     return Sheet(
-        called(z),
+        block_name(z),
         psi=z.parameters,
         N=z.ranks,
         m=z.micro_batches,

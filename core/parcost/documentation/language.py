@@ -1,7 +1,7 @@
 """The language reference, made from what plugins declare.
 
-    python -m parcost.reference.language                     prints it
-    python -m parcost.reference.language docs/language.md    rewrites that part of the file
+    python -m parcost.documentation.language                     prints it
+    python -m parcost.documentation.language docs/language.md    rewrites that part of the file
 
 The blocks, their attributes, defaults and ranges, and the names that registries offer
 come from the installed plugins, so that the reference of a site with plugins of its
@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.schema import BlockType, Field
+from parcost.engine.session import Session
 from parcost.language.numbers import literal
+from parcost.language.syntax import Attribute
 from parcost.language.units import (
     BYTES,
     DOLLARS,
@@ -29,12 +31,14 @@ from parcost.language.units import (
     SECONDS,
     WATTS,
 )
+from parcost.plugins.discovery import load
+from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
     from parcost.language.syntax import Attribute
     from parcost.plugins.discovery import Plugins
 
-BEGIN = "<!-- reference: made by `python -m parcost.reference.language docs/language.md` -->"
+BEGIN = "<!-- reference: made by `python -m parcost.documentation.language docs/language.md` -->"
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
 
@@ -54,7 +58,7 @@ _MEASURES = {
 
 def reference(plugins: Plugins) -> str:
     """Return the reference of every block that *plugins* declare, in Markdown."""
-    owners = {kind: plugin for kind, (plugin, _) in plugins.named("blocks").items()}
+    owners = {kind: plugin for kind, (plugin, _) in plugins.offers("blocks").items()}
     given = _provenances(plugins)
     parts = []
     for kind, type_ in sorted(plugins.blocks.items()):
@@ -65,9 +69,6 @@ def reference(plugins: Plugins) -> str:
 
 def _provenances(plugins: Plugins) -> Mapping[tuple[str, str], str]:
     """Return what preludes give every study, with where it is from, by block and attribute."""
-    from parcost.engine.session import Session
-    from parcost.language.syntax import Attribute
-    from parcost.spec.modules import label_of
 
     return {
         (block.kind.text, item.name.text): _with_origin(item)
@@ -107,7 +108,7 @@ def _registries(plugins: Plugins) -> Iterator[str]:
     yield "| kind | name | plugin | what it is |"
     yield "| :-- | :-- | :-- | :-- |"
     for hook in REGISTRIES:
-        for name, (plugin, offered) in sorted(plugins.named(hook).items()):
+        for name, (plugin, offered) in sorted(plugins.offers(hook).items()):
             doc = _flow(type(offered).__doc__, first=True).replace("|", "\\|")
             yield f"| {hook} | `{name}` | `{plugin.name}` | {doc} |"
 
@@ -191,7 +192,6 @@ def insert(document: str, made: str) -> str:
 
 def main(arguments: list[str]) -> None:
     """Print the reference, or rewrite it in the named file."""
-    from parcost.plugins.discovery import load
 
     made = reference(load())
     if not arguments:
