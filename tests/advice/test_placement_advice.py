@@ -61,15 +61,15 @@ def test_where_no_order_is_faster_none_is_named() -> None:
 @pytest.mark.parametrize(
     ("count", "note"),
     [
-        (1, "1 other order was tried: none places the degrees for a faster step"),
-        (2, "2 other orders were tried: none places the degrees for a faster step"),
+        (1, "1 other order of the degrees was tried, and not faster"),
+        (2, "2 other orders of the degrees were tried, and not faster"),
     ],
 )
 def test_orders_are_counted_in_words(count: int, note: str) -> None:
     orders = [Change(None, "order", "tp-dp")] * count
-    found = section((), (), orders, [Effect(1.0, -0.0009, 0.0)] * count)
+    found = section((), orders, [Effect(1.0, -0.0009, 0.0)] * count)
     assert ([*found.rows], [*found.notes]) == ([], [note])
-    found = section((), (), orders, [Effect(1.0, -0.001, 0.0)] * count)
+    found = section((), orders, [Effect(1.0, -0.001, 0.0)] * count)
     assert [*found.rows] == [('layout.order = "tp-dp"', (1.0, "s"), (-0.001, "%"))]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parcost_plugins.parallelism.data.wire import _groups
+from parcost_plugins.parallelism.data.shard_groups import _groups
 
 from parcost import Formula, Study, Work
 from parcost.engine.evaluation import diagnose

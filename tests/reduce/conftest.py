@@ -38,9 +38,9 @@ class Make:
         self.registered = {name: schedule for name, (_, schedule) in registered.items()}
         self.schedules: dict[str, Any] = {}
         for name, schedule in self.registered.items():
-            free = ORDERS.Listed(name, schedule.order, schedule.copies)  # of limits
+            free = ORDERS.ListedSchedule(name, schedule.order, schedule.copies)  # of limits
             self.schedules[name] = schedule if name in ("gpipe", "one_f_one_b") else free
-        self.listed = ORDERS.Listed
+        self.listed = ORDERS.ListedSchedule
         self.any_order = ORDERS.any_order
         self.any_pairs = ORDERS.any_pairs
         self.simulate = ORDERS.simulate

@@ -10,7 +10,7 @@ from typing import Any
 from parcost import Op, Pair, Schedule
 
 
-class Listed(Schedule):
+class ListedSchedule(Schedule):
     """A schedule of an order that is written down."""
 
     def __init__(self, name: str, order: Callable[..., Any], copies: int = 1) -> None:
@@ -42,7 +42,7 @@ def any_order(seed: int) -> Any:
             lists[device[op.stage]].append(op)
         return lists
 
-    return Listed(f"any_{seed}", order)
+    return ListedSchedule(f"any_{seed}", order)
 
 
 def any_pairs(seed: int) -> Any:
@@ -71,7 +71,7 @@ def any_pairs(seed: int) -> Any:
                 done.add((each.kind[0], each.micro_batch, each.stage))
         return lists
 
-    return Listed(f"pairs_{seed}", order, copies=2)
+    return ListedSchedule(f"pairs_{seed}", order, copies=2)
 
 
 def needs(op: Op, virtual: int) -> set[tuple[str, int, int]]:

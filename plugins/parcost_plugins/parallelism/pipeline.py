@@ -310,11 +310,12 @@ def _written(study: Study) -> str:
 def _other_schedules(study: Study, micro_batches: int) -> str:
     """Return the schedules that have an order for these stages, as a help line."""
     cut, offered = study.pipeline, study.plugins.offers("schedules")
-    found = []
-    for kind in usual_schedules(study):
-        limits = getattr(offered[kind][1], "limits", None)
-        if limits is None or not limits(cut.stages, micro_batches, cut.chunks):
-            found.append(f"`schedule.kind = {kind}`")
+    shape = PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
+    found = [
+        f"`schedule.kind = {kind}`"
+        for kind in usual_schedules(study)
+        if not offered[kind][1].limits(shape)
+    ]
     return f"{' or '.join(found)} has such an order" if found else ""
 
 

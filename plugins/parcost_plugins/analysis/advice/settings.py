@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from parcost import Outcome, Study
+from parcost import Outcome, PipelineShape, Study
 from parcost.numeric import all_of
 from parcost_plugins.analysis.advice.reach import Attempt, try_change
 from parcost_plugins.vocabulary import (
@@ -73,10 +73,10 @@ def _schedules(study: Study) -> Iterator[Setting]:
         return
     offered = study.plugins.offers("schedules")
     for kind in usual_schedules(study):
-        limits = getattr(offered[kind][1], "limits", None)
+        schedule = offered[kind][1]
         for chunks in _chunks(study):
-            exists = limits is None or not limits(layout.pp, int(micro_batches), chunks)
-            if exists and (kind, chunks) != (choice.kind, choice.chunks):
+            shape = PipelineShape(stages=layout.pp, micro_batches=int(micro_batches), chunks=chunks)
+            if not schedule.limits(shape) and (kind, chunks) != (choice.kind, choice.chunks):
                 values = {"schedule.kind": kind, "schedule.chunks": chunks}
                 title = f"schedule {{ kind = {kind}, chunks = {chunks} }}"
                 if chunks == choice.chunks:

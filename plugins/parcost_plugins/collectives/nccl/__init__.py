@@ -48,9 +48,9 @@ class Nccl(Collective):
         """Return whether the study has what the library needs, and links carry its channels."""
         if self.machine is None:
             return False
-        from parcost_plugins.collectives.nccl.machine import carried
+        from parcost_plugins.collectives.nccl.machine import carries_channels
 
-        return carried(self.machine, group)
+        return carries_channels(self.machine, group)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Return what the library needs."""

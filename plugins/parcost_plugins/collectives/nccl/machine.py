@@ -75,7 +75,7 @@ def machine(choice: CollectiveChoice) -> Machine | None:
     )
 
 
-def carried(machine: Machine, group: Group) -> Mask:
+def carries_channels(machine: Machine, group: Group) -> Mask:
     """Return whether the links of *group* are as fast as all channels: no time is too short."""
     placed, ends = RankSpread.of(group), 1.0 + _ROUNDING
     held: Mask = machine.channels * machine.intra <= ends * _line_rate(group.links[0])
