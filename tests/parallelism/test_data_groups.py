@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parcost_plugins.parallelism.data.shard_groups import _groups
 
 from parcost import Formula, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost_plugins.parallelism.data.shard_groups import _groups
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Parameters
 
 Bind = Callable[..., Study]
