@@ -91,15 +91,15 @@ ZERO = "zero = 1; zero = 2; zero = 3"
     [
         (
             {"training.micro_batch": 6},
-            f"recompute = selective; recompute = full; {ZERO}; sequence_parallel = on; micro_batch = 3; tp = 2; pp = 2",
+            f"recompute = selective; recompute = full; norms = on; activation = on; mlp = on; {ZERO}; sequence_parallel = on; micro_batch = 3; tp = 2; cp = 2; pp = 2",
         ),
         (
             {"training.micro_batch": 3, "training.recompute": "selective", "layout.zero": 2, "layout.tp": 4},
-            "recompute = full; zero = 3; sequence_parallel = on; tp = 8; pp = 2",
+            "recompute = full; norms = on; activation = on; mlp = on; zero = 3; sequence_parallel = on; tp = 8; cp = 2; pp = 2",
         ),
         (
             {"training.recompute": "full", "layout.zero": 3, "layout.pp": 4, "layout.sequence_parallel": "on"},
-            "tp = 2; pp = 8",
+            "tp = 2; cp = 2; pp = 8",
         ),
     ],
 )  # fmt: skip

@@ -286,7 +286,7 @@ def _limits(study: Study) -> Iterator[Check]:
             yield Check(
                 id="schedule-limits",
                 holds=cut.micro_batches != m,
-                subject=_written(study),
+                subject=_written_attribute(study),
                 message="`{schedule}` does not run with {stages} and {micro_batches} "
                 "micro-batches: {why}",
                 inputs={
@@ -299,7 +299,7 @@ def _limits(study: Study) -> Iterator[Check]:
             )
 
 
-def _written(study: Study) -> str:
+def _written_attribute(study: Study) -> str:
     """Return which attribute of the schedule a user wrote, who reads of it in a diagnostic."""
     choice = study[ScheduleChoice]
     kind = study.origin(choice, "kind")

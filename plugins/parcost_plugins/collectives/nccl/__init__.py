@@ -45,28 +45,24 @@ class Nccl(Collective):
         return Nccl(machine(choice))
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return whether the study has what the library needs, and links carry its channels."""
-        if self.machine is None:
-            return False
-        from parcost_plugins.collectives.nccl.machine import carries_channels
-
-        return carries_channels(self.machine, group)
+        """Return whether the study has what the library needs."""
+        return self.machine is not None
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Return what the library needs."""
         return (
             "`tuning` with all of its rows, `generation`, `channels`, and `channel_bandwidth` or "
-            "`links`, in `collectives`; and all channels together no faster than the links that "
-            "carry them"
+            "`links`, in `collectives`"
         )
 
     def choices(self, operation: str, n: Real, group: Group) -> dict[str, Real]:
         """Return the time of each pair, infinite where it is not offered."""
         if self.machine is None:
             return {}
+        from parcost_plugins.collectives.nccl.machine import within_links
         from parcost_plugins.collectives.nccl.pairs import pairs
 
-        return pairs(self.machine, operation, n, group)
+        return pairs(within_links(self.machine, group), operation, n, group)
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of the fastest pair."""

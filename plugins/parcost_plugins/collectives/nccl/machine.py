@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from parcost import Curve, Group, Link, Mask, Real, block_name
-from parcost.numeric import maximum, where
+from parcost import Curve, Group, Link, Real, block_name
+from parcost.numeric import maximum, minimum, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     GenerationTuning,
@@ -16,7 +16,6 @@ from parcost_plugins.vocabulary import (
     Tuning,
 )
 
-_ROUNDING = 1e-9  # of a product
 #: The pairs of algorithm and protocol that a table has to have latencies of.
 PROTOCOLS = frozenset(
     (
@@ -75,14 +74,19 @@ def machine(choice: CollectiveChoice) -> Machine | None:
     )
 
 
-def carries_channels(machine: Machine, group: Group) -> Mask:
-    """Return whether the links of *group* are as fast as all channels: no time is too short."""
-    placed, ends = RankSpread.of(group), 1.0 + _ROUNDING
-    held: Mask = machine.channels * machine.intra <= ends * _line_rate(group.links[0])
+def within_links(machine: Machine, group: Group) -> Machine:
+    """Return the machine with channels that together carry no more than the links of *group*.
+
+    The library searches its graph for channels, each as fast as the links leave it. A study
+    states those of a full node, and fewer ranks on a node, or slower links, carry less.
+    """
+    placed = RankSpread.of(group)
+    intra = minimum(machine.intra, _line_rate(group.links[0]) / machine.channels)
+    inter = machine.inter
     for link in group.links[1:]:
-        rate = ends * placed.local * _line_rate(link)
-        held = held & ((placed.nodes <= 2) | (machine.channels * machine.inter <= rate))
-    return held | (placed.ranks <= 1)
+        carried = placed.local * _line_rate(link) / machine.channels
+        inter = where(placed.nodes > 2, minimum(inter, carried), inter)
+    return evolve(machine, intra=intra, inter=inter)
 
 
 def _line_rate(link: Link) -> Real:
