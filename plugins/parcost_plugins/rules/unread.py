@@ -3,7 +3,8 @@
 A switch that changes nothing is taken for one that was tried. Each line below says when
 an attribute is read, and what it waits for where it is not. Only what the study's own
 file writes is told, other than the default: what a catalogue or the prelude holds for
-every case is no mistake. Nor is a value that somebody vouches for: it is a fact of the
+every case is no mistake, and a file that is imported may serve several layouts: what waits there
+for a degree above 1 is not told. Nor is a value that somebody vouches for: it is a fact of the
 site, which may wait to be used.
 """
 
@@ -293,7 +294,15 @@ _IDLE = (
     ),
     _Idle(
         Precision,
-        ("wide_first", "wide_last"),
+        (
+            "wide_first",
+            "wide_last",
+            "wide_weight_gradients",
+            "scale_block",
+            "narrow_rate",
+            "cast_kernels",
+            "amax_group",
+        ),
         lambda study: study[Training].precision.narrow != "none",
         "a `narrow` type",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from parcost import Curve, Diagnostic, Op, Pair, Real, Section, SpecError, Study, hookimpl
-from parcost.numeric import is_array
+from parcost.numeric import ceil, is_array
 from parcost_plugins.topology.decomposition import Decomposition, has_experts
 from parcost_plugins.topology.ranks import DEGREES, Ranks
 from parcost_plugins.topology.tiers import tiers
@@ -171,7 +171,7 @@ def _fabric(study: Study) -> Section:
         rows.append(
             (
                 f"{'   ' * (depth - 1)}{'└─ ' if depth else ''}{tier.name}",
-                tier.capacity / tier.below,
+                ceil(tier.capacity / tier.below),  # the last one is not full
                 inner.name if inner else "device",
                 kind,
                 tier.ports * tier.below,
