@@ -12,8 +12,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-from parcost.batch.rejections import Rejected, reject
-from parcost.language.diagnostics import SpecError
+from parcost.batch.rejections import reject
+from parcost.language.errors import SpecError
+from parcost.report.rejection import Rejection
 from parcost.system.files import project_root, real_path
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
@@ -29,7 +30,7 @@ class Spec:
     in_directory: bool = False
 
 
-def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
+def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
     """Yield the spec files that *named* files, directories and patterns stand for, each once.
 
     A directory stands for the ``.par`` files in it and below, in sorted order; hidden
@@ -45,7 +46,7 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
                     seen.add(place)
                     yield spec
         except SpecError as error:
-            yield Rejected(path=name, diagnostics=error.diagnostics)
+            yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
 def several(named: Iterable[str]) -> bool:
@@ -54,7 +55,7 @@ def several(named: Iterable[str]) -> bool:
     return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
 
 
-def _meant(name: str) -> Iterator[Spec | Rejected]:
+def _meant(name: str) -> Iterator[Spec | Rejection]:
     if not name:  # a path would take it for the directory where we are
         yield reject("''", "no-match", "an empty name stands for no file and no directory")
         return
@@ -137,7 +138,7 @@ def _once(paths: Iterable[str]) -> list[str]:
     return sorted(named.values())
 
 
-def _regular(spec: Spec) -> Spec | Rejected:
+def _regular(spec: Spec) -> Spec | Rejection:
     """Return *spec*, unless reading it might never end."""
     path = Path(spec.path)
     if path.exists() and not path.is_file():
@@ -145,7 +146,7 @@ def _regular(spec: Spec) -> Spec | Rejected:
     return spec
 
 
-def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejected]:
+def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejection]:
     """Yield what was found at *paths*, unless a link leads out of *home* and of its project."""
     roots = (real_path(home), project_root(home / "any"))
     real = cache(os.path.realpath)

@@ -19,15 +19,15 @@ from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
 from parcost.engine.reduce import unfit
 from parcost.engine.shapes import misfit, points_of
-from parcost.engine.study import Study, contribution, counted
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.engine.study import SpecStudy, contribution, counted
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.outcome import Fault
+    from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.terms import Schedule
-    from parcost.plugins.discovery import Plugin
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Variants:
     """The variants of *base*: ``at(combination)`` is a study; all of them have one memo."""
 
     def __init__(
-        self, base: Study, choices: Sequence[Choice], faults: list[Fault] | None = None
+        self, base: SpecStudy, choices: Sequence[Choice], faults: list[Fault] | None = None
     ) -> None:
         """Plugins that fail under any variant are noted in *faults*."""
         self.base = base
@@ -66,7 +66,7 @@ class Variants:
         self._points = points_of(base)
         self._memo = Memo()
         self._number = {choice.name: k for k, choice in enumerate(choices)}
-        self._studies: dict[Combination, Study] = {}
+        self._studies: dict[Combination, SpecStudy] = {}
         self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
@@ -77,7 +77,7 @@ class Variants:
         """The number of values of each choice."""
         return tuple(len(choice.values) for choice in self.choices)
 
-    def at(self, combination: Combination) -> Study:
+    def at(self, combination: Combination) -> SpecStudy:
         """Return the study with the values of *combination*."""
         if combination not in self._studies:
             self._studies[combination] = self._study(combination)
@@ -186,7 +186,7 @@ class Variants:
             index = [int(next(others)) if i == slice(None) else i for i in index]
         return self._trace(tuple(index), _counted, hook, position)
 
-    def _complaint(self, hook: str, answer: Any, study: Study) -> str:
+    def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
         complaint = misfit(answer, self._points)
         if hook in _SUMMED and not complaint:
@@ -198,7 +198,7 @@ class Variants:
             complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
         return complaint
 
-    def _study(self, combination: Combination) -> Study:
+    def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
             schema: tuple(self._told(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
@@ -262,13 +262,13 @@ class Variants:
         return self._inside[id(value)]
 
 
-def _counted(study: Study, hook: str, position: int) -> Contribution:
+def _counted(study: SpecStudy, hook: str, position: int) -> Contribution:
     return counted(study, hook, study.query(contribution, hook, position))
 
 
-def _schedule(study: Study) -> Schedule:
+def _schedule(study: SpecStudy) -> Schedule:
     return study.schedule
 
 
-def _scheduled(study: Study, name: str) -> Schedule:
+def _scheduled(study: SpecStudy, name: str) -> Schedule:
     return study.scheduled(name)
