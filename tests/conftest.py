@@ -89,7 +89,8 @@ model small { layers = 8, hidden = 1024, heads = 8, vocabulary = 1000, qkv_biase
 cluster { devices = 8 }
 training { sequence = 1024 tokens, global_batch = 8 sequences }
 overlap {
-  gradients = off, parameters = off, tensor = off, bucket = 1 GB, multiprocessors = 0
+  gradients = off, parameters = off, tensor = off
+  bucket = 1 GB @assumed("round"), multiprocessors = 0 @assumed("round")
 }
 memory { usable = 1, context = 0 B, communicator = 0 B, fragmentation = 0 }
 """

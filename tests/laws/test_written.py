@@ -12,8 +12,18 @@ from test_effects import GENERATOR, SESSION, WITHOUT, plain
 from parcost import SpecError
 from parcost.language.text import Span
 
-#: Attributes of kernels that wait for shapes or operators which a base does not have.
-WAITING = ("misaligned_", "odd_", "eager_", "compiled_", "composite_", "complex_", "halves_")
+#: Attributes of kernels that wait for shapes or operators which a base does not have, and how
+#: layers are dealt that divide.
+WAITING = (
+    "assignment",
+    "misaligned_",
+    "odd_",
+    "eager_",
+    "compiled_",
+    "composite_",
+    "complex_",
+    "halves_",
+)
 
 
 def changes(text: str) -> tuple[tuple[Any, ...], str] | None:

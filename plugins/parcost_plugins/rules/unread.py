@@ -70,11 +70,10 @@ def _spreads(study: Study) -> Mask:
 
 
 def _hides(study: Study) -> Mask:
-    """Return whether some collective runs beside compute."""
+    """Return whether some collective may run beside compute: also those within a layer may."""
     layout = study[Layout]
-    named = tensor_overlap(study) not in ("none", "off") or study[Routing].hide != "none"
-    hides = named or hides_gradients(study) or hides_parameters(study)
-    return hides | (layout.cp > 1) | study[ScheduleChoice].kind.startswith("dualpipe")
+    within = (layout.tp > 1) | (layout.cp > 1) | (layout.ep > 1)
+    return within | hides_gradients(study) | hides_parameters(study)
 
 
 def _is_offloaded(study: Study) -> Mask:
