@@ -169,28 +169,3 @@ def test_it_runs_only_by_name_and_only_with_a_table() -> None:
     assert "nccl" not in said.collective("all_reduce", 1e6, group).algorithm
     assert said.collective("all_reduce", 1e6, group, "nccl").seconds < 1
     assert unsaid.collective("all_reduce", 1e6, group, "nccl").seconds == float("inf")
-
-
-JOB = """
-use catalog.devices.h800_sxm
-use catalog.fabrics.hgx_h800
-use catalog.models.llama3_8b
-use catalog.precisions.bf16
-use catalog.tunings.nccl_2_30
-cluster { devices = 16 }
-layout { tp = 8, zero = 1 }
-training { sequence = 4096, global_batch = 64 sequences, recompute = full }
-collectives { tensor = nccl, tuning = nccl_2_30, generation = hopper, channels = 16, SPEED }
-"""
-
-
-@pytest.mark.parametrize("speed", [12.6, 24.0])
-def test_channels_are_no_faster_than_the_links_that_carry_them(speed: float) -> None:
-    """The NVLinks of an H800 carry 200 GB/s each way: 16 x 12.5."""
-    steps = []
-    for each in (12.5, speed, 6.0):
-        text = JOB.replace("SPEED", f"channel_bandwidth = {each} GB/s per_direction")
-        (scenario,) = parcost.load_text(text)
-        steps.append(scenario.evaluate().result.figure("step_time"))
-    assert steps[1] == pytest.approx(steps[0], rel=1e-12)
-    assert steps[2] > steps[0]

@@ -59,10 +59,9 @@ class Nccl(Collective):
         """Return the time of each pair, infinite where it is not offered."""
         if self.machine is None:
             return {}
-        from parcost_plugins.collectives.nccl.machine import within_links
         from parcost_plugins.collectives.nccl.pairs import pairs
 
-        return pairs(within_links(self.machine, group), operation, n, group)
+        return pairs(self.machine, operation, n, group)
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of the fastest pair."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from parcost import Curve, Group, Link, Real, block_name
-from parcost.numeric import maximum, minimum, where
+from parcost import Group, Real, block_name
+from parcost.numeric import where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     GenerationTuning,
@@ -72,27 +72,6 @@ def machine(choice: CollectiveChoice) -> Machine | None:
         card_latency=choice.card_latency,
         collnet=choice.collnet,
     )
-
-
-def within_links(machine: Machine, group: Group) -> Machine:
-    """Return the machine with channels that together carry no more than the links of *group*.
-
-    The library searches its graph for channels, each as fast as the links leave it. A study
-    states those of a full node, and fewer ranks on a node, or slower links, carry less.
-    """
-    placed = RankSpread.of(group)
-    intra = minimum(machine.intra, _line_rate(group.links[0]) / machine.channels)
-    inter = machine.inter
-    for link in group.links[1:]:
-        carried = placed.local * _line_rate(link) / machine.channels
-        inter = where(placed.nodes > 2, minimum(inter, carried), inter)
-    return evolve(machine, intra=intra, inter=inter)
-
-
-def _line_rate(link: Link) -> Real:
-    """Return what a level carries at best: its line rate, where its times are not measured."""
-    rate = getattr(link.level, "bandwidth", link.bandwidth)
-    return link.bandwidth if isinstance(rate, Curve) else maximum(rate, link.bandwidth)
 
 
 @frozen(kw_only=True, eq=False)
