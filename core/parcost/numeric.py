@@ -29,7 +29,7 @@ _np: Any = None  # NumPy, once an array has been met: a statement takes as long 
 
 
 def is_array(*values: Any) -> bool:
-    """Say whether any of *values* is an array rather than a plain number."""
+    """Return whether any of *values* is an array rather than a plain number."""
     for value in values:
         if value.__class__ is not float and not isinstance(value, (float, int)):
             return True
@@ -171,7 +171,7 @@ def ratio(part: Real, whole: Real) -> Real:
 
 
 def divides(a: Real, b: Real) -> Mask:
-    """Say where *a* divides *b*, by remainder and never by a rounded quotient.
+    """Return where *a* divides *b*, by remainder and never by a rounded quotient.
 
     >>> divides(8.0, 96.0)
     True
@@ -192,14 +192,14 @@ def quiet() -> AbstractContextManager[Any]:
 
 
 def all_of(mask: Mask) -> bool:
-    """Say whether *mask* holds everywhere."""
+    """Return whether *mask* holds everywhere."""
     if isinstance(mask, int):
         return bool(mask)
     return bool(mask.all())
 
 
 def any_of(mask: Mask) -> bool:
-    """Say whether *mask* holds anywhere."""
+    """Return whether *mask* holds anywhere."""
     if isinstance(mask, int):
         return bool(mask)
     return bool(mask.any())

@@ -153,7 +153,7 @@ class Cache:
         return self.folder / "facts" / f"{name}-{self.environment.digest}"
 
     def _touch(self, place: Path) -> None:
-        """Say that *place* is in use, without writing for each question."""
+        """Mark *place* as in use, without a write for each question."""
         try:
             if time() - place.stat().st_mtime > _DAY:
                 os.utime(place)

@@ -157,7 +157,7 @@ class Pool:
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes that leave Ctrl-C to whoever waits for the results.
+    """Processes that leave Ctrl-C to the process that waits for the results.
 
     None of them imports anything from the directory in which it is started.
     """

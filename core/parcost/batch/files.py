@@ -50,7 +50,7 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
 
 
 def is_several(named: Iterable[str]) -> bool:
-    """Say whether *named* may stand for more than one file."""
+    """Return whether *named* may stand for more than one file."""
     names = list(named)
     return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
 

@@ -72,15 +72,15 @@ class Run:
         if self.engine is None or not current_folder():  # workers start in the current directory
             with rare_collections():
                 for file in files:
-                    known = self._known(file)
+                    known = self._find_answer(file)
                     if known is None and isinstance(file, Spec):
-                        known = self._taken(self._answered_here(file))
+                        known = self._take_answer(self._answered_here(file))
                     yield from known or ()
                     self.done += 1
         else:
             yield from self._spread(files, self.engine)
 
-    def _known(self, file: Spec | Rejection) -> Sequence[Entry] | None:
+    def _find_answer(self, file: Spec | Rejection) -> Sequence[Entry] | None:
         """Return what needs no work: what has no report, and what the cache knows."""
         if isinstance(file, Rejection):
             from parcost.batch.entries import entry_of
@@ -88,7 +88,7 @@ class Run:
             return [entry_of(file, self.question.part)]
         return self.cache.find(file, self.question) if self.cache is not None else None
 
-    def _taken(self, answer: Answer) -> Sequence[Entry]:
+    def _take_answer(self, answer: Answer) -> Sequence[Entry]:
         """Return the entries of an answer, which is kept."""
         if self.cache is not None:
             self.cache.store(answer)
@@ -125,7 +125,7 @@ class Run:
     def _groups(self, files: Sequence[Spec | Rejection], size: int) -> Iterator[_Group]:
         group = _Group()
         for file in files:
-            known = self._known(file)
+            known = self._find_answer(file)
             if known is None and isinstance(file, Spec):
                 group.todo[len(group)] = file
             else:
@@ -146,7 +146,7 @@ class Run:
                 reraise_interrupt(error)
                 done = self._one_by_one(group, error, waiting, pool)
         for position, answer in zip(group.todo, done, strict=True):
-            group.known[position] = self._taken(answer)
+            group.known[position] = self._take_answer(answer)
         for position in sorted(group.known):
             yield from group.known[position]
             self.done += 1
@@ -206,7 +206,7 @@ class Run:
             future = group.future
             if future is not None and future.done() and not _broken(future):
                 for answer in future.result():
-                    self._taken(answer)
+                    self._take_answer(answer)
         pool.close(whole=whole)
 
 

@@ -88,7 +88,7 @@ def _whole(name: str, blocks: list[Block]) -> list[Item]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Say whether *pattern* is a part of *name*, or matches it whole with wildcards.
+    """Return whether *pattern* is a part of *name*, or matches it whole with wildcards.
 
     >>> matches("catalog.devices.h100_sxm", "h100"), matches("catalog.models.gpt3", "*.gpt*")
     (True, True)

@@ -55,12 +55,12 @@ def command(
     if not term:
         _list(reports)
         return worst
-    found = [_explained(report, term) for report in reports]
+    found = [_explain(report, term) for report in reports]
     return worst if any(found) else max(worst, _unknown(reports, term))
 
 
 def _several(report: Report) -> None:
-    """Say that a sweep has no single answer, and how to ask for one of its points."""
+    """Report that a sweep has no single answer, and how to explain one of its points."""
     from parcost.output.explanation import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
@@ -70,7 +70,7 @@ def _several(report: Report) -> None:
     write_message(f"  = help: pick one, such as {point_options(report)}")
 
 
-def _explained(report: Report, term: str) -> bool:
+def _explain(report: Report, term: str) -> bool:
     from parcost.contract.page import Heading
     from parcost.output.explanation import explain
 

@@ -205,7 +205,7 @@ class Watch:
                 self._inside.clear()
                 if entry.problems or entry.faults:
                     self._progress.clear()
-                    self._tell(entry)
+                    self._print_entry(entry)
                 if not entry.rejected:
                     missing = dict(entry.missing)
                     before = missing if self._missing is None else self._missing
@@ -221,7 +221,7 @@ class Watch:
             self._inside.clear()
             self._progress.clear()
 
-    def _tell(self, entry: Entry) -> None:
+    def _print_entry(self, entry: Entry) -> None:
         # what a report says is a verdict, also where a plugin failed beside it
         code = entry.exit_code if entry.rejected else _VERDICT
         for problem in entry.problems:
@@ -253,7 +253,7 @@ class Watch:
             self.exit_code = max(self.exit_code, 2)
 
     def print_interruption(self) -> None:
-        """Say how far the work has got."""
+        """Print how far the work has got."""
         if self._files > 1:
             kept = "; the same command goes on from there" if self._run.cache is not None else ""
             write_message(f"{self._run.done:,} of {self._files:,} files were done{kept}")

@@ -47,12 +47,12 @@ class ClosedPipeError(Exception):
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Say whether a person reads *stream*; ``FORCE_COLOR`` says so for a pipe."""
+    """Return whether a person reads *stream*; ``FORCE_COLOR`` says so for a pipe."""
     return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Say whether *stream* may be coloured: see no-color.org."""
+    """Return whether *stream* may be coloured: see no-color.org."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal(stream)
@@ -177,12 +177,12 @@ class Reservation:
 
 
 def results() -> TextIO:
-    """Return the stream that results go to: stdout, whoever else may print."""
+    """Return the stream that results go to: stdout, whatever else prints."""
     return Reservation.stream or sys.stdout
 
 
 class _StandIn:
-    """What stands for a stream of this process meanwhile, whoever writes to it."""
+    """The replacement of a stream of this process while results are written."""
 
     name = ""
 

@@ -1,4 +1,4 @@
-"""What a rule must be, whoever contributes it: an answer, and words that can be said.
+"""Validation of a rule: its answer, and messages that can be formatted.
 
 An answer that is neither yes nor no would let everything through, and a message that lacks
 an input would fail where it is said, far from whoever wrote it.
@@ -61,7 +61,7 @@ def check_problem(check: Check) -> str:
 
 
 def _is_formattable(check: Check) -> bool:
-    """Say whether the words of *check* only name inputs that are plain: they can be said."""
+    """Return whether the words of *check* only name inputs that are plain: they can be said."""
     inputs: Any = check.inputs
     spoken: tuple[Any, ...] = (check.message, check.help, *check.notes)
     if not isinstance(inputs, Mapping):

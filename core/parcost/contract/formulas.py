@@ -177,7 +177,7 @@ def formula(
     except KeyError:
         raise _mismatch(text, names, letters) from None
     except (ArithmeticError, ValueError, TypeError):
-        found = _endless(text, letters)
+        found = _infinite_number(text, letters)
     if len(names) != len(letters):
         raise _mismatch(text, names, letters)
     if context is not None:
@@ -219,7 +219,7 @@ def _mismatch(text: str, names: tuple[str, ...], letters: Mapping[str, Any]) -> 
     return FormulaError(f"the formula `{text}` and its inputs differ in {wrong}")
 
 
-def _endless(text: str, letters: Mapping[str, Any]) -> Any:
+def _infinite_number(text: str, letters: Mapping[str, Any]) -> Any:
     """Return a number that plain floats refuse: infinite, or not a number."""
     import numpy as np
 
@@ -408,7 +408,7 @@ class _Writer:
             raise FormulaError(
                 f"the formula `{self.source}` gives `{name}` {len(arguments)} values"
             )
-        return self.called(name, arguments)
+        return self.call_text(name, arguments)
 
     def arguments(self) -> int:
         """Return how many arguments the call has whose bracket is next."""
@@ -447,7 +447,7 @@ class _Writer:
     def over(self, name: str) -> str:
         raise NotImplementedError
 
-    def called(self, name: str, arguments: list[str]) -> str:
+    def call_text(self, name: str, arguments: list[str]) -> str:
         return f"{name}({', '.join(arguments)})"
 
     def truth(self, comparison: str) -> str:
@@ -483,7 +483,7 @@ class _Python(_Writer):
         self.inner = {**outer, **self.inner}
         return f"_over({name!r}, lambda {letters}: {body}, {letters})"
 
-    def called(self, name: str, arguments: list[str]) -> str:
+    def call_text(self, name: str, arguments: list[str]) -> str:
         found = arguments[0]
         if _FUNCTIONS[name][1] == 1:
             return f"_{name}({found})"

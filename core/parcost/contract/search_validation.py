@@ -132,7 +132,7 @@ def _single(value: Any) -> bool:
 
 
 def _fits(found: Any, numbers: Sequence[Any]) -> bool:
-    """Say whether the shape of *found* goes with those that it was made of."""
+    """Return whether the shape of *found* goes with those that it was made of."""
     if _single(found):
         return True
     import numpy as np

@@ -1,4 +1,4 @@
-"""What a term must be, whoever contributes it: words that are text, numbers that may be.
+"""Validation of a term: its words are text, and its numbers are in range.
 
 A number that no time, size or count is shortens a step in silence, or fails in some sum far
 from whoever made it. Counts may be numbers of any kind on their way in, and are plain from
@@ -139,7 +139,7 @@ def _bad_word(term: Any) -> str:
 
 
 def _bad_also(term: Any) -> str:
-    """Say what is wrong with the further resources of a term, if anything."""
+    """Return what is wrong with the further resources of a term, if anything."""
     names, shares = term.also, term.also_busy
     if not (isinstance(names, _SEVERAL) and all(isinstance(name, str) for name in names)):
         return f"gave the term `{term.name}` also = {quote(names)}, which is no list of resources"
@@ -158,7 +158,7 @@ def _no_text(term: Any, name: str) -> str:
 
 
 def _points(several: Names) -> bool:
-    """Say whether there is a name wherever one is pointed at."""
+    """Return whether there is a name wherever one is pointed at."""
     at, count = several.at, len(several.names)
     try:
         return all_of((at >= 0) & (at < count) & (at % 1 == 0))
@@ -167,7 +167,7 @@ def _points(several: Names) -> bool:
 
 
 def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
-    """Say whether a number, or all of an array, is within limits; no number is not."""
+    """Return whether a number, or all of an array, is within limits; no number is not."""
     if isinstance(value, (float, int)):
         return least <= value <= most
     try:
@@ -232,5 +232,5 @@ def plain_count(count: Any) -> Any:
 
 @lru_cache(_KEPT)
 def _is_plain(count: tuple[Any, ...]) -> bool:
-    """Say whether all are plain numbers of times; specs of a kind have the same counts."""
+    """Return whether all are plain numbers of times; specs of a kind have the same counts."""
     return _PLAIN.issuperset(map(type, count)) and min(count) >= 0 and sum(count) < inf

@@ -1,4 +1,4 @@
-"""What answers to hooks must be, whoever gives them: of the right kind, in text and numbers.
+"""Validation of answers to hooks: their kind, their text and their numbers.
 
 An answer that does not fit is left out and its plugin is named. It would fail otherwise
 far from its plugin, in a sum or on a page, and take the whole study with it.

@@ -130,7 +130,7 @@ class DeviceMemory:
         """Return the bytes at each moment that do not depend on micro-batches alive."""
         found: dict[Moment, Real] = dict.fromkeys(MOMENTS, 0.0)
         for term in self.steady:
-            amount = term.bytes_ * self._counted(term, held)
+            amount = term.bytes_ * self._count_memory(term, held)
             for moment in term.moments:
                 found[moment] = found[moment] + amount
         return list(found.values())
@@ -141,7 +141,7 @@ class DeviceMemory:
             return 0.0
         held = self.plan.held[d]
         if not term.per_micro_batch:
-            return self._counted(term, held)
+            return self._count_memory(term, held)
         if moment not in _LIVING:
             return 0.0
         alive = self.alive(d, moment)
@@ -220,7 +220,7 @@ class DeviceMemory:
             self._known[key] = (left, freed)
         return self._known[key]
 
-    def _counted(self, term: Memory, held: Sequence[int]) -> float:
+    def _count_memory(self, term: Memory, held: Sequence[int]) -> float:
         counts = [count(term, self.plan.stage[k]) for k in held]
         return max(counts) if term.once_per_device else sum(counts)
 

@@ -181,7 +181,7 @@ def validate_order(
 def _error_context(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int
 ) -> Iterator[None]:
-    """Say of what is wrong with an order where it is."""
+    """Add the schedule and its sizes to errors of an order."""
     try:
         yield
     except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
@@ -190,7 +190,7 @@ def _error_context(
 
 
 def _is_plain_order(entries: Sequence[Any]) -> bool:
-    """Say whether there are ops and pairs of ops, of these very types, and nothing else."""
+    """Return whether there are ops and pairs of ops, of these very types, and nothing else."""
     pairs = [entry for entry in entries if type(entry) is Pair]
     inside = set(map(type, chain.from_iterable(pairs)))
     return inside <= {Op} and set(map(type, entries)) <= {Op, Pair}

@@ -143,7 +143,7 @@ def _at_work(plan: Plan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
 
 
 def _split(plan: Plan) -> Mask:
-    """Say where the order runs W apart from B, which may depend on the micro-batches."""
+    """Return where the order runs W apart from B, which may depend on the micro-batches."""
     found = {any(order.split) for _, order in plan.orders}
     return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
 

@@ -122,7 +122,7 @@ class Plan:
         return self.by_order(lambda order: float(order.pairs[d].get((forward, backward), 0)))
 
     def splits_weights(self, k: int) -> Mask:
-        """Say whether copy *k* ends on a weight-gradient pass of its own."""
+        """Return whether copy *k* ends on a weight-gradient pass of its own."""
         found = {order.split[k] for _, order in self.orders}
         return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[k]) != 0
 
@@ -150,7 +150,7 @@ class Plan:
         blocked = self.pipeline.blocking and any_of(reduce(maximum, hops_of(hop)) > 0)
         if not releases and not blocked and (found := self._closed(times, hop, spans)):
             return found
-        return self._replayed(times, hop, releases, spans)
+        return self._replay(times, hop, releases, spans)
 
     def _closed(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
         schedule = self.schedule
@@ -170,7 +170,7 @@ class Plan:
         starts, ends = found
         return Timeline(seconds=seconds, starts=starts, ends=ends)
 
-    def _replayed(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
+    def _replay(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
         n, m = len(self.device), self.pipeline.micro_batches
         held_back = releases or [0.0] * n
         hops = hops_of(hop)

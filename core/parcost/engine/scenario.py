@@ -59,7 +59,7 @@ class Scenario:
     @cached_property
     def _probe(self) -> tuple[SpecStudy, Sequence[Axis], Binder]:
         study, binder = self._bind({})
-        axes = sorted(binder.axes.values(), key=self._written)
+        axes = sorted(binder.axes.values(), key=self._axis_position)
         points = 1
         for axis in axes:
             points *= len(axis.values)
@@ -68,7 +68,7 @@ class Scenario:
             raise _too_many("the sweeps have", axes, points, hint)
         return study, axes, binder
 
-    def _written(self, axis: Axis) -> tuple[int, int]:
+    def _axis_position(self, axis: Axis) -> tuple[int, int]:
         """Return what to sort *axis* by: as the file has them, then those set from outside."""
         if axis.name in self.overrides:
             return 2, list(self.overrides).index(axis.name)

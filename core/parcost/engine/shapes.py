@@ -87,13 +87,17 @@ def shape_problem(answer: Any, points: int) -> str:
         if value.__class__ is not float and not _fits(value, points):
             name = next(name for name in names if getattr(answer, name) is value)
             called = answer.id if isinstance(answer, Check) else answer.name
-            return f"gave `{called}` {name} of shape {_shape(value)}, where {_wanted(points)}"
+            return (
+                f"gave `{called}` {name} of shape {_shape(value)}, where {_expected_shape(points)}"
+            )
     series = series_of(answer.__class__)
     for value in getattr(answer, series) if series else ():
         if not _fits(value, points):
             shape = _shape(value)
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
-            return f"gave `{answer.name}` {called} of shape {shape}, where {_wanted(points)}"
+            return (
+                f"gave `{answer.name}` {called} of shape {shape}, where {_expected_shape(points)}"
+            )
     return ""
 
 
@@ -128,5 +132,5 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _wanted(points: int) -> str:
+def _expected_shape(points: int) -> str:
     return "one number is asked for" if points <= 1 else f"the sweep has {points} points"

@@ -64,7 +64,7 @@ def quantity(
     if is_array(value):
         return _span_of(value, unit, digits, kinds)
     if not math.isfinite(value):
-        return _endless(value, unit)
+        return _infinite_text(value, unit)
     unit = _CALLED.get(unit, unit)
     if unit and unit not in _PREFIXES:
         base, own = _kin(unit)
@@ -79,7 +79,7 @@ def quantity(
     return min(texts, key=_figures)  # 25 MB is no 23.84 MiB
 
 
-def _endless(value: float, unit: str) -> str:
+def _infinite_text(value: float, unit: str) -> str:
     """Return how a number that is not finite reads.
 
     >>> quantity(math.inf, "s"), quantity(math.inf, "B"), quantity(math.nan)
@@ -135,7 +135,7 @@ def round_significant(value: float, digits: int = 4) -> str:
     if value == 0:
         return "0"
     if not math.isfinite(value):
-        return _endless(value, "")
+        return _infinite_text(value, "")
     magnitude = math.floor(math.log10(abs(value)))
     if value == round(value) and magnitude < 15:
         return f"{value:,.0f}"
@@ -192,7 +192,7 @@ class Column:
         self.decimals = max(0, digits - len(f"{top / self.size:.0f}"))
 
     def shows(self, value: Any) -> bool:
-        """Say whether anything of *value* is left with the column's decimals."""
+        """Return whether anything of *value* is left with the column's decimals."""
         return not abs(value / self.size) < 0.5 * 10.0**-self.decimals
 
     def text(self, value: Any) -> str:

@@ -115,7 +115,7 @@ class Stop:
         return [value for value in values if getattr(value, "lastgroup", None) == "LBRACE"]
 
     def between_items(self) -> bool:
-        """Say whether the parser is where an item may begin, or has seen the last."""
+        """Return whether the parser is where an item may begin, or has seen the last."""
         accepts = self.machine.accepts
         begins = accepts("_NL") and accepts("STRING") and not accepts("EQUAL")
         return begins or self._ended_body()
@@ -199,15 +199,15 @@ class Stop:
     # What the text looks like
 
     def breaks_before(self, index: int) -> bool:
-        """Say whether a token is the first of its line."""
+        """Return whether a token is the first of its line."""
         return index == 0 or self.breaks(self.tokens[index - 1], self.tokens[index])
 
     def breaks(self, before: Token, after: Token) -> bool:
-        """Say whether there is a line break between two tokens."""
+        """Return whether there is a line break between two tokens."""
         return self.source.text.find("\n", before.start(), after.start()) >= 0
 
     def begins_item(self, index: int) -> bool:
-        """Say whether what comes at *index* reads like the beginning of an item."""
+        """Return whether what comes at *index* reads like the beginning of an item."""
         if self.kind_at(index) in {"RBRACE", "END"}:
             return True
         if self.kind_at(index) != "NAME":

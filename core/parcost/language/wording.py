@@ -123,7 +123,7 @@ def describe_stray(character: str) -> tuple[str, str | None]:
 
 
 def begins_with_digit(text: str) -> bool:
-    """Say whether a number reads like a name, as ``8b`` does.
+    """Return whether a number reads like a name, as ``8b`` does.
 
     >>> begins_with_digit("8b"), begins_with_digit("8 b"), begins_with_digit("80")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""A search, told: the best layouts, why the others lost, what was left out, and the front.
+"""The page of a search: the best layouts, why the others lost, what was left out, and the front.
 
 The best layouts are evaluated once more as ordinary studies, so that every second of them
 belongs to a term; what a runner-up loses by is the difference of these ledgers.
@@ -77,7 +77,7 @@ def search_page(
     """Yield the page of a search."""
     scenario = space.scenario
     yield Heading(scenario.name, 1, aside=scenario.path)
-    yield from _counted(found)
+    yield from _layout_counts(found)
     yield Heading("The best layouts")
     yield _best(space, found, best)
     if len(varying_axes(found)) < len(found.best[0].values):
@@ -128,7 +128,7 @@ def indifferent_attributes(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
     return found
 
 
-def _counted(found: SearchResult) -> Iterator[Line]:
+def _layout_counts(found: SearchResult) -> Iterator[Line]:
     rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
     ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.sampled:
@@ -225,7 +225,7 @@ def derived_values(space: Space, entry: RankedLayout) -> dict[str, Any]:
 
 
 def _is_step(found: SearchResult) -> bool:
-    """Say whether the objective is the step itself, which every table has."""
+    """Return whether the objective is the step itself, which every table has."""
     return all(layout.value == layout.seconds for layout in found.best)
 
 
@@ -331,7 +331,7 @@ def data(
     """Return the search as plain data."""
     scenario = space.scenario
 
-    def told(layout: Layout) -> dict[str, Any]:
+    def layout_data(layout: Layout) -> dict[str, Any]:
         return {
             "values": {path: plain_value(value) for path, value in layout.values.items()},
             "objective": layout.value,
@@ -361,7 +361,7 @@ def data(
         "seconds": found.seconds,
         "best": [
             {
-                **told(entry.layout),
+                **layout_data(entry.layout),
                 "follows": derived_values(space, entry),
                 **{name: value for name, (_, value) in objective_values(entry).items()},
                 "headroom_bytes": headroom(entry),
@@ -381,5 +381,5 @@ def data(
             }
             for other in near
         ],
-        "front": [told(layout) for layout in found.front],
+        "front": [layout_data(layout) for layout in found.front],
     }

@@ -89,9 +89,9 @@ class Points:
         """Write the legal layouts of *scored*."""
         flat = np.flatnonzero(scored.legal)
         for first in range(0, len(flat), _PIECE):
-            self._put(self._rows(self._spelled(scored, flat[first : first + _PIECE])))
+            self._put(self._rows(self._spec_texts(scored, flat[first : first + _PIECE])))
 
-    def _spelled(self, scored: ScoredLayouts, flat: Any) -> Iterator[Sequence[Any]]:
+    def _spec_texts(self, scored: ScoredLayouts, flat: Any) -> Iterator[Sequence[Any]]:
         shape, structure = scored.legal.shape, scored.structure
         where = np.unravel_index(flat, shape)
         held: dict[str, list[Any]] = {

@@ -1,4 +1,4 @@
-"""A sweep, told: one row for each point, where claims hold, and why points cannot run."""
+"""The page of a sweep: one row for each point, where claims hold, and why points cannot run."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class AxisKinds:
 
 
 def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:
-    """Say whether other attributes depend on *axis*, and whether the virtual stages do."""
+    """Return whether other attributes depend on *axis*, and whether the virtual stages do."""
     block, attribute = find(study, axis.attribute)
     others, stages = [*_others(study, block, attribute), *probe_questions(study)], _stages(study)
     decides = cuts = False
@@ -72,7 +72,7 @@ def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bo
 
 
 def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Say whether *axis* decides what must hold, which is said in words."""
+    """Return whether *axis* decides what must hold, which is said in words."""
     said = [limit.says for _, goal in study.contributions("goals") for limit in goal.limits]
     for value in axis.values:
         changed = scenario.replace({axis.attribute: value}).first
@@ -102,7 +102,7 @@ def probe_questions(study: SpecStudy) -> list[str]:
 
 
 def _read_by_schedules(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Say whether a schedule is another one by what *axis* says of it."""
+    """Return whether a schedule is another one by what *axis* says of it."""
     variants = Variants(study, [choice_of(scenario, study, axis)])
     return bool(variants.read_by_schedules())
 

@@ -169,7 +169,7 @@ class _Search:
             return True
         scores = Scores(structure, self.few)
         self.few = self.few or scores.few
-        bounds = [self._bounded(bound) for bound in scores.bound_layouts()]
+        bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
         size = _FIRST
         while True:
             worst = self.best.worst if self.points is None else nan  # all points are asked for
@@ -198,7 +198,7 @@ class _Search:
         """Whether a layout that waits may be among the best."""
         return bool(self.waiting) and self.waiting[0][0] <= self.best.worst
 
-    def _bounded(self, bound: ScoredLayouts) -> LayoutBounds:
+    def _apply_bound(self, bound: ScoredLayouts) -> LayoutBounds:
         """Return what *bound* leaves of its layouts, and count what it does not."""
         objective, limits = self._judged_by(bound)
         totals, legal = self.counts.totals, bound.legal
@@ -271,7 +271,7 @@ class _Search:
             heapq.heappop(self.waiting)
 
     def _runs(self, layout: Layout) -> bool:
-        """Say whether a layout that may be listed is good by itself; count why it is not."""
+        """Return whether a layout that may be listed is good by itself; count why it is not."""
         if layout.cost > self.best.worst:
             return False
         one = evaluate_layout(self.space.scenario, layout.values, self.wish.objective)

@@ -32,7 +32,7 @@ class LayoutBounds:
         )
 
     def matters(self, worst: float, front: Front) -> NDArray[np.bool_]:
-        """Say which layouts may cost no more than *worst* or be on the *front*.
+        """Return which layouts may cost no more than *worst* or be on the *front*.
 
         All that are left do if *worst* is not a number.
         """

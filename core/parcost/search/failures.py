@@ -154,7 +154,7 @@ def _ways_out(space: Space) -> Iterator[str]:
 
 
 def _legal(space: Space, path: str, value: object) -> bool:
-    """Say whether any layout is legal where one axis has another value."""
+    """Return whether any layout is legal where one axis has another value."""
     given = {axis.attribute: list(axis.values) for axis in space.axes} | {path: [value]}
     try:
         other = space_of(space.scenario, given, list(given))

@@ -60,7 +60,7 @@ class Front:
         self._least = np.minimum(least * (1.0 + ALIKE), self._least)
 
     def may_gain(self, seconds: Any, bytes_: Any) -> Any:
-        """Say where a layout of no fewer seconds and bytes might be a candidate."""
+        """Return where a layout of no fewer seconds and bytes might be a candidate."""
         return seconds <= self._least[_band(bytes_)]
 
     def candidates(self) -> Sequence[Candidate]:

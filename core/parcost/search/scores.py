@@ -111,7 +111,7 @@ class Scores:
             here, memory = self._under(index, terms, self._memory)
             pipeline = self._pipeline(index)
             with schedule_blame(self._variants.base, pipeline.schedule):
-                timed = self._timed(index, pipeline, here, legal, known)
+                timed = self._schedule_times(index, pipeline, here, legal, known)
                 bytes_ = self._bytes[index] = timed.peak_memory([m for _, m in memory], steady)
                 seconds = self._least[index] = timed.minimum_seconds()
             self._note(timed)
@@ -156,7 +156,7 @@ class Scores:
             whole = self._pipeline(index)
             pipeline = evolve(whole, micro_batches=at_points(whole.micro_batches, kept))
             with schedule_blame(self._variants.base, pipeline.schedule):
-                timed = self._timed(index, pipeline, here, which, known)
+                timed = self._schedule_times(index, pipeline, here, which, known)
                 seconds, exact = timed.step()
             self._note(timed)
             yield ScoredLayouts(
@@ -225,7 +225,7 @@ class Scores:
             return terms, memory
         return terms_under(terms, self._choice, index), terms_under(memory, self._choice, index)
 
-    def _timed(
+    def _schedule_times(
         self,
         index: int,
         pipeline: Pipeline,

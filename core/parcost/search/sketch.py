@@ -97,7 +97,7 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
         last = {x: kind for kind, _, x in own if kind != "F"}
         for x, kind in last.items():
             split[places[x, d]] = kind == "W"
-        at_f, at_b = _fullest(own, [copies[k][0] for k in held[d]])
+        at_f, at_b = _peak_moments(own, [copies[k][0] for k in held[d]])
         forward.append([at_f])
         backward.append([at_b])
     numbers = [home[x::virtual].count(d) for x, d in copies]
@@ -125,7 +125,7 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
     )
 
 
-def _fullest(ops: Sequence[Op], held: Sequence[int]) -> tuple[AliveCounts, AliveCounts]:
+def _peak_moments(ops: Sequence[Op], held: Sequence[int]) -> tuple[AliveCounts, AliveCounts]:
     """Return the moments of a forward and of a backward pass with the most alive in all."""
     place = {x: i for i, x in enumerate(held)}
     alive, whole = [0] * len(held), [0] * len(held)

@@ -139,7 +139,7 @@ def _gap(cost: float, left: float) -> float:
 
 
 def _agree(layout: Layout, one: LayoutEvaluation) -> bool:
-    """Say whether a layout is by itself what it was among others, whatever rules say of that."""
+    """Return whether a layout is by itself what it was among others, whatever rules say of that."""
     if one.layout is not None:
         return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)
     outcome = one.result.outcome

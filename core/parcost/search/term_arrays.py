@@ -115,7 +115,7 @@ def _of_one(
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
         if len(distinct) == 1:
-            yield plugin, _lifted(first, len(shape))
+            yield plugin, _lift_term(first, len(shape))
             continue
         terms = {number: term for number, (_, term) in members.items()}
         yield plugin, attrs.evolve(first, **_numbers(terms, len(distinct), where))
@@ -328,7 +328,7 @@ def terms_under(
     return found
 
 
-def _lifted(term: Any, choices: int) -> Any:
+def _lift_term(term: Any, choices: int) -> Any:
     numbers: dict[str, Any] = {}
     for name in _numbers_of(_type(term)):
         value = getattr(term, name)

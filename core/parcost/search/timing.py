@@ -152,7 +152,7 @@ class ScheduleTimes:
         if uneven or self.pipeline.blocking:
             return 0.0, False
         seconds, mask = closed_form(schedule, self._case)
-        return seconds, mask & self._known(seconds, "closed_form", mask)
+        return seconds, mask & self._schedule_number(seconds, "closed_form", mask)
 
     def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
         """Return the timeline with the spans of stages, where there is one, and where it holds."""
@@ -161,7 +161,7 @@ class ScheduleTimes:
             return None, False
         starts, ends = found
         for value in (*starts, *ends):
-            mask = mask & self._known(value, "spans", mask)
+            mask = mask & self._schedule_number(value, "spans", mask)
         return Timeline(seconds=seconds, starts=starts, ends=ends), mask
 
     @property
@@ -180,12 +180,12 @@ class ScheduleTimes:
 
     def _bound(self) -> Real:
         bound = lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
-        if (known := self._known(bound, "lower_bound")) is True:
+        if (known := self._schedule_number(bound, "lower_bound")) is True:
             return bound
         least: Real = np.where(known, bound, np.where(self._ends(), 0.0, inf))
         return least
 
-    def _known(self, value: Real, method: str, where: Mask = True) -> Mask:
+    def _schedule_number(self, value: Real, method: str, where: Mask = True) -> Mask:
         """Return where a method of the schedule returns a number.
 
         It is to blame at layouts that are legal and end: of no others is a number asked for.

@@ -188,7 +188,7 @@ class Variants:
                 return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
             index = [int(next(others)) if i == slice(None) else i for i in index]
-        return self._trace(tuple(index), _counted, hook, position)
+        return self._trace(tuple(index), _count_contribution, hook, position)
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
@@ -204,7 +204,7 @@ class Variants:
 
     def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
-            schema: tuple(self._told(block, combination) for block in found)
+            schema: tuple(self._observe(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
         }
         return evolve(
@@ -218,13 +218,13 @@ class Variants:
             complaint=self._complaint,
         )
 
-    def _told(self, value: Any, combination: Combination) -> Any:
+    def _observe(self, value: Any, combination: Combination) -> Any:
         """Return *value* with blocks in it, and below, that tell when a choice is read.
 
         A block is the same object under all combinations of what others choose.
         """
         if isinstance(value, tuple):
-            return tuple(self._told(item, combination) for item in value)
+            return tuple(self._observe(item, combination) for item in value)
         inside = self._inside.get(id(value), ())
         if not inside:
             return value
@@ -234,7 +234,7 @@ class Variants:
         return self._made[key]
 
     def _told_block(self, value: Any, combination: Combination) -> Any:
-        values = {name: self._told(inner, combination) for name, inner in vars(value).items()}
+        values = {name: self._observe(inner, combination) for name, inner in vars(value).items()}
         axes: dict[str, tuple[str, int]] = {}
         for (block, attribute), k in self._chosen.items():
             if block == id(value):
@@ -266,7 +266,7 @@ class Variants:
         return self._inside[id(value)]
 
 
-def _counted(study: SpecStudy, hook: str, position: int) -> Contribution:
+def _count_contribution(study: SpecStudy, hook: str, position: int) -> Contribution:
     return count_answers(study, hook, study.query(contribution, hook, position))
 
 

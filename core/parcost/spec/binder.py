@@ -273,7 +273,7 @@ class Binder:
                 )
 
     def _is_closed(self, definition: Definition) -> bool:
-        """Say whether the object of *definition* refers to nothing outside of it."""
+        """Return whether the object of *definition* refers to nothing outside of it."""
         type_ = definition.type
         for name, field in type_.fields.items():
             if name in definition.attributes:
@@ -326,13 +326,13 @@ class Binder:
             origin = Origin("set", node.span)
             bound = self._guarded(definition, name, node, self.module, origin)
         elif name in definition.attributes:
-            bound = self._written(definition, name)
+            bound = self._file_value(definition, name)
         else:
             bound = self._default(definition, name)
         self._bound[key] = bound
         return bound
 
-    def _written(self, definition: Definition, name: str) -> BoundValue:
+    def _file_value(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute that some file gives; a literal is read once."""
         node, module = definition.attributes[name]
         how = "given" if module is self.module else "imported"

@@ -68,7 +68,7 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
 
 
 def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
-    """Say whether *node* gives *bound* in every study: it refers to nothing."""
+    """Return whether *node* gives *bound* in every study: it refers to nothing."""
     if _qualifiers_refer(node, field):
         return False
     value, meant = node.value, bound.value
@@ -78,7 +78,7 @@ def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
 
 
 def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
-    """Say whether *node* gives a number that depends on its own block of *type_* alone."""
+    """Return whether *node* gives a number that depends on its own block of *type_* alone."""
     return (
         field.kind == "quantity"
         and not _qualifiers_refer(node, field)
@@ -87,7 +87,7 @@ def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
 
 
 def _names_only(type_: BlockType, node: s.Expr) -> bool:
-    """Say whether all names in an expression are those of attributes of *type_*."""
+    """Return whether all names in an expression are those of attributes of *type_*."""
     match node:
         case s.Path(parts=[name]):
             return name.text in type_.fields
@@ -99,7 +99,7 @@ def _names_only(type_: BlockType, node: s.Expr) -> bool:
 
 
 def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
-    """Say whether a word behind the value stands for another attribute."""
+    """Return whether a word behind the value stands for another attribute."""
     words = [word for word, factor in field.qualifiers.items() if isinstance(factor, str)]
     return any(word in node.span.text for word in words)
 
@@ -392,7 +392,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     complaint = hint = ""
     percent = "%" in node.value.span.text
 
-    def said(number: float) -> str:
+    def number_text(number: float) -> str:
         if number == int(number) and abs(number) <= _EXACT and not percent:
             return f"{int(number)}"
         return f"{100 * number:g} %" if percent else f"{number:g}"
@@ -403,7 +403,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         hint = "the nearest are " + " and ".join(f"{n}" for n in near)
         id = "not-whole"
     elif (low is not None and worst < low) or (field.positive and worst <= 0):
-        bound = "above 0" if field.positive else f"at least {said(low or 0)}"
+        bound = "above 0" if field.positive else f"at least {number_text(low or 0)}"
         complaint, id = f"`{name}` must be {bound}", "out-of-range"
     elif field.whole and worst > _EXACT and (high is None or high > _EXACT):
         complaint, id = (
@@ -412,8 +412,8 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         )
         hint = f"the nearest legal value is {_EXACT}"
     elif high is not None and worst > high:
-        complaint, id = f"`{name}` must be at most {said(high)}", "out-of-range"
-        hint = f"the nearest legal value is {said(high)}"
+        complaint, id = f"`{name}` must be at most {number_text(high)}", "out-of-range"
+        hint = f"the nearest legal value is {number_text(high)}"
     if complaint:
         raise SpecError(
             [
@@ -421,7 +421,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
                     id,
                     complaint,
                     node.value.span,
-                    f"this is {said(worst)}",
+                    f"this is {number_text(worst)}",
                     help=hint or None,
                     notes=[f"{name}: {field.doc}"],
                 )
