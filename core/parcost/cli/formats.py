@@ -85,7 +85,7 @@ class Format:
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
         exporter = self.exporter
 
-        def written() -> None:
+        def write_all() -> None:
             if isinstance(exporter, FileExporter):
                 target.save_with(lambda path: exporter.save(entries, path))
                 return
@@ -93,7 +93,7 @@ class Format:
                 target.put(piece)
 
         try:
-            call(written, passing=(ParcostError, click.ClickException, OSError))
+            call(write_all, passing=(ParcostError, click.ClickException, OSError))
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error

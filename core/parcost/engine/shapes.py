@@ -64,7 +64,7 @@ def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
         if _fits(room, points):
             found.append(room)
         else:
-            message = f"gave a room of shape {_shape(room)}, where {_wanted(points)}"
+            message = f"gave a room of shape {_shape(room)}, where {_expected_shape(points)}"
             fault = Fault(plugin=plugin, hook="rooms", message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):

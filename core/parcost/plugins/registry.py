@@ -224,12 +224,12 @@ def _offers_of(
     """
     plugin, function, _ = implementation
 
-    def named() -> list[tuple[str, Any]]:
+    def offers_by_name() -> list[tuple[str, Any]]:
         answer = function()
         return [(_name(hook, thing), thing) for thing in (() if answer is None else answer)]
 
     try:
-        found = call(named, module=plugin.module, passing=OfferError)
+        found = call(offers_by_name, module=plugin.module, passing=OfferError)
     except CallError as error:
         raise OfferError(str(error)) from error
     taken = {(kind, name) for kind, name, _ in before}
