@@ -186,7 +186,7 @@ FAULTS = [
     ),
     Fault(
         "what a device holds once is held for every stage",
-        [(memory.DeviceMemory, "_counted")],
+        [(memory.DeviceMemory, "_count_memory")],
         constant(
             lambda self, term, held: sum(stage_costs.count(term, self.plan.stage[k]) for k in held)
         ),
