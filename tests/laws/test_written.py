@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from spec_generator import bases
-from test_effects import GENERATOR, SESSION, WITHOUT, plain
+from test_effects import GENERATOR, SESSION, WITHOUT, encode_plain
 
 from parcost import SpecError
 from parcost.language.text import Span
@@ -32,10 +32,14 @@ def changes(text: str) -> tuple[tuple[Any, ...], str] | None:
         return None
     if not result.legal:
         return None
-    found: list[Any] = [(f.name, plain(f.value)) for _, f in (*result.figures, *result.details)]
+    found: list[Any] = [
+        (f.name, encode_plain(f.value)) for _, f in (*result.figures, *result.details)
+    ]
     if result.outcome is not None:
-        found += [(o.name, plain(o.exposed), plain(o.hidden)) for o in result.outcome.ledger]
-        found += [(m.name, plain(m.bytes_)) for m in result.outcome.memory_lines]
+        found += [
+            (o.name, encode_plain(o.exposed), encode_plain(o.hidden)) for o in result.outcome.ledger
+        ]
+        found += [(m.name, encode_plain(m.bytes_)) for m in result.outcome.memory_lines]
     named = [
         text
         for d in result.diagnostics

@@ -19,7 +19,7 @@ training {{ sequence = 8192, micro_batch = 1, global_batch = 32 sequences }}
 """
 
 
-def idle(more: str) -> list[Diagnostic]:
+def unread_warnings(more: str) -> list[Diagnostic]:
     report = parcost.load_text(SPEC.format(more=more))[0].evaluate()
     return [d for d in report.result.diagnostics if d.id == "no-effect"]
 
@@ -108,12 +108,12 @@ def merged(one: str, other: str) -> str:
 
 @pytest.mark.parametrize(("written", "named", "needs"), UNREAD)
 def test_what_nothing_reads_is_told(written: str, named: str, needs: str) -> None:
-    (found,) = idle(merged(written, "layout { zero = 1 }"))
+    (found,) = unread_warnings(merged(written, "layout { zero = 1 }"))
     assert found.message == f"{named} {'have' if ',' in named else 'has'} no effect"
     assert found.help is not None
     assert found.help.startswith("read with ")
     if needs:
-        assert idle(merged(written, needs)) == []
+        assert unread_warnings(merged(written, needs)) == []
 
 
 @pytest.mark.parametrize(
@@ -176,13 +176,13 @@ def test_parts_of_layers_that_are_recomputed_as_a_whole_are_told() -> None:
 
 def test_the_balance_of_ranks_that_trade_the_sequence_for_heads_is_told() -> None:
     base = "layout { zero = 1, cp = 2 }\n"
-    (found,) = idle(base + "context { algorithm = ulysses, balance = contiguous }")
+    (found,) = unread_warnings(base + "context { algorithm = ulysses, balance = contiguous }")
     assert found.message == "`balance` has no effect"
-    assert idle(base + "context { algorithm = ring, balance = contiguous }") == []
+    assert unread_warnings(base + "context { algorithm = ring, balance = contiguous }") == []
 
 
 def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
-    assert idle("") == []
+    assert unread_warnings("") == []
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
     ["schedule { group = 1 }", "overlap { chunks = 1 }", "context { double_buffer = on }"],
 )
 def test_a_default_that_is_spelled_out_is_not_told(default: str) -> None:
-    assert idle(default) == []
+    assert unread_warnings(default) == []
 
 
 def test_a_fact_with_a_source_may_wait_to_be_used() -> None:
-    assert idle('datacenter { pue = 1.3 @measured("our meters") }') == []
+    assert unread_warnings('datacenter { pue = 1.3 @measured("our meters") }') == []
 
 
 # Mixtral sends 2 of 8 experts to each token.

@@ -49,8 +49,8 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
             yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
-def several(named: Iterable[str]) -> bool:
-    """Say whether *named* may stand for more than one file."""
+def is_several(named: Iterable[str]) -> bool:
+    """Return whether *named* may stand for more than one file."""
     names = list(named)
     return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
 
@@ -74,7 +74,7 @@ def _meant(name: str) -> Iterator[Spec | Rejection]:
         message = f"`{name}` is no spec: its name does not end in `.par`"
         yield reject(name, "not-a-spec", message)
     elif _is_pattern(name):
-        found = _once(path for path in _matching(name) if path.endswith(".par"))
+        found = _unique(path for path in _matching(name) if path.endswith(".par"))
         yield from _regular_within(_fixed_part(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
@@ -121,7 +121,7 @@ def _folders(top: str) -> Iterator[str]:
                 (linked if entry.is_symlink() else inside).append(path)
 
 
-def _once(paths: Iterable[str]) -> list[str]:
+def _unique(paths: Iterable[str]) -> list[str]:
     """Return *paths* in order, less those into a directory that has another name."""
     real = cache(os.path.realpath)
     named: dict[tuple[str, str], str] = {}

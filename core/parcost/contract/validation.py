@@ -1,4 +1,4 @@
-"""What answers to hooks must be, whoever gives them: of the right kind, in text and numbers.
+"""Validation of answers to hooks: their kind, their text and their numbers.
 
 An answer that does not fit is left out and its plugin is named. It would fail otherwise
 far from its plugin, in a sum or on a page, and take the whole study with it.
@@ -15,18 +15,29 @@ from typing import Any, cast
 from attrs import evolve, fields, has
 
 from parcost.contract import terms
-from parcost.contract.checks import unsaid
+from parcost.contract.calls import CallError, call
+from parcost.contract.checks import check_problem
 from parcost.contract.formulas import Formula
-from parcost.contract.search_validation import HOOKS, Blame, answered
-from parcost.contract.term_validation import Counts, sound, unbounded, unvalued, within
+from parcost.contract.search_validation import HOOKS, Blame, validate_answer
+from parcost.contract.study import Replay
+from parcost.contract.term_validation import (
+    Counts,
+    interval_problem,
+    is_within,
+    number_complaint,
+    validate_term,
+    value_problem,
+)
 from parcost.language.diagnostics import Diagnostic, quote, type_name
-from parcost.language.errors import SpecError, reraise_interrupt
+from parcost.language.errors import PluginError, SpecError
 from parcost.numeric import array_kind, where
-from parcost.records import answers_to
 
-# What each hook may answer with. Other hooks take what is marked with `answers`.
+#: What each hook may answer with.
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "library": (str,),
+    "parameters": (terms.ParameterGroup,),
+    "operators": (terms.Operator,),
+    "flops": (terms.FlopCount,),
     "groups": (terms.Group,),
     "pipelines": (terms.Pipeline,),
     "checks": (terms.Check,),
@@ -41,10 +52,10 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
-    "replays": (terms.Replay,),
+    "replays": (Replay,),
     "views": (terms.Section,),
 }
-_MARKED = ("parameters", "operators", "flops")  # answers that plugins declare
+_DECLARED = ("parameters", "operators", "flops")  # records of a vocabulary
 _NUMBERED = ("terms", "memory")
 #: Attributes that people read, by the kind of answer.
 _TEXTS: Mapping[type, tuple[str, ...]] = {
@@ -91,22 +102,22 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     if hook in _NUMBERED:
         return _term(answer, counts, blame)
     if hook in HOOKS:
-        found, complaint = answered(hook, answer, blame)
+        found, complaint = validate_answer(hook, answer, blame)
         return (found,), complaint
     return (answer,), _complaint(hook, answer, blame)
 
 
 def _complaint(hook: str, answer: Any, blame: Blame) -> str:
     """Return what is wrong with an answer besides its kind and its texts, if anything."""
-    if hook in _MARKED:
-        return _bad_record(hook, answer)
+    if hook in _DECLARED:
+        return _bad_record(answer)
     match answer:
         case terms.Check():
-            return unsaid(answer)
+            return check_problem(answer)
         case terms.Figure():
-            return unvalued(answer) or _bad_formula(answer, blame)
+            return value_problem(answer) or _bad_formula(answer, blame)
         case terms.Interval():
-            return unbounded(answer) or _bad_formula(answer, blame)
+            return interval_problem(answer) or _bad_formula(answer, blame)
         case terms.Section():
             return _bad_section(answer) or (_bad_ranges(answer) if hook == "views" else "")
         case terms.Group():
@@ -118,7 +129,7 @@ def _complaint(hook: str, answer: Any, blame: Blame) -> str:
 
 def _term(term: Any, counts: Counts, blame: Blame) -> tuple[Sequence[Any], str]:
     """Return a term in plain numbers, or one for each resource that it names."""
-    term, complaint = sound(term, counts)
+    term, complaint = validate_term(term, counts)
     complaint = complaint or _bad_formula(term, blame)
     if complaint or not isinstance(getattr(term, "resource", ""), terms.Names):
         return (term,), complaint
@@ -200,13 +211,13 @@ def _bad_parts(name: str, formula: Any, parts: list[Any], blame: Blame) -> str:
 
 def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame: Blame) -> Formula:
     """Return the formula that *explain* makes, or the text so far and why it stays."""
+    error: PluginError | None
     try:
-        made = explain()
+        made = call(explain)
         complaint = _bad_parts(name, made, [], blame)
-        error = blame(f"explained `{name}`: {complaint}", None) if complaint else None
-    except BaseException as raised:  # noqa: BLE001  an explanation is foreign code
-        reraise_interrupt(raised)
-        error = blame(f"the explanation of `{name}` raised", raised)
+        error = blame(f"explained `{name}`: {complaint}") if complaint else None
+    except CallError as raised:
+        error = blame(f"the explanation of `{name}` {raised}")
     if error is None:
         return cast("Formula", made)
     text = f"{formula.own_text}, which cannot be explained: {error}"
@@ -318,9 +329,9 @@ def _is_whole(value: Any) -> bool:
 def _bad_group(group: terms.Group) -> str:
     for name in ("shape", "fewest"):
         numbers = getattr(group, name)
-        if not isinstance(numbers, (list, tuple)) or not all(within(n, 0.0) for n in numbers):
+        if not isinstance(numbers, (list, tuple)) or not all(is_within(n, 0.0) for n in numbers):
             return f"gave the group `{group.name}` {name} = {quote(numbers)}, which is no shape"
-    if not within(group.ranks, 0.0) or not within(group.reduction, 0.0):
+    if not is_within(group.ranks, 0.0) or not is_within(group.reduction, 0.0):
         return f"gave the group `{group.name}` {quote(group.ranks)} ranks"
     for name in ("links", "pairs"):
         links = getattr(group, name)
@@ -334,7 +345,7 @@ def _bad_group(group: terms.Group) -> str:
 
 
 def _is_link(link: Any) -> bool:
-    return all(hasattr(link, name) for name in ("name", "latency", "bandwidth", "seconds"))
+    return isinstance(link, terms.Link)
 
 
 def _bad_pipeline(pipeline: terms.Pipeline) -> str:
@@ -342,9 +353,7 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
         number: Any = getattr(pipeline, name)
         if number.__class__ is not int or number < 1:
             return f"cut the step into {name} = {quote(number)}, which is no whole number above 0"
-    if not within(pipeline.micro_batches, 0.0, inf) or not within(pipeline.overlap, 0.0, 1.0):
-        return f"cut the step into micro_batches = {quote(pipeline.micro_batches)}"
-    return ""
+    return number_complaint(pipeline, "the pipeline")
 
 
 # --- records that plugins declare ----------------------------------------------------------
@@ -352,14 +361,12 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
 _SEQUENCES = (list, tuple)
 
 
-def _bad_record(hook: str, answer: Any) -> str:
+def _bad_record(answer: Any) -> str:
     """Return what is wrong with a record of a plugin's own, by what its attributes declare."""
-    if answers_to(answer.__class__) != hook:
-        return f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     for name, test in _tests_of(answer.__class__):
         value = getattr(answer, name)
         if not test(value):
-            called = quote(getattr(answer, "name", ""))
+            called = quote(answer.name)
             return f"gave the {type_name(answer)} {called} {name} = {quote(value)}"
     return ""
 
@@ -378,7 +385,7 @@ def _tests_of(class_: type) -> Sequence[tuple[str, Callable[[Any], bool]]]:
 
 
 def _is_size(value: Any) -> bool:
-    return value.__class__ is float or within(value, -inf, inf)
+    return value.__class__ is float or is_within(value, -inf, inf)
 
 
 def _is_text(value: Any) -> bool:
@@ -407,8 +414,6 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _expectation(hook: str) -> str:
-    if hook in _MARKED:
-        return f"a record that is declared with `@answers({hook!r})`"
     if hook == "rooms":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"

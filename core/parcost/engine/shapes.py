@@ -38,10 +38,10 @@ _PLAIN = (float, int, bool)
 def settle(study: Study, *hooks: str) -> None:
     """Leave out what plugins contribute to *hooks* in shapes that *study* has not."""
     for hook in hooks:
-        fitting(study, hook, study.contributions(hook))
+        valid_answers(study, hook, study.contributions(hook))
 
 
-def fitting(
+def valid_answers(
     study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return the answers to *hook* that have the shape of *study*; the others are faults."""
@@ -49,7 +49,7 @@ def fitting(
     found = []
     for pair in stamped:
         plugin, answer = pair
-        if complaint := misfit(answer, points):
+        if complaint := shape_problem(answer, points):
             study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
         else:
             found.append(pair)
@@ -64,7 +64,7 @@ def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
         if _fits(room, points):
             found.append(room)
         else:
-            message = f"gave a room of shape {_shape(room)}, where {_wanted(points)}"
+            message = f"gave a room of shape {_shape(room)}, where {_expected_shape(points)}"
             fault = Fault(plugin=plugin, hook="rooms", message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):
@@ -77,7 +77,7 @@ def points_of(study: Study) -> int:
     return len(study.axes[0][1]) if study.axes else 0
 
 
-def misfit(answer: Any, points: int) -> str:
+def shape_problem(answer: Any, points: int) -> str:
     """Return what is wrong with the shapes in *answer*, if anything, for so many *points*."""
     reads = _reads(answer.__class__)
     if reads is None:
@@ -87,13 +87,17 @@ def misfit(answer: Any, points: int) -> str:
         if value.__class__ is not float and not _fits(value, points):
             name = next(name for name in names if getattr(answer, name) is value)
             called = answer.id if isinstance(answer, Check) else answer.name
-            return f"gave `{called}` {name} of shape {_shape(value)}, where {_wanted(points)}"
+            return (
+                f"gave `{called}` {name} of shape {_shape(value)}, where {_expected_shape(points)}"
+            )
     series = series_of(answer.__class__)
     for value in getattr(answer, series) if series else ():
         if not _fits(value, points):
             shape = _shape(value)
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
-            return f"gave `{answer.name}` {called} of shape {shape}, where {_wanted(points)}"
+            return (
+                f"gave `{answer.name}` {called} of shape {shape}, where {_expected_shape(points)}"
+            )
     return ""
 
 
@@ -128,5 +132,5 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _wanted(points: int) -> str:
+def _expected_shape(points: int) -> str:
     return "one number is asked for" if points <= 1 else f"the sweep has {points} points"

@@ -60,13 +60,13 @@ class Load:
         found = self.seconds
         return found["F"] + (found["R"] + found["B"]) + found["W"]
 
-    def busy(self, passes: Iterable[Pass], resource: str) -> Real:
+    def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has something to do."""
         if not self._busy:
             for work, time in zip(self.works, self.took, strict=True):
                 key = (work.pass_, work.resource)
                 self._busy[key] = self._busy.get(key, 0.0) + time
-                for other, share in also(work):
+                for other, share in shared_resources(work):
                     key = (work.pass_, other)
                     self._busy[key] = self._busy.get(key, 0.0) + share * time
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
@@ -74,7 +74,7 @@ class Load:
     def idle(self, passes: tuple[Pass, ...], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has nothing to do."""
         if (passes, resource) not in self._idle:
-            found = -self.busy(passes, resource)
+            found = -self.busy_seconds(passes, resource)
             for pass_ in passes:
                 found = found + self.seconds[pass_]
             self._idle[passes, resource] = maximum(found, 0.0)
@@ -87,7 +87,7 @@ def count(term: Work | Once | Memory, stage: int) -> float:
     return times if isinstance(times, (float, int)) else times[stage]
 
 
-def also(term: Work | Once) -> Iterable[tuple[str, Real]]:
+def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
     """Return the other resources that *term* keeps busy, and the share of its seconds."""
     if not term.also:
         return ()
@@ -204,7 +204,7 @@ def _shared(
     """Return the seconds in which *members* keep further resources busy, by resource."""
     found: dict[str, Real] = {}
     for i in members:
-        for other, share in also(works[i]):
+        for other, share in shared_resources(works[i]):
             found[other] = found.get(other, 0.0) + share * seconds[i]
     return found
 
@@ -298,7 +298,7 @@ def _crowd(
         used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
     for i in guests:
         over: dict[str, Real] = {}
-        needs = [(other, part, part * took[i]) for other, part in also(works[i])]
+        needs = [(other, part, part * took[i]) for other, part in shared_resources(works[i])]
         for other, _, time in needs:
             room = maximum(works[i].share * idle(other) - used.get(other, 0.0), 0.0)
             over[other] = maximum(time - room, 0.0)

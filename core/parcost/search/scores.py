@@ -13,13 +13,14 @@ from attrs import evolve, frozen
 
 from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
-from parcost.contract.terms import Pipeline, Schedule, Work
-from parcost.engine.schedule_calls import blamed
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Pipeline, Work
+from parcost.engine.schedule_calls import schedule_blame
 from parcost.search.axis_kinds import PROBES
-from parcost.search.result import spelled
+from parcost.search.result import spec_text
 from parcost.search.space import Structure
-from parcost.search.term_arrays import Windows, at, at_points, stacked, under, windows
-from parcost.search.timing import Timed
+from parcost.search.term_arrays import Windows, at, at_points, stack_terms, terms_under, windows
+from parcost.search.timing import ScheduleTimes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
     from parcost.engine.stage_costs import Load
     from parcost.numeric import Real
-    from parcost.search.variants import Asked, Contribution, Variants
+    from parcost.search.variants import Contribution, VariantAnswers, Variants
 
 
 @frozen(kw_only=True, eq=False)
-class Scored:
+class ScoredLayouts:
     """The layouts of one structure under one schedule: arrays that broadcast to the space.
 
     *seconds* is the step or, where not *exact*, no more than it; *least* is what a first bound
@@ -53,16 +54,16 @@ class Scored:
     least: Any = 0.0
 
 
-def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
+def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
     """Return the values of a layout by attribute, as the language spells them."""
     structure = scored.structure
-    values = {name: spelled(value) for name, value in structure.values.items()}
+    values = {name: spec_text(value) for name, value in structure.values.items()}
     for name, numbers in structure.degrees.items():
         number = float(numbers[index[-1]])
         values[name] = int(number) if number.is_integer() else number
     for k, choice in enumerate(structure.variants.choices):
         at = scored.index if k == scored.choice else index[k]
-        values[choice.name] = spelled(choice.values[at])
+        values[choice.name] = spec_text(choice.values[at])
     return values
 
 
@@ -80,11 +81,11 @@ class Scores:
         self.structure = structure
         self._variants, self._legal = structure.variants, structure.legal
         self._occurs: NDArray[np.bool_] = np.any(self._legal, axis=-1)
-        memory = self._variants.over("memory", self._occurs)
-        self._memory = stacked(memory, self._variants.shape, Windows())
+        memory = self._variants.answers("memory", self._occurs)
+        self._memory = stack_terms(memory, self._variants.shape, Windows())
         self._choice = _scheduling(self._variants, self._occurs)
         for hook, probe in PROBES.items():
-            for reads, answers in self._variants.over(hook, self._occurs):
+            for reads, answers in self._variants.answers(hook, self._occurs):
                 found = {key_of(probe(x)) for a in answers.values() for _, x in a}
                 several = len(found) > max(len(a) for a in answers.values())
                 self._variants.refuse(reads if several else (), hook)
@@ -98,7 +99,7 @@ class Scores:
         """The plugins that a first bound is made of, by position: the most work comes first."""
         return list(self._few)
 
-    def bounded(self) -> Iterator[Scored]:
+    def bound_layouts(self) -> Iterator[ScoredLayouts]:
         """Yield all layouts, by schedule, with what few of their terms come to."""
         terms = self._of_few(windows(self._few.values()))
         known: dict[Any, Load] = {}
@@ -109,12 +110,12 @@ class Scores:
                 continue
             here, memory = self._under(index, terms, self._memory)
             pipeline = self._pipeline(index)
-            with blamed(self._variants.base, pipeline.schedule):
-                timed = self._timed(index, pipeline, here, legal, known)
-                bytes_ = self._bytes[index] = timed.fullest([m for _, m in memory], steady)
-                seconds = self._least[index] = timed.least()
+            with schedule_blame(self._variants.base, pipeline.schedule):
+                timed = self._schedule_times(index, pipeline, here, legal, known)
+                bytes_ = self._bytes[index] = timed.peak_memory([m for _, m in memory], steady)
+                seconds = self._least[index] = timed.minimum_seconds()
             self._note(timed)
-            yield Scored(
+            yield ScoredLayouts(
                 structure=self.structure,
                 schedule=self._schedule(index),
                 choice=self._choice,
@@ -128,7 +129,9 @@ class Scores:
                 bytes_=bytes_,
             )
 
-    def scored(self, kept: NDArray[np.intp], wanted: Mapping[int, Any]) -> Iterator[Scored]:
+    def score_layouts(
+        self, kept: NDArray[np.intp], wanted: Mapping[int, Any]
+    ) -> Iterator[ScoredLayouts]:
         """Yield layouts at points *kept* of the flat axis, by schedule.
 
         *wanted* is a mask of them by the position of the schedule, or true for all.
@@ -140,9 +143,9 @@ class Scores:
         for index, which in legal.items():
             self._part(occurs, index)[...] = which.any(axis=-1)
         rest = [i for i in range(variants.plugins("terms")) if i not in self._few]
-        asked = [variants.asked("terms", i, occurs) for i in rest]
+        asked = [variants.plugin_answers("terms", i, occurs) for i in rest]
         hosts = windows([*self._few.values(), *asked])
-        terms = [*at(self._of_few(hosts), kept), *stacked(asked, variants.shape, hosts)]
+        terms = [*at(self._of_few(hosts), kept), *stack_terms(asked, variants.shape, hosts)]
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms may share a name
         memory = at(self._memory, kept)
         known: dict[Any, Load] = {}
@@ -152,11 +155,11 @@ class Scores:
             here, held = self._under(index, terms, memory)
             whole = self._pipeline(index)
             pipeline = evolve(whole, micro_batches=at_points(whole.micro_batches, kept))
-            with blamed(self._variants.base, pipeline.schedule):
-                timed = self._timed(index, pipeline, here, which, known)
+            with schedule_blame(self._variants.base, pipeline.schedule):
+                timed = self._schedule_times(index, pipeline, here, which, known)
                 seconds, exact = timed.step()
             self._note(timed)
-            yield Scored(
+            yield ScoredLayouts(
                 structure=structure,
                 schedule=self._schedule(index),
                 choice=self._choice,
@@ -172,26 +175,26 @@ class Scores:
             )
         variants.forget()
 
-    def _common(self, few: Sequence[int]) -> dict[int, Asked]:
+    def _common(self, few: Sequence[int]) -> dict[int, VariantAnswers]:
         """Return the answers, by position of the plugin, that a first bound is made of."""
         variants, legal = self._variants, self._occurs
         if not few:
             first = [variants.one("terms", i, legal) for i in range(variants.plugins("terms"))]
             works = [_seconds(answer) for answer, _ in first]
             most = int(np.argmax(works))
-            wanted = {*variants.asked("terms", most, legal)[0], self._choice}
+            wanted = {*variants.plugin_answers("terms", most, legal)[0], self._choice}
             few = [
                 most,
                 *(i for i, (_, reads) in enumerate(first) if reads <= wanted and i != most),
             ]
-        found = {i: variants.asked("terms", i, legal) for i in few}
+        found = {i: variants.plugin_answers("terms", i, legal) for i in few}
         wanted = {*found[few[0]][0], self._choice}
         return {i: asked for i, asked in found.items() if wanted.issuperset(asked[0])}
 
     def _of_few(self, hosts: Windows) -> Sequence[tuple[Plugin, Any]]:
         """Return the terms of the first bound, where these windows have guests."""
         if hosts not in self._stacked:
-            self._stacked[hosts] = stacked(self._few.values(), self._variants.shape, hosts)
+            self._stacked[hosts] = stack_terms(self._few.values(), self._variants.shape, hosts)
         return self._stacked[hosts]
 
     def _pipeline(self, index: int) -> Pipeline:
@@ -220,19 +223,19 @@ class Scores:
     ) -> tuple[Sequence[tuple[Plugin, Any]], Sequence[tuple[Plugin, Any]]]:
         if self._choice is None:
             return terms, memory
-        return under(terms, self._choice, index), under(memory, self._choice, index)
+        return terms_under(terms, self._choice, index), terms_under(memory, self._choice, index)
 
-    def _timed(
+    def _schedule_times(
         self,
         index: int,
         pipeline: Pipeline,
         terms: Sequence[tuple[Plugin, Any]],
         legal: NDArray[np.bool_],
         known: dict[Any, Load],
-    ) -> Timed:
-        return Timed(pipeline, self._schedule(index), [t for _, t in terms], legal, known)
+    ) -> ScheduleTimes:
+        return ScheduleTimes(pipeline, self._schedule(index), [t for _, t in terms], legal, known)
 
-    def _note(self, timed: Timed) -> None:
+    def _note(self, timed: ScheduleTimes) -> None:
         """Note where the schedule says what is no number: a bound of 0 stands for that."""
         if timed.unsaid:
             message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
@@ -241,25 +244,27 @@ class Scores:
 
 def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
     """Note, once, what is wrong with the schedule of *pipeline*."""
-    plugin = variants.base.plugins.named("schedules")[pipeline.schedule][0]
+    plugin = variants.base.plugins.offers("schedules")[pipeline.schedule][0]
     if all((f.plugin, f.message) != (plugin, message) for f in variants.faults):
         variants.faults.append(Fault(plugin=plugin, hook="schedules", message=message))
 
 
-def doubt(scored: Scored) -> None:
+def doubt(scored: ScoredLayouts) -> None:
     """Note that layouts take less than their score, which ruled others out."""
     schedule = scored.schedule
-    methods = [m for m in ("closed_form", "lower_bound") if getattr(schedule, m, None) is not None]
-    said = " or ".join(f"`{method}`" for method in methods) or "the bound of its order"
+    kind = type(schedule)
+    methods = ["`closed_form`"] * (kind.closed_form is not Schedule.closed_form)
+    methods += ["`lower_bound`"] * (kind.lower_bound is not Schedule.lower_bound)
+    said = " or ".join(methods) or "the bound of its order"
     message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
     blame(scored.structure.variants, scored.pipeline, message)
 
 
-def score(structure: Structure) -> Iterator[Scored]:
+def score(structure: Structure) -> Iterator[ScoredLayouts]:
     """Yield the layouts of *structure*, by schedule, all of them scored."""
     scores = Scores(structure)
-    wanted = {bound.index: True for bound in scores.bounded()}
-    return scores.scored(np.arange(structure.legal.shape[-1]), wanted)
+    wanted = {bound.index: True for bound in scores.bound_layouts()}
+    return scores.score_layouts(np.arange(structure.legal.shape[-1]), wanted)
 
 
 def _seconds(answer: Contribution) -> float:
@@ -270,7 +275,7 @@ def _seconds(answer: Contribution) -> float:
 
 def _scheduling(variants: Variants, legal: NDArray[np.bool_]) -> int | None:
     """Return which choice is that of the schedule: the one that the pipeline reads."""
-    read = {k for reads, _ in variants.over("pipelines", legal) for k in reads}
+    read = {k for reads, _ in variants.answers("pipelines", legal) for k in reads}
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
     variants.refuse(several[1:], "pipeline")
     return several[0] if several else None

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from parcost.contract.schema import block_type, changed
+from parcost.contract.schema import block_type, change_values
 from parcost.contract.terms import Axis
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
-from parcost.search.axis_kinds import Apart
-from parcost.search.result import spelled
-from parcost.search.spec_values import written
+from parcost.search.axis_kinds import AxisKinds
+from parcost.search.result import spec_text
+from parcost.search.spec_values import setting_text
 from parcost.search.term_arrays import mask
 from parcost.search.variants import Choice, Variants
 
@@ -111,7 +111,7 @@ class Space:
 
     def text(self, path: str, value: Any) -> str:
         """Return a value of the axis at *path* as a spec has it."""
-        value = spelled(value)
+        value = spec_text(value)
         return self.texts.get(path, {}).get(value, f"{value}")
 
     def structures(self) -> Iterator[Structure]:
@@ -195,7 +195,7 @@ def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -
     def chosen(held: Any, name: str, block: object) -> Any:
         return values.get((id(block), name), held)
 
-    return study.with_blocks(changed(study.blocks, chosen))
+    return study.with_blocks(change_values(study.blocks, chosen))
 
 
 def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
@@ -206,13 +206,13 @@ def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
         return value[kept] if flat else value
 
     axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
-    return evolve(study.with_blocks(changed(study.blocks, cut)), axes=axes)
+    return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
 
 
 def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield where each rule holds, with a dimension for each choice."""
     with np.errstate(all="ignore"):
-        for read, answers in variants.over("checks"):
+        for read, answers in variants.answers("checks"):
             distinct = {id(a): a for a in answers.values()}
             errors = {
                 key: [c for _, c in answer if c.severity == "error"]
@@ -269,11 +269,21 @@ def space(
         SpecError: There is no such axis, or the space is too large.
     """
     study = scenario.first
-    known = offered(study)
-    given = {named(study, name, known, anything=True): values for name, values in given.items()}
-    wanted = [n if n in given else named(study, n, known) for n in names] if names else list(known)
+    known = offered_axes(study)
+    given = {
+        attribute_of_axis(study, name, known, anything=True): values
+        for name, values in given.items()
+    }
+    wanted = (
+        [n if n in given else attribute_of_axis(study, n, known) for n in names]
+        if names
+        else list(known)
+    )
     axes = [
-        Axis(attribute=path, values=_listed(given[path] if path in given else known[path].values))
+        Axis(
+            attribute=path,
+            values=_plain_values(given[path] if path in given else known[path].values),
+        )
         for path in dict.fromkeys((*wanted, *given))
     ]
     empty = [axis.attribute for axis in axes if not axis.values]
@@ -289,8 +299,8 @@ def space(
         help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
-    written_out = [_spelled(scenario, study, axis) for axis in axes]
-    apart = Apart.of(scenario, study, [axis for axis, _ in written_out])
+    written_out = [_axis_texts(scenario, study, axis) for axis in axes]
+    apart = AxisKinds.of(scenario, study, [axis for axis, _ in written_out])
     return Space(
         scenario=scenario,
         texts={axis.attribute: texts for axis, texts in written_out},
@@ -321,7 +331,9 @@ def _check_block(study: SpecStudy, path: str) -> None:
         raise SpecError([Diagnostic("not-an-axis", message, place=place, help=help)])
 
 
-def _spelled(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[Axis, Mapping[float, str]]:
+def _axis_texts(
+    scenario: Scenario, study: SpecStudy, axis: Axis
+) -> tuple[Axis, Mapping[float, str]]:
     """Return *axis* with strings in quotes, and quantities as numbers, with how to write them."""
     block, attribute = find(study, axis.attribute)
     field_ = block_type(type(block)).fields[attribute]
@@ -334,16 +346,16 @@ def _spelled(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[Axis, Ma
             bound = [scenario.replace({axis.attribute: value}).first for value in values]
             values = [getattr(find(one, axis.attribute)[0], attribute) for one in bound]
         for text, number in zip(axis.values, values, strict=True):
-            texts.setdefault(number, written(axis.attribute, field_, text, number))
+            texts.setdefault(number, setting_text(axis.attribute, field_, text, number))
     return Axis(attribute=axis.attribute, values=values), texts
 
 
-def _listed(values: Sequence[Any]) -> list[Any]:
+def _plain_values(values: Sequence[Any]) -> list[Any]:
     """Return *values* as plain ones, such as an array has none of."""
     return [value.item() if hasattr(value, "item") else value for value in values]
 
 
-def offered(study: SpecStudy) -> dict[str, Axis]:
+def offered_axes(study: SpecStudy) -> dict[str, Axis]:
     """Return the axes that plugins offer for *study*, by attribute."""
     return {axis.attribute: axis for axis in _axes(study) if not axis.follows}
 
@@ -357,7 +369,7 @@ def _axes(study: SpecStudy) -> list[Axis]:
     return [axis for _, axis in study.plugins.ask("axes", study.faults, study=study)]
 
 
-def named(
+def attribute_of_axis(
     study: SpecStudy, name: str, offered: Mapping[str, Axis], *, anything: bool = False
 ) -> str:
     """Return the attribute of the axis called *name*: one of those *offered*, or *anything*.

@@ -17,9 +17,9 @@ from attrs import evolve, frozen
 
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
-from parcost.engine.reduce import unfit
-from parcost.engine.shapes import misfit, points_of
-from parcost.engine.study import SpecStudy, contribution, counted
+from parcost.engine.reduce import term_problem
+from parcost.engine.shapes import points_of, shape_problem
+from parcost.engine.study import SpecStudy, contribution, count_answers
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Fault, Plugin
-    from parcost.contract.terms import Schedule
+    from parcost.contract.study import Schedule
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Choice:
 #: What a plugin contributes, stamped.
 Contribution: TypeAlias = "Sequence[tuple[Plugin, Any]]"
 #: The choices that answers depend on, and the answers by the indices of these.
-Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
+VariantAnswers: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
 
 _SUMMED = ("terms", "memory")  # hooks
 
@@ -89,19 +89,23 @@ class Variants:
         self._studies.clear()
         self._made.clear()
 
-    def over(self, hook: str, legal: NDArray[np.bool_] | None = None) -> Iterator[Asked]:
+    def answers(
+        self, hook: str, legal: NDArray[np.bool_] | None = None
+    ) -> Iterator[VariantAnswers]:
         """Yield what each plugin answers to *hook* in all variants.
 
         *legal* has a dimension for each choice: nobody is asked where nothing is.
         """
         for position in range(self.plugins(hook)):
-            yield self.asked(hook, position, legal)
+            yield self.plugin_answers(hook, position, legal)
 
     def plugins(self, hook: str) -> int:
         """Return how many plugins answer *hook*."""
         return len(self.base.plugins.implementing(hook))
 
-    def asked(self, hook: str, position: int, legal: NDArray[np.bool_] | None = None) -> Asked:
+    def plugin_answers(
+        self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
+    ) -> VariantAnswers:
         """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
         Answers are by the indices of these choices alone; equal ones are one object.
@@ -131,8 +135,8 @@ class Variants:
         """Return the choices that any schedule reads to be one for a study."""
         return frozenset().union(
             *(
-                self._trace(combination, _scheduled, name)[1]
-                for name in self.base.plugins.named("schedules")
+                self._trace(combination, _schedule_named, name)[1]
+                for name in self.base.plugins.offers("schedules")
                 for combination in product(*map(range, self.shape))
             )
         )
@@ -184,23 +188,23 @@ class Variants:
                 return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
             index = [int(next(others)) if i == slice(None) else i for i in index]
-        return self._trace(tuple(index), _counted, hook, position)
+        return self._trace(tuple(index), _count_contribution, hook, position)
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
-        complaint = misfit(answer, self._points)
+        complaint = shape_problem(answer, self._points)
         if hook in _SUMMED and not complaint:
             token = READS.set(None)  # under all choices it has the same stages
             try:
                 cut = study.pipeline
             finally:
                 READS.reset(token)
-            complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
+            complaint = term_problem(answer, cut.stages, cut.stages * cut.chunks)
         return complaint
 
     def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
-            schema: tuple(self._told(block, combination) for block in found)
+            schema: tuple(self._observe(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
         }
         return evolve(
@@ -214,13 +218,13 @@ class Variants:
             complaint=self._complaint,
         )
 
-    def _told(self, value: Any, combination: Combination) -> Any:
+    def _observe(self, value: Any, combination: Combination) -> Any:
         """Return *value* with blocks in it, and below, that tell when a choice is read.
 
         A block is the same object under all combinations of what others choose.
         """
         if isinstance(value, tuple):
-            return tuple(self._told(item, combination) for item in value)
+            return tuple(self._observe(item, combination) for item in value)
         inside = self._inside.get(id(value), ())
         if not inside:
             return value
@@ -230,7 +234,7 @@ class Variants:
         return self._made[key]
 
     def _told_block(self, value: Any, combination: Combination) -> Any:
-        values = {name: self._told(inner, combination) for name, inner in vars(value).items()}
+        values = {name: self._observe(inner, combination) for name, inner in vars(value).items()}
         axes: dict[str, tuple[str, int]] = {}
         for (block, attribute), k in self._chosen.items():
             if block == id(value):
@@ -262,13 +266,13 @@ class Variants:
         return self._inside[id(value)]
 
 
-def _counted(study: SpecStudy, hook: str, position: int) -> Contribution:
-    return counted(study, hook, study.query(contribution, hook, position))
+def _count_contribution(study: SpecStudy, hook: str, position: int) -> Contribution:
+    return count_answers(study, hook, study.query(contribution, hook, position))
 
 
 def _schedule(study: SpecStudy) -> Schedule:
     return study.schedule
 
 
-def _scheduled(study: SpecStudy, name: str) -> Schedule:
-    return study.scheduled(name)
+def _schedule_named(study: SpecStudy, name: str) -> Schedule:
+    return study.schedule_named(name)

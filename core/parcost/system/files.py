@@ -15,11 +15,12 @@ from typing import BinaryIO
 
 from attrs import frozen
 
-from parcost.language.diagnostics import Diagnostic
+from parcost.language.diagnostics import Diagnostic, nearest
 from parcost.language.errors import SpecError
 
 _MIB = 2**20
 _GIB = 2**30
+_NEAR = 0.75  # of the letters are those of a file that may be meant
 _STDIN = "<stdin>"
 # A pipe or a device that takes the place of a file between two calls is not waited for.
 _FLAGS = os.O_RDONLY
@@ -137,9 +138,20 @@ def check_size(data: bytes, kind: Kind, name: str) -> bytes:
 def read_failure(error: Exception, name: str) -> SpecError:
     """Return the diagnostic of an error of the system."""
     if isinstance(error, FileNotFoundError):
-        return failure("missing-file", f"there is no file `{name}`", name)
+        return failure("missing-file", f"there is no file `{name}`", name, _near(name))
     reason = getattr(error, "strerror", None) or str(error)
     return failure("unreadable-file", f"`{name}` cannot be read: {reason}", name)
+
+
+def _near(name: str) -> str | None:
+    """Return a help line with the file beside *name* that is called nearly so, if any."""
+    path = Path(name)
+    try:
+        beside = [entry.stem for entry in path.parent.iterdir() if entry.suffix == path.suffix]
+    except (OSError, ValueError):
+        return None
+    close = nearest(path.stem, beside, 1, _NEAR) if path.suffix else []
+    return f"did you mean `{path.with_stem(close[0])}`?" if close else None
 
 
 def failure(id: str, message: str, place: str, help: str | None = None) -> SpecError:
