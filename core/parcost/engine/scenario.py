@@ -30,7 +30,7 @@ from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module
 from parcost.spec.scope import Axis, Sweep
 
-MOST_POINTS = 100_000  # of a sweep, which takes up to 5 kB for each
+MOST_POINTS = 100_000  # of a sweep, which takes up to 6 kB for each
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
 MOST_ERRORS = 100
 MOST_BROKEN = 3  # plugins that a hint names
