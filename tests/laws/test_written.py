@@ -13,7 +13,15 @@ from parcost import SpecError
 from parcost.language.text import Span
 
 #: What operators of some models or frameworks read, which a base need not have.
-OPERATORS: tuple[str, ...] = ("misaligned_", "odd_", "eager_", "compiled_", "composite_", "complex_", "halves_")
+OPERATORS: tuple[str, ...] = (
+    "misaligned_",
+    "odd_",
+    "eager_",
+    "compiled_",
+    "composite_",
+    "complex_",
+    "halves_",
+)
 OPERATORS += ("permuted_", "traced_", "strided_", "scattered_", "indexed_")
 #: Other attributes that may change nothing in a base, and why.
 SATURATED = {
