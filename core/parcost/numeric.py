@@ -166,7 +166,8 @@ def ratio(part: Real, whole: Real) -> Real:
     """
     if not is_array(part, whole):
         return part / whole if whole else (0.0 if part == 0 else math.copysign(INFINITY, part))
-    return part / maximum(whole, sys.float_info.min)
+    with quiet():  # of nothing anything is too large for a number, and infinite
+        return part / maximum(whole, sys.float_info.min)
 
 
 def divides(a: Real, b: Real) -> Mask:

@@ -9,12 +9,9 @@ is frozen in earnest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["answers", "answers_to", "record"]
-
-T = TypeVar("T", bound=type)
+__all__ = ["record"]
 
 if TYPE_CHECKING:
     from attrs import frozen as record
@@ -26,22 +23,3 @@ else:
         hashed = True if eq else None  # None leaves what tells objects apart alone
         options = {"on_setattr": setters.NO_OP, **options}  # `define` converts what is set, again
         return define(cls, eq=eq, unsafe_hash=hashed, **options)
-
-
-def answers(hook: str) -> Callable[[T], T]:
-    """Declare a record an answer to *hook*: ``parameters``, ``operators`` or ``flops``.
-
-    What these hooks answer with is a matter between plugins. The core refuses anything else
-    under them, and whatever does not fit the annotations of the record.
-    """
-
-    def mark(cls: T) -> T:
-        cls.__answers__ = hook  # type: ignore[attr-defined]
-        return cls
-
-    return mark
-
-
-def answers_to(cls: type) -> str:
-    """Return the hook that records of a class answer, "" if none."""
-    return str(getattr(cls, "__answers__", ""))

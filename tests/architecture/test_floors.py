@@ -31,7 +31,7 @@ FLOORS = (
     "batch",
     "cli",
     "",  # the package itself, which has the public names
-    "documentation",
+    "references",
 )
 
 #: Libraries that a function may import, and what runs without them.

@@ -225,14 +225,14 @@ def test_a_file_is_part_of_the_environment(tmp_path: Path) -> None:
 def test_its_terms_take_part_in_a_search(run: Run) -> None:
     search = ("search", "specs/a.par", "--axes", "tp,pp", "--format", "json")
     bare = json.loads(run(*search).out)
-    done = json.loads(run(*search, "--plugin", "loader.py", "--without", "advice").out)
+    done = json.loads(run(*search, "--plugin", "loader.py", "--without", "analysis.advice").out)
     best = done["best"][0]
     tp = best["values"]["layout.tp"]
     assert tp > bare["best"][0]["values"]["layout.tp"]
     other = next(other for other in done["best"] if other["values"]["layout.tp"] != tp)
     more = 24.0 / other["values"]["layout.tp"] - 24.0 / tp
     assert other["differs_by_seconds"]["data_stall"] == pytest.approx(more)
-    command = "parcost eval specs/a.par --without advice --plugin loader.py"
+    command = "parcost eval specs/a.par --without analysis.advice --plugin loader.py"
     assert best["command"].startswith(command)
     _, *arguments = best["command"].split()
     assert step(run, *arguments[1:]) == best["step_seconds"]
@@ -244,7 +244,7 @@ def test_its_terms_take_part_in_a_search(run: Run) -> None:
         (["missing.py"], "there is nothing there"),
         (["specs/a.par"], "that is neither"),
         (["specs"], "that is neither"),
-        (["figures.py"], "a plugin called `figures` is installed already"),
+        (["rules.py"], "a plugin called `rules` is installed already"),
         (["loader.py", "specs/loader.py"], "a plugin called `loader` is in `loader.py` already"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Group, Library, Session, SpecError, hookimpl
+from parcost import Collective, Group, Library, Session, SpecError, hookimpl
 from parcost.contract.plugin import Plugin
 from parcost.output.cells import plugin_note as chosen
 from parcost.plugins.discovery import Plugins, load
@@ -72,6 +72,14 @@ def test_parallel_trees_gather_where_each_rank_has_a_node() -> None:
     assert (call.algorithm, call.seconds) == ("pat", pytest.approx(3 * 14e-6))
 
 
+def test_what_is_read_of_a_library_is_of_a_release() -> None:
+    cited = {
+        name: library.source.split(",")[0]
+        for name, (_, library) in load().offers("libraries").items()
+    }
+    assert cited == {"nccl": "NCCL 2.30", "rccl": "RCCL", "mpi": "Thakur"}
+
+
 def test_every_library_has_an_algorithm_for_what_a_step_needs() -> None:
     for name, (_, library) in load().offers("libraries").items():
         known = load().offers("collectives")
@@ -81,7 +89,7 @@ def test_every_library_has_an_algorithm_for_what_a_step_needs() -> None:
         assert {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"} <= {*library.algorithms}
 
 
-class Magic:
+class Magic(Collective):
     """An algorithm of somebody else that takes no time."""
 
     name = "magic"

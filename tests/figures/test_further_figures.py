@@ -20,7 +20,9 @@ def work(pass_: Any, seconds: float, **more: Any) -> Work:
 
 def values(study: Study) -> dict[str, Any]:
     asked = study.plugins.ask("details", study.faults, study=study, outcome=study.evaluate())
-    found = {figure.name: figure.value for plugin, figure in asked if plugin.name == "figures"}
+    found = {
+        figure.name: figure.value for plugin, figure in asked if plugin.name == "analysis.figures"
+    }
     assert study.faults == []
     return found
 

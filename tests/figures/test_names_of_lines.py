@@ -44,7 +44,7 @@ context { algorithm = ring }
 """
 
 
-def _renamed(term: Any, counts: Any) -> tuple[Any, str]:
+def _rename(term: Any, counts: Any) -> tuple[Any, str]:
     """Check a term, and give it a name of which no word is left, in the same order."""
     term, complaint = validate_term(term, counts)
     codes = "".join(f"{ord(letter):04x}" for letter in term.name)
@@ -76,7 +76,7 @@ def test_no_figure_depends_on_the_name_of_a_line(
 
 def _same_under_other_names(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [_report(r) for r in parcost.evaluate(path)]
-    monkeypatch.setattr(validation, "validate_term", _renamed)
+    monkeypatch.setattr(validation, "validate_term", _rename)
     after = [_report(r) for r in parcost.evaluate(path)]
     assert len(before) == len(after) > 0
     for (figures, sections), (renamed, again) in zip(before, after, strict=True):

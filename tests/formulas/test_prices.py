@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Group, formula
+from parcost import Collective, Group, formula
 from parcost.contract.prices import explain
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
@@ -64,7 +64,7 @@ def test_a_closed_expression_gives_the_time(
     if algorithm.name == "van_de_geijn" and len(shape) > 1:
         return  # which is closed on one level alone
     text = algorithm.formula(operation)
-    if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, placed)):
+    if special := algorithm.formula_for(operation, placed):
         text = special[0]
     assert found.text == text
 
@@ -83,7 +83,7 @@ def test_phases_explain_what_no_expression_does() -> None:
     assert set(found.inputs) >= {"r[node]", "w[rail]", "alpha[rail]", "B[node]"}
 
 
-class _Direct:
+class _Direct(Collective):
     """An algorithm of ``alpha + n / B`` that counts who asks for its phases, and has none."""
 
     name, source, operations = "direct", "a page", frozenset({"all_reduce"})

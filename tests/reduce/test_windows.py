@@ -171,7 +171,9 @@ def test_recomputation_lengthens_the_input_gradient(make: Any) -> None:
 # --- fully sharded data parallel -------------------------------------------------------------
 
 
-def sharded(make: Any, layers: int, F: float, BW: float, gather: float, scatter: float) -> float:
+def sharded_seconds(
+    make: Any, layers: int, F: float, BW: float, gather: float, scatter: float
+) -> float:
     """Return one micro-batch of FSDP: prefetch hides one layer less than there are."""
     share = (layers - 1) / layers
     wire = {"resource": "link", "share": share, "window": "layers", "count": layers - 1}
@@ -189,11 +191,11 @@ def sharded(make: Any, layers: int, F: float, BW: float, gather: float, scatter:
 
 
 def test_ten_sharded_layers_bound_by_compute_take_159(make: Any) -> None:
-    assert sharded(make, 10, F=5, BW=10, gather=3, scatter=3) == pytest.approx(159)
+    assert sharded_seconds(make, 10, F=5, BW=10, gather=3, scatter=3) == pytest.approx(159)
 
 
 def test_forty_sharded_layers_bound_by_their_wire_take_447(make: Any) -> None:
-    assert sharded(make, 40, F=5, BW=4, gather=3, scatter=3) == pytest.approx(447)
+    assert sharded_seconds(make, 40, F=5, BW=4, gather=3, scatter=3) == pytest.approx(447)
 
 
 # --- a whole pass as the window --------------------------------------------------------------

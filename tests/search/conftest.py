@@ -141,7 +141,7 @@ training {{ sequence = {rng.choice([2048, 4096])}, global_batch = {batch} sequen
 
 
 @frozen(kw_only=True, eq=False)
-class Alone:
+class LayoutCost:
     """One layout, evaluated by itself."""
 
     seconds: float
@@ -150,7 +150,7 @@ class Alone:
 
 
 @frozen(kw_only=True, eq=False)
-class Known:
+class KnownCost:
     """What the arrays of a search say of one layout."""
 
     legal: bool
@@ -172,7 +172,7 @@ def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def alone(scenario: Scenario, values: Mapping[str, Any]) -> Alone | None:
+def layout_cost(scenario: Scenario, values: Mapping[str, Any]) -> LayoutCost | None:
     """Return what one layout costs by the public API, or None where a rule refuses it."""
     try:
         result = scenario.replace(values).evaluate().result
@@ -180,7 +180,7 @@ def alone(scenario: Scenario, values: Mapping[str, Any]) -> Alone | None:
         return None
     if result.outcome is None:
         return None
-    return Alone(
+    return LayoutCost(
         seconds=float(result.outcome.step_seconds),
         bytes_=float(result.outcome.memory_bytes),
         fits=bool(result.feasible),
@@ -189,16 +189,16 @@ def alone(scenario: Scenario, values: Mapping[str, Any]) -> Alone | None:
 
 def one_by_one(
     scenario: Scenario, axes: Mapping[str, list[Any]]
-) -> Iterator[tuple[dict[str, Any], Alone | None]]:
+) -> Iterator[tuple[dict[str, Any], LayoutCost | None]]:
     """Yield every layout of a space with what it costs by itself."""
     for values in product(*axes.values()):
         at = dict(zip(axes, values, strict=True))
-        yield at, alone(scenario, at)
+        yield at, layout_cost(scenario, at)
 
 
-def at_once(space: Space) -> dict[tuple[Any, ...], Known]:
+def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
     """Return what the arrays of a search say of every layout that has a place in one."""
-    found: dict[tuple[Any, ...], Known] = {}
+    found: dict[tuple[Any, ...], KnownCost] = {}
     few: Sequence[int] = ()  # plugins, which one structure finds for all
     with np.errstate(all="ignore"):
         for structure in space.structures():
@@ -208,8 +208,8 @@ def at_once(space: Space) -> dict[tuple[Any, ...], Known]:
     return found
 
 
-def _of(structure: Structure, few: Sequence[int]) -> dict[tuple[Any, ...], Known]:
-    found: dict[tuple[Any, ...], Known] = {}
+def _of(structure: Structure, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
+    found: dict[tuple[Any, ...], KnownCost] = {}
     bounds = {bound.index: bound.seconds for bound in Scores(structure).bound_layouts()}
     for bound in Scores(structure, few).bound_layouts():  # whichever is higher may be too high
         bounds[bound.index] = np.fmax(bounds[bound.index], bound.seconds)
@@ -226,7 +226,7 @@ def _of(structure: Structure, few: Sequence[int]) -> dict[tuple[Any, ...], Known
             for k, choice in enumerate(structure.variants.choices):
                 at = scored.index if k == scored.choice else index[k]
                 values[choice.name] = choice.values[at]
-            found[key_of(values)] = Known(
+            found[key_of(values)] = KnownCost(
                 legal=True,
                 bound=float(bound[index]),
                 seconds=float(wide[0][index]),

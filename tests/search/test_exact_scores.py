@@ -99,7 +99,7 @@ MORE: list[dict[str, list[Any]]] = [
 OBJECTIVES = ["step_time", "mfu", "tokens_per_second_per_device", "fewest_devices"]
 
 
-def mixed(seed: int) -> tuple[str, dict[str, list[Any]], str]:
+def mixed_space(seed: int) -> tuple[str, dict[str, list[Any]], str]:
     """Return a spec, the axes of a small space and an objective."""
     rng = random.Random(seed)
     model = (DENSE, EXPERTS)[seed % 2]
@@ -119,7 +119,7 @@ def mixed(seed: int) -> tuple[str, dict[str, list[Any]], str]:
 def test_every_exact_score_that_is_written_or_listed_is_that_of_the_layout_by_itself(
     seed: int,
 ) -> None:
-    text, axes, objective = mixed(seed)
+    text, axes, objective = mixed_space(seed)
     (scenario,) = parcost.load_text(text)
     whole = space(scenario, axes, list(axes))
     lines: list[str] = []

@@ -50,8 +50,9 @@ _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 def default_place() -> Path:
     """Return where results are kept: the folder for caches of the platform."""
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given, "parcost")
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():  # "relative paths are to be ignored", says the XDG specification
+        return given / "parcost"
     if os.name == "nt" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local, "parcost", "cache")
     return Path("~/.cache/parcost").expanduser()

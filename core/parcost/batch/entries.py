@@ -121,7 +121,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
             **{
                 data.key(name, units[name]) if name in units else name: value
                 for name, value in row.items()
-                if name not in last
+                if name not in last and (name in units or name not in names)  # no unit, no name
             },
             **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
             **_claims(claims.get(key_of(row, report.axes), ())),

@@ -13,8 +13,9 @@ from pathlib import Path
 from attrs import frozen
 
 from parcost.batch.rejections import reject
+from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.system.files import project_root
+from parcost.system.files import project_root, real_path
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
 _ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
@@ -38,11 +39,14 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
     """
     seen: set[str] = set()
     for name in named:
-        for spec in _meant(name):
-            place = os.path.normpath(spec.path)
-            if place not in seen:
-                seen.add(place)
-                yield spec
+        try:
+            for spec in _meant(name):
+                place = os.path.normpath(spec.path)
+                if place not in seen:
+                    seen.add(place)
+                    yield spec
+        except SpecError as error:
+            yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
 def is_several(named: Iterable[str]) -> bool:
@@ -144,7 +148,7 @@ def _regular(spec: Spec) -> Spec | Rejection:
 
 def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejection]:
     """Yield what was found at *paths*, unless a link leads out of *home* and of its project."""
-    roots = (home.resolve(), project_root(home / "any"))
+    roots = (real_path(home), project_root(home / "any"))
     real = cache(os.path.realpath)
     for path in paths:
         linked = Path(path).is_symlink()

@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
-from pathlib import Path
 
 from attrs import define, field
 
@@ -26,6 +25,7 @@ from parcost.contract.entries import Entry
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
 from parcost.report.rejection import FAULT, Rejection
+from parcost.system.files import current_folder
 from parcost.system.garbage import rare_collections
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
@@ -69,7 +69,7 @@ class Run:
 
     def entries(self, files: Sequence[Spec | Rejection]) -> Iterator[Entry]:
         """Yield the entries of every file, in order."""
-        if self.engine is None:
+        if self.engine is None or not current_folder():  # workers start in the current directory
             with rare_collections():
                 for file in files:
                     known = self._find_answer(file)
@@ -195,7 +195,7 @@ class Run:
             question=self.question,
             selection=self.environment.selection,
             expected=self.environment.digest,
-            folder=str(Path.cwd()),
+            folder=current_folder(),
             keep=self.cache is not None,
         )
         return pool.submit(answers, task, files)

@@ -59,7 +59,9 @@ def command(
     options.skip_faults(d.message for d in found.values() if d.id == "plugin-fault")
     count = sum(map(_is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
-    write_message(f"{studies} checked, {count or 'no'} {'error' if count == 1 else 'errors'}")
+    errors = f"{count or 'no'} {'error' if count == 1 else 'errors'}"
+    more = "" if count else "; whether a step fits into memory, `parcost eval` says"
+    write_message(f"{studies} checked, {errors}{more}")
     return worst
 
 

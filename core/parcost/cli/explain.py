@@ -35,6 +35,8 @@ def command(
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
 
+    if term and term.endswith(".par") and not path.endswith(".par"):
+        raise click.UsageError(f"the file comes first: `parcost explain {term} {path}`")
     values = options.parse_overrides(overrides)
     session = options.session(selection)
     worst = 0

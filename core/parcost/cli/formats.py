@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parcost.batch.run import Run
     from parcost.contract.entries import Entry, Part
     from parcost.contract.plugin import Plugin
-    from parcost.contract.terms import Exporter
+    from parcost.contract.terms import Exporter, FileExporter
     from parcost.output.view import View
     from parcost.plugins.discovery import Plugins
 
@@ -42,7 +42,7 @@ class Format:
     """An exporter, and the plugin that offers it."""
 
     plugin: Plugin
-    exporter: Exporter
+    exporter: Exporter | FileExporter
 
     @property
     def reads(self) -> Part:
@@ -50,7 +50,7 @@ class Format:
         from parcost.contract.entries import PARTS
         from parcost.language.errors import PluginError
 
-        part: Part = getattr(self.exporter, "reads", "data")
+        part = self.exporter.reads
         if part not in PARTS:
             known = ", ".join(PARTS)
             message = f"`{self.exporter.name}` of plugin {self.plugin} reads `{part}`, not {known}"
@@ -59,7 +59,9 @@ class Format:
 
     def check(self, out: str | None) -> None:
         """Refuse a format of files where no name is given for one."""
-        if out is None and not hasattr(self.exporter, "write"):
+        from parcost.contract.terms import FileExporter
+
+        if out is None and isinstance(self.exporter, FileExporter):
             raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
 
     def write(self, entries: Iterable[Entry], target: Target, view: View) -> None:
@@ -76,27 +78,29 @@ class Format:
             raise
 
     def _write(self, entries: Iterable[Entry], target: Target) -> None:
+        from parcost.contract.calls import CallError, call
         from parcost.contract.terms import FileExporter
-        from parcost.language.errors import ParcostError, PluginError, error_text, reraise_interrupt
+        from parcost.language.errors import ParcostError, PluginError
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
-        try:
-            if isinstance(self.exporter, FileExporter):
-                exporter = self.exporter
+        exporter = self.exporter
+
+        def write_all() -> None:
+            if isinstance(exporter, FileExporter):
                 target.save_with(lambda path: exporter.save(entries, path))
                 return
-            for piece in self.exporter.write(entries, target.paper()):
+            for piece in exporter.write(entries, target.paper()):
                 target.put(piece)
-        except (ParcostError, click.ClickException):
-            raise
+
+        try:
+            call(write_all, passing=(ParcostError, click.ClickException, OSError))
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
-        except BaseException as error:
-            reraise_interrupt(error)
-            if type(error).__module__ == "parcost.cli.streams":
-                raise
-            raise PluginError(f"{said}: {error_text(error)}") from error
+        except CallError as error:
+            if type(error.cause).__module__ == "parcost.cli.streams":
+                raise error.cause from None
+            raise PluginError(f"{said}: {error.text}") from error
 
 
 class _Fed:

@@ -134,14 +134,17 @@ def check(selection: PluginSelection) -> None:
 
     if not (selection.without or selection.files):
         return
+    from parcost.plugins.discovery import names_of_parts
+
     known = entry_points(group=_PLUGINS).names
     for name in selection.without:
-        if name not in known:
-            hint = did_you_mean(name, known) or "`parcost plugins` lists them"
+        parts = [] if name in known else names_of_parts(name.partition(".")[0])
+        if name not in known and name not in parts:
+            hint = did_you_mean(name, [*known, *parts]) or "`parcost plugins` lists them"
             raise click.UsageError(f"no plugin is called `{name}`; {hint}")
     names = {name: "installed" for name in known if name not in selection.without}
     for file in selection.files:
-        path, name = Path(file), name_of(file)
+        path = Path(file)
         if not (
             (os.path.isfile(path) and path.suffix.lower() == ".py")
             or os.path.isfile(path / "__init__.py")
@@ -149,6 +152,7 @@ def check(selection: PluginSelection) -> None:
             here = "there is nothing there" if not os.path.exists(path) else "that is neither"
             message = f"`--plugin {file}` is to be a file of Python, or a folder that is a package"
             raise click.UsageError(f"{message}: {here}")
+        name = name_of(file)
         if name in names:
             way = f"leave that out with `--without {name}`, or " if name in known else ""
             message = f"`--plugin {file}`: a plugin called `{name}` is {names[name]} already"

@@ -67,7 +67,7 @@ def paper(stream: TextIO | None = None) -> Paper:
     width = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns if terminal else _columns()
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     unicode = terminal and encoding.startswith("utf")
-    return Paper(width=width, color=wants_color(stream), unicode=unicode)
+    return Paper(width=min(width, _WIDEST), color=wants_color(stream), unicode=unicode)
 
 
 def put(text: str, interrupts: Interrupts | None = None) -> None:
@@ -458,4 +458,4 @@ def _columns() -> int:
     columns = os.environ.get("COLUMNS", "")
     if not columns.isdecimal() or not columns.strip("0"):
         return _PIPED_WIDTH
-    return min(int(columns), _WIDEST) if len(columns) <= _MOST_DIGITS else _WIDEST
+    return int(columns) if len(columns) <= _MOST_DIGITS else _WIDEST

@@ -11,7 +11,7 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, paper, put, show, write_message
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Replay
+    from parcost.contract.study import Replay
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from attrs import frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.terms import Check
 from parcost.language.diagnostics import quote
-from parcost.language.errors import FaultError, error_text, reraise_interrupt
+from parcost.language.errors import FaultError
 from parcost.numeric import all_of, array_kind
 
 _SEVERITIES = ("error", "warning")
@@ -40,6 +41,8 @@ def check_problem(check: Check) -> str:
     for word in words:
         if not isinstance(word, str):
             return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+    if not check.id or not check.message:
+        return f"gave a rule the id {quote(check.id)} and the message {quote(check.message)}"
     if holds.__class__ is not bool and array_kind(holds) != "b":
         return f"gave the rule `{check.id}` holds = {quote(holds)}, which is neither true nor false"
     if check.severity not in _SEVERITIES:
@@ -50,11 +53,10 @@ def check_problem(check: Check) -> str:
     if all_of(holds):
         return ""
     try:
-        if not _is_formattable(check):
-            _message(check, first_failure(check))
-    except BaseException as error:  # noqa: BLE001  inputs are foreign code
-        reraise_interrupt(error)
-        return f"gave the rule `{check.id}` words that cannot be said: {error_text(error)}"
+        if not call(_is_formattable, check):
+            call(_message, check, first_failure(check))
+    except CallError as error:
+        return f"gave the rule `{check.id}` words that cannot be said: {error.text}"
     return ""
 
 
@@ -97,10 +99,9 @@ def check_message(check: Check, point: int) -> CheckMessage:
         FaultError: Its words cannot be said of this point.
     """
     try:
-        return _message(check, point)
-    except BaseException as error:
-        reraise_interrupt(error)
-        message = f"the words of the rule `{check.id}` cannot be said: {error_text(error)}"
+        return call(_message, check, point)
+    except CallError as error:
+        message = f"the words of the rule `{check.id}` cannot be said: {error.text}"
         raise FaultError(message) from error
 
 

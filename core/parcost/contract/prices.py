@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
 from parcost.contract.validation import can_be_shown
 from parcost.language.diagnostics import type_name
-from parcost.language.errors import reraise_interrupt
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Collective, Group, Link
+    from parcost.contract.study import Collective
+    from parcost.contract.terms import Group, Link
     from parcost.numeric import Real
 
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
@@ -81,16 +83,21 @@ def _explanation(
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
 
     text = _BY_NAME
-    try:
+
+    def expression() -> Formula | None:
         for closed_text, letters in chain(
             _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
         ):
             found = _formula_or_none(closed_text, letters)
             if found and _same(found.value, seconds) and can_be_shown(found):
                 return found
-    except BaseException as error:  # noqa: BLE001  of an algorithm, which has given its time
-        reraise_interrupt(error)
-        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error)}"
+        return None
+
+    try:
+        if (found := call(expression)) is not None:
+            return found
+    except CallError as error:
+        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error.cause)}"
     return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
 
 
@@ -135,10 +142,11 @@ def _same(found: Real, seconds: Real) -> bool:
 def _closed(operation: str, group: Group, algorithm: Collective) -> _Closed:
     """Return the closed expression of an algorithm, the links that it sees, and more letters."""
     more: list[dict[str, Any]] = []
-    text, sees = algorithm.formula(operation), getattr(algorithm, "sees", "links")
-    if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, group)):
+    text = algorithm.formula(operation)
+    sees: Any = algorithm.sees
+    if special := algorithm.formula_for(operation, group):
         text, sees, *more = special
-    return text, getattr(group, sees) if isinstance(sees, str) else sees, more
+    return text, attrgetter(sees)(group) if isinstance(sees, str) else sees, more
 
 
 def _letters_of_closed(
@@ -172,19 +180,20 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
 
 
 def _phases(
-    operation: str, n: Real | Formula, group: Group, algorithm: Any
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the sum over the phases of an algorithm: by alpha and B, and by measured times."""
-    if not hasattr(algorithm, "phases"):
-        return
     size = plain_of(n)
+    phases = algorithm.phases(operation, size, group)
+    if phases is None:
+        return
     rounds: dict[str, Real] = {}
     bytes_: dict[str, Real] = {}
     alpha: dict[str, Real] = {}
     B: dict[str, Real] = {}
     times: dict[str, Formula] = {}
     added: Real = 0.0
-    for link, r, w, reduced in algorithm.phases(operation, size, group):
+    for link, r, w, reduced in phases:
         if not (any_of(r > 0) or any_of(w > 0)):
             continue
         name = _unique_name(str(link.name), rounds)
@@ -193,7 +202,7 @@ def _phases(
         times[name] = Formula(
             text="time of messages over one link",
             inputs={"rounds": r, "bytes": (w, "B")},
-            source="measured" if getattr(link, "measured", False) else "",
+            source="measured" if link.measured else "",
             value=link.seconds(r, w),
         )
         added = added + reduced

@@ -87,6 +87,7 @@ class BlockType:
     fields: Mapping[str, Field]
     defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
     former: Mapping[str, str]  # attributes that it had once, and what to write instead
+    aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
 
     @cached_property
     def may_be_implied(self) -> bool:
@@ -233,13 +234,15 @@ def block(
     label: str = "optional",
     inside: str = "",
     former: Mapping[str, str] = MappingProxyType({}),
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
     *label* says whether a block carries one ("required", "optional", "none");
     *inside* names the kind of block that it stands in, if it does not stand alone.
     A labelled block's object has its label as ``.label``. *former* are attributes that it had
-    in an earlier version, with what a diagnostic is to say of each.
+    in an earlier version, with what a diagnostic is to say of each. *aliases* are names that
+    other tools have for attributes, with what to write instead: ``{"vocab_size": "vocabulary"}``.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -259,6 +262,7 @@ def block(
             fields=fields,
             defaults=defaults,
             former=former,
+            aliases=aliases,
         )
         return made
 

@@ -6,24 +6,35 @@ here on they name it where they raise, or return what is no answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import evolve
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.term_validation import is_within
 from parcost.contract.terms import Goal, Limit
 from parcost.language.diagnostics import quote
-from parcost.language.errors import ParcostError, PluginError, reraise_interrupt
+from parcost.language.errors import ParcostError, PluginError
 from parcost.numeric import INFINITY, all_of, array_kind, where
 
-#: Makes the error of a plugin out of what it did, and what it raised.
-Blame: TypeAlias = Callable[[str, BaseException | None], PluginError]
+#: Makes the error of a plugin out of what it did.
+Blame: TypeAlias = Callable[[str], PluginError]
 
 HOOKS = ("rooms", "axes", "objectives", "goals")
 
 _Call: TypeAlias = Callable[..., Any]
 _NUMBERS, _TRUTH = "fiu", "b"
+#: What the attributes of a goal let through.
+_OF_GOALS: Mapping[str, Callable[[Any], bool]] = {
+    "objective": lambda value: value is None or isinstance(value, str),
+    "axes": lambda value: (
+        isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
+    ),
+    "keep": lambda value: value is None or is_within(value, 1),
+    "budget_seconds": lambda value: value is None or is_within(value, 0),
+    "subject": lambda value: isinstance(value, str),
+}
 
 
 def validate_answer(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
@@ -61,9 +72,7 @@ def _objective(objective: Any, blame: Blame) -> tuple[Any, str]:
         found = cost(seconds)
         known: Any = where(seconds < INFINITY, found == found, True)  # noqa: PLR0124  nan is not
         if not all_of(known):
-            raise blame(
-                f"the cost of `{name}` is {quote(found)} for a step of {quote(seconds)} s", None
-            )
+            raise blame(f"the cost of `{name}` is {quote(found)} for a step of {quote(seconds)} s")
         return found
 
     return evolve(objective, cost=checked, value=value), ""
@@ -73,6 +82,10 @@ def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
     limits: Any = goal.limits
     if not isinstance(limits, (list, tuple)):
         return goal, f"gave a goal limits = {quote(limits)}, which are no list"
+    for name, test in _OF_GOALS.items():
+        value = getattr(goal, name)
+        if not test(value):
+            return goal, f"gave a goal {name} = {quote(value)}, which is none"
     found = []
     for limit in limits:
         if not isinstance(limit, Limit) or not isinstance(limit.says, str):
@@ -82,25 +95,22 @@ def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
     return evolve(goal, limits=found), ""
 
 
-def _guarded_call(call: _Call, what: str, wanted: str, blame: Blame) -> _Call:
-    """Return *call*, named by *what* it is where it fails or returns something else than *wanted*.
+def _guarded_call(function: _Call, what: str, wanted: str, blame: Blame) -> _Call:
+    """Return *function*, named by *what* it is where it fails or returns something else.
 
-    That is one for all, or for each number that it is called with.
+    *wanted* is one for all, or for each number that it is called with.
     """
     words = "numbers" if wanted == _NUMBERS else "true and false"
 
     def do(*numbers: Any) -> Any:
         try:
-            found = call(*numbers)
-        except ParcostError:
-            raise
-        except BaseException as error:
-            reraise_interrupt(error)
-            raise blame(f"{what} raised", error) from error
+            found = call(function, *numbers, passing=ParcostError)
+        except CallError as error:
+            raise blame(f"{what} {error}") from error
         if found.__class__ is (float if wanted == _NUMBERS else bool):
             return found
         if not (_kind(found) in wanted and _fits(found, numbers)):
-            raise blame(f"{what} is {quote(found)} where {words} are asked for", None)
+            raise blame(f"{what} is {quote(found)} where {words} are asked for")
         return found
 
     return do

@@ -7,7 +7,7 @@ here on: they tell stages apart, and a search tells terms apart by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from math import inf
 from operator import attrgetter
@@ -17,19 +17,11 @@ from attrs import evolve, fields
 
 from parcost.contract.terms import Edge, Figure, Interval, Names, Row
 from parcost.language.diagnostics import quote
-from parcost.numeric import all_of, array_kind
+from parcost.numeric import all_of, array_kind, is_array
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
 Counts: TypeAlias = dict[int, tuple[Any, Any]]
 
-#: The numbers of terms, with what they may not be less than, nor more.
-_NUMBERS: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(
-        ("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), (0.0, inf)
-    ),
-    "of_activations": (-1.0, inf),
-    "freed_at_b": (0.0, 1.0),
-}
 _WORDS = ("pass_", "when", "host", "resource", "cause", "tag")
 _SEVERAL = (tuple, list)
 _KEPT = 4096  # counts
@@ -42,7 +34,7 @@ _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 def _kind(class_: type) -> tuple[_Read, _Read, bool, bool, bool]:
     """Return what reads the words and the numbers of a kind of term, and what it has besides."""
     has = {field.name for field in fields(class_)}
-    words, numbers = ([n for n in names if n in has] for names in (_WORDS, _NUMBERS))
+    words, numbers = [n for n in _WORDS if n in has], [name for name, _, _ in ranges(class_)]
     return _reader(words), _reader(numbers), "window" in has, "moments" in has, "count" in has
 
 
@@ -99,24 +91,39 @@ def value_problem(figure: Figure) -> str:
     return f"gave the figure `{figure.name}` value = {quote(value)}, which is no number"
 
 
+@cache
+def ranges(class_: type) -> Sequence[tuple[str, float, float]]:
+    """Return the numbers that a record declares, each with the least and the most it may be."""
+    return tuple(
+        (field.name, field.metadata["minimum"], field.metadata.get("maximum", inf))
+        for field in fields(class_)
+        if "minimum" in field.metadata
+    )
+
+
+def number_complaint(answer: Any, called: str) -> str:
+    """Return what is wrong with a number of an answer by its declaration, if anything."""
+    for name, least, most in ranges(answer.__class__):
+        value = attrgetter(name)(answer)
+        if not is_within(value, least, most):
+            wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
+            wrong = "is no number" if least == -inf else wrong
+            return f"gave {called} {name} = {quote(value)}, which {wrong}"
+    return ""
+
+
 def interval_problem(interval: Interval) -> str:
     """Return what is wrong with the bounds of *interval*, if anything."""
-    for name in ("low", "high"):
-        value = getattr(interval, name)
-        if not is_within(value, -inf, inf):
-            return f"gave the interval of `{interval.name}` {name} = {quote(value)}, no number"
-    if not (is_within(interval.coverage, 0.0, 1.0) and getattr(interval.coverage, "ndim", 0) == 0):
-        return f"gave the interval of `{interval.name}` coverage = {quote(interval.coverage)}"
+    called = f"the interval of `{interval.name}`"
+    if found := number_complaint(interval, called):
+        return found
+    if is_array(interval.coverage):
+        return f"gave {called} coverage = {quote(interval.coverage)}, which is not one number"
     return ""
 
 
 def _bad_number(term: Any) -> str:
-    for name, (least, most) in _NUMBERS.items():
-        value = getattr(term, name, 0.0)
-        if not is_within(value, least, most):
-            wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
-            return f"gave the term `{term.name}` {name} = {quote(value)}, which {wrong}"
-    return ""
+    return number_complaint(term, f"the term `{term.name}`")
 
 
 def _bad_word(term: Any) -> str:

@@ -11,6 +11,7 @@ from parcost.contract.queries import key_of
 from parcost.contract.terms import Times
 from parcost.engine.maxima import total
 from parcost.engine.replay import Hop, Plan, hops_of
+from parcost.engine.schedule_calls import case_of
 from parcost.engine.schedule_calls import lower_bound as better
 from parcost.numeric import Real, maximum, minimum
 
@@ -24,10 +25,9 @@ def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None =
     through all stages, and of what each device does: a first micro-batch has to reach
     it, and a last gradient has to leave.
     """
-    if getattr(plan.schedule, "lower_bound", None) is not None:
-        p, v = plan.pipeline.stages, plan.pipeline.chunks
-        m = plan.pipeline.micro_batches if micro_batches is None else micro_batches
-        return better(plan.schedule, (times, reduce(minimum, hops_of(hop)), p, m, v))
+    case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches)
+    if (found := better(plan.schedule, case)) is not None:
+        return found
     orders = [order for _, order in plan.orders]
     fused = all(order.fused for order in orders)
     way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B

@@ -14,7 +14,7 @@ from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
-from parcost.language.units import ONE, unit
+from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
 from parcost.report.figures import interval_of
 from parcost.report.result import Expectation
@@ -166,17 +166,7 @@ def _judge_claim(
     wanted, slack = claim
     dimension = unit(figure.unit)[1] if figure.unit else ONE
     if wanted.dimension != dimension:
-        raise SpecError(
-            [
-                problem(
-                    "wrong-dimension",
-                    f"`{name.text}` is measured in {dimension}"
-                    if dimension != ONE
-                    else f"`{name.text}` is a plain number",
-                    item.span,
-                )
-            ]
-        )
+        raise SpecError([_other_dimension(item, name.text, wanted, figure.unit)])
     if relation == WITHIN:
         interval = _interval(item, figure, known)
         holds = _holds_within(interval, wanted.number)
@@ -190,6 +180,25 @@ def _judge_claim(
         holds=holds,
         diagnostic=None if all_of(holds) else _claim_failure(item, figure, interval),
     )
+
+
+def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> Diagnostic:
+    """Return what is wrong with a value that is measured in something else than the figure."""
+    value = item.value.span if isinstance(item, (s.Claim, s.Attribute)) else item.span
+    dimension = unit(unit_)[1] if unit_ else ONE
+    id, message, help = "wrong-dimension", f"`{name}` is measured in {dimension}", None
+    bare = f"{wanted.number:g}"
+    if dimension == ONE:
+        message = f"`{name}` is a plain number"
+    elif wanted.dimension == ONE:
+        id = "missing-unit"
+        units = ("GB", "GiB") if dimension == BYTES else (unit_,)
+        help = "write " + " or ".join(f"`{bare} {name}`" for name in units)
+    elif (wanted.dimension, dimension) == (BITS, BYTES):
+        id = "bit-for-byte"
+        meant = value.text.strip().replace("bit", "B").replace("b", "B")
+        help = f"write `{meant}` if bytes are meant, or `bytes({value.text.strip()})`"
+    return problem(id, message, value, help=help)
 
 
 def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:

@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
-from parcost.contract.terms import Op, Pair, Schedule
+from parcost.contract.calls import CallError, call
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Op, Pair
 from parcost.engine.compiled_order import (
     KINDS,
     CompiledOrder,
@@ -32,7 +34,6 @@ from parcost.engine.compiled_order import (
     turns_of,
     words,
 )
-from parcost.language.errors import error_text, reraise_interrupt
 
 _CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
 _LISTED = 2**17  # entries of all lists together that are kept to be laid out, some 150 bytes each
@@ -150,15 +151,17 @@ def ask(
     Raises:
         OrderError: The schedule raises, or lists something else.
     """
-    try:
-        lists = schedule.order(stages, micro_batches, chunks)
+
+    def lists() -> list[Sequence[Entry]]:
         return [
             entries if _is_plain_order(entries) else [_entry(entry) for entry in entries]
-            for entries in map(list, lists)
+            for entries in map(list, schedule.order(stages, micro_batches, chunks))
         ]
-    except BaseException as error:
-        reraise_interrupt(error)
-        raise OrderError(f"`order` raised {error_text(error)}") from error
+
+    try:
+        return call(lists)
+    except CallError as error:
+        raise OrderError(f"`order` {error}") from error
 
 
 def validate_order(
@@ -261,7 +264,7 @@ def _check(
         if found not in {"BW", "B W"}:
             missing = "F" if home[at] < 0 else "W" if found else "BW"
             raise OrderError(f"{words((missing, *divmod(at, virtual)))} is not listed")
-    copies = getattr(schedule, "copies", 1)
+    copies = schedule.copies
     for x in range(virtual):
         devices = list(dict.fromkeys(home[x::virtual]))
         if len(devices) > copies:

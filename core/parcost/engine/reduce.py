@@ -23,7 +23,8 @@ from attrs import evolve
 
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault
-from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Schedule, Times, Work
+from parcost.contract.study import Schedule
+from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Times, Work
 from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.engine.maxima import find_maximum, total

@@ -15,10 +15,11 @@ from typing import Any, TypeAlias
 
 from attrs import field
 
-from parcost.contract.terms import LONGEST_ORDER, Pipeline, Schedule, Times
+from parcost.contract.study import Schedule
+from parcost.contract.terms import LONGEST_ORDER, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import NEVER, CompiledOrder, OrderError
 from parcost.engine.orders import Order, order_of
-from parcost.engine.schedule_calls import call_schedule, closed_form
+from parcost.engine.schedule_calls import case_of, closed_form, limits
 from parcost.engine.schedule_calls import spans as spans_of
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
@@ -78,8 +79,8 @@ class Plan:
         why = "" if whole else "that is not a number of micro-batches"
         if m * p * v > LONGEST_ORDER:
             why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
-        if not why and getattr(self.schedule, "limits", None) is not None:
-            why = call_schedule(self.schedule, "limits", p, m, v) or ""
+        if not why:
+            why = limits(self.schedule, PipelineShape(stages=p, micro_batches=m, chunks=v)) or ""
         if why:
             message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
@@ -153,19 +154,20 @@ class Plan:
 
     def _closed(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
         schedule = self.schedule
-        spanned = getattr(schedule, "spans", None) is not None
-        if getattr(schedule, "closed_form", None) is None or (spans and not spanned):
+        if isinstance(hop, tuple) and not schedule.hop_by_boundary:
             return None
-        if isinstance(hop, tuple) and not getattr(schedule, "hop_by_boundary", False):
-            return None
-        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        asked = (times, hop, p, m, v)
-        seconds, mask = closed_form(schedule, asked)
+        case = case_of(self.pipeline, times, hop)
+        seconds, mask = closed_form(schedule, case)
         if not all_of(mask):
             return None
         if any_of(seconds < 0):  # without end times may be no number
             raise OrderError(f"`closed_form` of schedule `{schedule.name}` is a negative time")
-        starts, ends = spans_of(schedule, asked) if spans else ((), ())
+        if not spans:
+            return Timeline(seconds=seconds, starts=(), ends=())
+        found = spans_of(schedule, case)
+        if found is None:
+            return None
+        starts, ends = found
         return Timeline(seconds=seconds, starts=starts, ends=ends)
 
     def _replay(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:

@@ -30,7 +30,7 @@ from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module
 from parcost.spec.scope import Axis, Sweep
 
-MOST_POINTS = 10_000_000
+MOST_POINTS = 100_000  # of a sweep, which takes up to 6 kB for each
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
 MOST_ERRORS = 100
 MOST_BROKEN = 3  # plugins that a hint names
@@ -64,7 +64,8 @@ class Scenario:
         for axis in axes:
             points *= len(axis.values)
         if points > MOST_POINTS:
-            raise _too_many("the sweeps have", axes, points, f"{MOST_POINTS:,} are the most")
+            hint = f"{MOST_POINTS:,} are the most; sweep them in parts, or `parcost search`"
+            raise _too_many("the sweeps have", axes, points, hint)
         return study, axes, binder
 
     def _axis_position(self, axis: Axis) -> tuple[int, int]:

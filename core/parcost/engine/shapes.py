@@ -19,6 +19,7 @@ from parcost.contract.terms import Check, Edge, Figure, Interval, Memory, Once, 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
+    from parcost.numeric import Real
 
 _MAY_VARY: Mapping[type, Sequence[str]] = {
     Work: ("seconds", "share", "slowdown", "flops", "bytes_"),
@@ -52,6 +53,22 @@ def valid_answers(
             study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
         else:
             found.append(pair)
+    return found
+
+
+def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
+    """Return the rooms that plugins give in the shape of *study*; the others join *faults*."""
+    points = points_of(study)
+    found = []
+    for plugin, room in study.contributions("rooms"):
+        if _fits(room, points):
+            found.append(room)
+        else:
+            message = f"gave a room of shape {_shape(room)}, where {_expected_shape(points)}"
+            fault = Fault(plugin=plugin, hook="rooms", message=message)
+            study.plugins.note(fault)
+            if str(fault) not in map(str, faults):
+                faults.append(fault)
     return found
 
 

@@ -7,14 +7,28 @@ from typing import Any, TypeVar
 
 from attrs import evolve, field
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
 from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hash_key
-from parcost.contract.study import Call, Study
+from parcost.contract.study import Call, Collective, Schedule, Study
 from parcost.contract.term_validation import plain_count
-from parcost.contract.terms import Collective, Group, Row, Schedule
+from parcost.contract.terms import (
+    Check,
+    Edge,
+    Figure,
+    FlopCount,
+    Group,
+    Interval,
+    Memory,
+    Once,
+    Operator,
+    ParameterGroup,
+    Row,
+    Work,
+)
 from parcost.engine.reduce import evaluate
 from parcost.engine.rules import rules
 from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
@@ -22,14 +36,13 @@ from parcost.language.errors import (
     FaultError,
     ParcostError,
     SpecError,
-    error_text,
-    reraise_interrupt,
 )
-from parcost.numeric import INFINITY, Mask, Real, minimum, where
+from parcost.numeric import INFINITY, Mask, Real, array_kind, minimum, where
 from parcost.records import record
 
 T = TypeVar("T")
 
+_WITH_COUNTS = (Work, Once, Memory, Operator, ParameterGroup)
 COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers have counts
 
 
@@ -134,19 +147,13 @@ class SpecStudy(Study):
             place = self.path or self.name
             raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
         plugin, schedule = offered[name]
-        found: Schedule = schedule
-        for_study = getattr(found, "for_study", None)
-        if for_study is None:
-            return found
         try:
-            found = for_study(self)
-        except ParcostError:
-            raise
-        except BaseException as error:
-            reraise_interrupt(error)
-            said = f"`for_study` raised {error_text(error)}"
-            raise FaultError(f"plugin {plugin} failed in `schedules`: {said}") from error
-        if not hasattr(found, "name") or not hasattr(found, "order"):
+            found = call(schedule.for_study, self, module=plugin.module, passing=ParcostError)
+        except CallError as error:
+            raise FaultError(
+                f"plugin {plugin} failed in `schedules`: `for_study` {error}"
+            ) from error
+        if not isinstance(found, Schedule):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
@@ -188,7 +195,17 @@ class SpecStudy(Study):
 
 
 def _answer_name(answer: Any) -> str:
-    return str(getattr(answer, "name", getattr(answer, "id", "")))
+    """Return the name by which an answer is left out, "" where it has none."""
+    match answer:
+        case Check():
+            return answer.id
+        case Work() | Edge() | Once() | Memory() | Figure() | Interval() | Group() | Operator():
+            return answer.name
+        case ParameterGroup() | FlopCount():
+            return answer.name
+        case str():
+            return answer
+    return ""
 
 
 def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
@@ -202,18 +219,16 @@ def count_answers(
     """Return answers with their counts by virtual stage; those that have none are faults."""
     found = []
     for plugin, answer in stamped:
-        row = getattr(answer, "count", None)
+        row = answer.count if isinstance(answer, _WITH_COUNTS) else None
         if row.__class__ is not Row:
             found.append((plugin, answer))
             continue
         try:
-            count = plain_count(row.of(study))
-            said = f"counts {quote(row.of(study))}, which is no number for each virtual stage"
-        except ParcostError:
-            raise
-        except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
-            reraise_interrupt(error)
-            count, said = None, f"has a count that raised {error_text(error)}"
+            counts = call(row.of, study, module=plugin.module, passing=ParcostError)
+            count = call(plain_count, counts)
+            said = f"counts {quote(counts)}, which is no number for each virtual stage"
+        except CallError as error:
+            count, said = None, f"has a count that {error}"
         if count is None:
             message = f"gave `{answer.name}`, which {said}"
             study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
@@ -259,7 +274,7 @@ def _price(
     offered = _usable_algorithms(study, operation, algorithm)
     if not offered:
         return _impossible_call(operation, algorithm, group)
-    times = [a.seconds(operation, size, group) for a in offered]
+    offered, times = _times(study, operation, size, group, offered)
     best = times[0]
     for time in times[1:]:
         best = minimum(best, time)
@@ -271,6 +286,40 @@ def _price(
         algorithm=" or ".join([a.name for a in chosen]),
         formula=found,
     )
+
+
+def _times(
+    study: SpecStudy, operation: str, size: Real, group: Group, offered: Sequence[Collective]
+) -> tuple[Sequence[Collective], Sequence[Real]]:
+    """Return the algorithms that have a time, and their times; those that fail are faults.
+
+    Raises:
+        FaultError: None is left.
+    """
+    found: list[tuple[Collective, Real]] = []
+    complaint = ""
+    for one in offered:
+        try:
+            time = call(one.seconds, operation, size, group, passing=ParcostError)
+            if time.__class__ is float or isinstance(time, (float, int)) or array_kind(time):
+                found.append((one, time))
+                continue
+            complaint = f"is {quote(time)}, where seconds are asked for"
+        except CallError as error:
+            complaint = str(error)
+        plugin, _ = study.plugins.offers("collectives")[one.name]
+        message = f"`seconds` of `{one.name}` for {operation} {complaint}"
+        fault = Fault(plugin=plugin, hook="collectives", message=message)
+        if len(offered) == 1:
+            raise FaultError(str(fault))
+        study.plugins.note(fault)
+        if str(fault) not in map(str, study.faults):
+            study.faults.append(fault)
+    if not found:
+        raise FaultError(str(fault))
+    if len(found) == len(offered):
+        return offered, [time for _, time in found]
+    return [one for one, _ in found], [time for _, time in found]
 
 
 def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
@@ -289,11 +338,7 @@ def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequ
 def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
     offered = study.plugins.offers("collectives")
     able = [offered[n][1] for n in sorted(offered, reverse=True)]
-    return tuple(
-        a.for_study(study) if hasattr(a, "for_study") else a
-        for a in able
-        if operation in a.operations
-    )
+    return tuple(a.for_study(study) for a in able if operation in a.operations)
 
 
 def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
@@ -308,7 +353,7 @@ def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Seque
             continue
         has = offered[name][1].algorithms.get(operation, ())
         return tuple(one for one in known if one.name in has)
-    return tuple(one for one in known if operation not in getattr(one, "by_name_only", ()))
+    return tuple(one for one in known if operation not in one.by_name_only)
 
 
 def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost.contract.terms import Activity, Replay, Times
+from parcost.contract.study import Replay
+from parcost.contract.terms import Activity, Times
 from parcost.engine.orders import Order
 from parcost.engine.replay import Hop, Plan, play
 from parcost.numeric import is_array

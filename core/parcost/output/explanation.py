@@ -12,7 +12,7 @@ from parcost.contract.schema import block_name, block_type
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.language import units
 from parcost.language.numbers import literal, quantity, round_significant
-from parcost.numeric import all_of, is_array
+from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
 from parcost.output.formulas import filled
 from parcost.output.narrative import PASSES
@@ -170,17 +170,17 @@ def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
     passing = PASSES.get(line.pass_, "")
     yield Heading(f"{line.name}, {passing}" if passing else line.name)
     step = f"{share(line.exposed, outcome.step_seconds)} %"
-    seconds = getattr(line.term, "seconds", None)
+    term = line.term
     yield from _facts(
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
         ("hidden", quantity(line.hidden, "s", digits=6)),
-        ("once", "" if seconds is None else quantity(seconds, "s", digits=6)),
+        ("once", "" if term is None else quantity(term.seconds, "s", digits=6)),
         *_formula(line.formula),
         ("stands", _place(line)),
         ("hides", _hiding(line)),
         ("keeps busy", line.resource),
-        ("moves", _amount(getattr(line.term, "bytes_", 0.0), "B")),
-        ("executes", _amount(getattr(line.term, "flops", 0.0), "FLOP")),
+        ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
+        ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
         ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
     )
 
@@ -263,6 +263,8 @@ def _count(count: Sequence[float] | float) -> str:
 
 def _hiding(line: Line) -> str:
     match line.term:
+        case Work(window=None) if any_of(line.hidden != 0):
+            return "under the pass of another micro-batch, which the schedule runs at once"
         case Work(window=None):
             return "nowhere: it is serial"
         case Work(window=window, share=part, slowdown=slower):

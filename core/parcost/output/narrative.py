@@ -115,7 +115,7 @@ def _intervals(result: Result) -> Iterator[Item]:
         rows.append(Row((figure.title, ends, comes, formula.source)))
     if rows:
         yield Heading("How far that may be off")
-        columns = ("figure", "interval", "comes about as", "source")
+        columns = ("figure", "interval", "formula", "source")
         yield Table([Column(title, flexible=i > 1) for i, title in enumerate(columns)], rows)
 
 

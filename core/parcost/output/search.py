@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
 from parcost.output.data import header
 from parcost.output.narrative import section_page
@@ -240,7 +241,8 @@ def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
 
 def headroom(entry: RankedLayout) -> float:
     """Return the bytes that the fullest device has left."""
-    rooms = [float(room) for _, room in entry.result.study.contributions("rooms")]
+    study = entry.result.study
+    rooms = map(float, rooms_of(study, study.faults))
     return min(rooms, default=inf) - entry.layout.bytes_
 
 

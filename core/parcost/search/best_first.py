@@ -24,6 +24,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.contract.terms import Limit, Objective
+from parcost.engine.shapes import rooms_of
 from parcost.report.faults import fault_line
 from parcost.search.bounds import LayoutBounds
 from parcost.search.failures import objective_of
@@ -201,8 +202,8 @@ class _Search:
         """Return what *bound* leaves of its layouts, and count what it does not."""
         objective, limits = self._judged_by(bound)
         totals, legal = self.counts.totals, bound.legal
-        rooms = bound.structure.variants.base.contributions("rooms")
-        left = legal & reduce(and_, (bound.bytes_ <= room for _, room in rooms), True)
+        rooms = rooms_of(bound.structure.variants.base, self.space.faults)
+        left = legal & reduce(and_, (bound.bytes_ <= room for room in rooms), True)
         totals["large"] += int(legal.sum()) - int(left.sum())
         if not left.any():
             bytes_ = np.broadcast_to(bound.bytes_, legal.shape)
@@ -229,8 +230,8 @@ class _Search:
         objective, limits = self._judged_by(scored)
         if self.points is not None:
             self.points(scored)
-        rooms = scored.structure.variants.base.contributions("rooms")
-        left = scored.legal & reduce(and_, (scored.bytes_ <= room for _, room in rooms), True)
+        rooms = rooms_of(scored.structure.variants.base, self.space.faults)
+        left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in rooms), True)
         for limit in limits:
             bounded = left & limit.holds(scored.least, scored.bytes_)
             here = bounded & limit.holds(scored.seconds, scored.bytes_)

@@ -30,7 +30,7 @@ def objective_of(study: Study, name: str) -> Objective:
     offered = {o.name: o for _, o in study.contributions("objectives")}
     if name not in offered:
         said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
-        said += "such as a price or a peak rate: see docs/search.md"
+        said += "such as a price or a peak rate: see docs/guide/search.md"
         hint = did_you_mean(name, offered)
         message = f"nothing called `{name}` can be looked for in this study"
         help = f"{hint}; {said}" if hint else said

@@ -11,7 +11,7 @@ import numpy as np
 
 from parcost.engine.reduce import reduce
 from parcost.engine.schedule_calls import schedule_blame
-from parcost.engine.shapes import series_of
+from parcost.engine.shapes import rooms_of, series_of
 from parcost.search.scores import ScoredLayouts
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def replay_layouts(
 def room_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the bytes that layouts may hold on a device."""
     picked = _PointSelection(where)
-    rooms = scored.structure.variants.base.contributions("rooms")
-    return reduce_by(np.minimum, (picked.flat(room) for _, room in rooms), np.inf)
+    variants = scored.structure.variants
+    rooms = rooms_of(variants.base, variants.faults)
+    return reduce_by(np.minimum, (picked.flat(room) for room in rooms), np.inf)
 
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:

@@ -13,7 +13,8 @@ from attrs import evolve, frozen
 
 from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
-from parcost.contract.terms import Pipeline, Schedule, Work
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Pipeline, Work
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.search.axis_kinds import PROBES
 from parcost.search.result import spec_text
@@ -251,8 +252,10 @@ def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
 def doubt(scored: ScoredLayouts) -> None:
     """Note that layouts take less than their score, which ruled others out."""
     schedule = scored.schedule
-    methods = [m for m in ("closed_form", "lower_bound") if getattr(schedule, m, None) is not None]
-    said = " or ".join(f"`{method}`" for method in methods) or "the bound of its order"
+    kind = type(schedule)
+    methods = ["`closed_form`"] * (kind.closed_form is not Schedule.closed_form)
+    methods += ["`lower_bound`"] * (kind.lower_bound is not Schedule.lower_bound)
+    said = " or ".join(methods) or "the bound of its order"
     message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
     blame(scored.structure.variants, scored.pipeline, message)
 

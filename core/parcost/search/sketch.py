@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from parcost.contract.terms import Op, Schedule
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Op, PipelineShape
 from parcost.engine.orders import AliveCounts, copies_of, pairs_of, parts, validate_order
-from parcost.engine.schedule_calls import call_schedule
+from parcost.engine.schedule_calls import limits
 
 _SETTLED = 2  # times the stages: micro-batches until a schedule repeats itself
 _CACHED = 4096  # sketches
@@ -53,9 +54,8 @@ def sketch_size(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
 
 def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
     """Return the first number of micro-batches from *first* on that may be, 0 if none is near."""
-    limited = getattr(schedule, "limits", None) is not None
     for m in range(first, first + _TRIED * stages + 1):
-        if not limited or not call_schedule(schedule, "limits", stages, m, chunks):
+        if not limits(schedule, PipelineShape(stages=stages, micro_batches=m, chunks=chunks)):
             return m
     return 0
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from attrs import evolve
 
-from parcost.contract.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Case, Edge, Memory, Once, Pipeline, Times, Work
 from parcost.engine.bounds import ends, lower_bound
 from parcost.engine.memory import DeviceMemory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, Plan, Timeline, add_hops, hops_of
-from parcost.engine.schedule_calls import closed_form, spans
+from parcost.engine.schedule_calls import case_of, closed_form, spans
 from parcost.engine.stage_costs import PASSES, Load, kinds, load
 from parcost.engine.step_costs import WHENS, TermGroup, When
 from parcost.numeric import all_of, any_of, maximum
@@ -147,28 +148,26 @@ class ScheduleTimes:
     def _closed(self) -> tuple[Real, Mask]:
         """Return the makespan in closed form, and where that is proven."""
         schedule = self.schedule
-        closed = getattr(schedule, "closed_form", None) is not None
-        by_boundary = getattr(schedule, "hop_by_boundary", False)
-        uneven = isinstance(self.hop, tuple) and not by_boundary
-        if not closed or uneven or self.pipeline.blocking:
+        uneven = isinstance(self.hop, tuple) and not schedule.hop_by_boundary
+        if uneven or self.pipeline.blocking:
             return 0.0, False
-        seconds, mask = closed_form(schedule, self._asked)
+        seconds, mask = closed_form(schedule, self._case)
         return seconds, mask & self._schedule_number(seconds, "closed_form", mask)
 
     def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
         """Return the timeline with the spans of stages, where there is one, and where it holds."""
-        if getattr(self.schedule, "spans", None) is None or not any_of(mask):
+        found = spans(self.schedule, self._case) if any_of(mask) else None
+        if found is None:
             return None, False
-        starts, ends = spans(self.schedule, self._asked)
+        starts, ends = found
         for value in (*starts, *ends):
             mask = mask & self._schedule_number(value, "spans", mask)
         return Timeline(seconds=seconds, starts=starts, ends=ends), mask
 
     @property
-    def _asked(self) -> tuple[Times, Hop, int, Real, int]:
-        """What the schedule is asked with."""
-        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        return self.times, self.hop, p, m, v
+    def _case(self) -> Case:
+        """The pipeline to be timed, as the schedule reads it."""
+        return case_of(self.pipeline, self.times, self.hop)
 
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
         """Return the makespan where it is proven, and a bound elsewhere."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Fault, Plugin
-    from parcost.contract.terms import Schedule
+    from parcost.contract.study import Schedule
 
 T = TypeVar("T")
 

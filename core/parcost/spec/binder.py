@@ -25,7 +25,7 @@ from parcost.language.text import Span
 from parcost.spec import defaults
 from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
-from parcost.spec.definitions import Definition, Definitions
+from parcost.spec.definitions import Definition, Definitions, alias_hint
 from parcost.spec.expressions import Expressions
 from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import Names
@@ -144,6 +144,8 @@ class Binder:
                 help = "there is " + ", ".join(f"`{one}`" for one in several)
             former = definition.type.former if definition is not None else {}
             help = former.get(name, help)
+            if help is None and definition is not None:
+                help = alias_hint(name, definition.type.kind, self.types)
             help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
@@ -302,7 +304,11 @@ class Binder:
         message = f"`{definition.called}` lacks {listed}"
         if header is None:
             return Diagnostic("missing-attribute", message, place=self.module.source.name)
-        return problem("missing-attribute", message, header.kind.span, notes=docs)
+        help = None
+        if definition.label and len(header.words) == 1:
+            like = f"`{definition.type.kind} {definition.label} extends NAME {{ ... }}`"
+            help = f"write them, or take what is left out from a like block: {like}"
+        return problem("missing-attribute", message, header.kind.span, notes=docs, help=help)
 
     def is_given(self, definition: Definition, name: str) -> bool:
         return name in definition.attributes or (id(definition), name) in self._given

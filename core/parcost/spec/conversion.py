@@ -205,6 +205,10 @@ def _quantity(
         value, said = _qualified(binder, node, value, scope, field)
         origin = evolve(origin, word=said)
     number = value.number
+    if field.whole and origin.how == "default" and isinstance(number, float) and number % 1:
+        wrong = _remainder(binder, node, scope)
+        if wrong is not None:
+            raise SpecError([wrong])
     if field.whole or field.minimum is not None or field.positive or field.maximum:
         _check_range(name, number, node, field)
     _check_magnitude(name, number, node, field)
@@ -213,6 +217,42 @@ def _quantity(
             binder.axes[axis].structural = True
         number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
     return BoundValue(value, number, origin)
+
+
+def _remainder(binder: Binder, node: s.Attribute, scope: Scope) -> Diagnostic | None:
+    """Return what is wrong where a default divides an attribute by one that does not divide it.
+
+    It points at the divisor as it was written, and names the nearest that would do.
+    """
+    quotient, block = node.value, scope.definition
+    if not isinstance(quotient, s.Chain) or quotient.operators != ("/",) or block is None:
+        return None
+    whole, divisor = (_attribute_in(one, block) for one in quotient.operands)
+    if not whole or not divisor or divisor not in block.attributes:
+        return None
+    of, by = (binder.attribute(block, name).held for name in (whole, divisor))
+    if not all(isinstance(n, (float, int)) and n % 1 == 0 for n in (of, by)) or by < 1:
+        return None
+    if of % by == 0 or of > _EXACT or by > _LARGEST_DIVISOR:
+        return None
+    below = next(n for n in range(int(by) - 1, 0, -1) if of % n == 0)
+    above = next((n for n in range(int(by) + 1, 2 * int(by) + 1) if of % n == 0), None)
+    near = f"{below} or {above}" if above else f"{below}"
+    own = f"`{node.name.text}`, which is `{quotient.span.text}`"
+    return problem(
+        "not-whole",
+        f"`{whole}` {of:.0f} is not divisible by `{divisor}` {by:.0f}",
+        block.attributes[divisor][0].span,
+        help=f"take {divisor} = {near}, or write {own}",
+    )
+
+
+def _attribute_in(operand: s.Expr, block: Definition) -> str:
+    """Return the attribute of *block* that *operand* is, or that it keeps above a number."""
+    for one in operand.arguments if isinstance(operand, s.Call) else (operand,):
+        if isinstance(one, s.Path) and one.text in block.type.fields:
+            return one.text
+    return ""
 
 
 def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
@@ -342,6 +382,7 @@ def _qualified_ways(text: str, words: Iterable[str]) -> str:
     return f"the word stands behind the whole value: write {ways}" if inside else f"write {ways}"
 
 
+_LARGEST_DIVISOR = 1e6  # next to which others are looked for
 _EXACT = 2**53  # beyond, a number and its neighbour are the same
 
 

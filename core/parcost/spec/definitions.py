@@ -335,11 +335,22 @@ def _unknown_attribute(
         f"`{kind}` has no attribute `{name}`",
         item.name.span,
         help=types[kind].former.get(name)
+        or alias_hint(name, kind, types)
         or _by_registry(name, fields)
         or _elsewhere(name, types)
         or did_you_mean(name, known)
         or _all(known),
     )
+
+
+def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | None:
+    """Return a help line for a *name* that other tools have for an attribute, of *kind* first."""
+    if name in types[kind].aliases:
+        return f"write `{types[kind].aliases[name]}`"
+    for other, type_ in types.items():
+        if name in type_.aliases:
+            return f"write `{type_.aliases[name]}` in `{other}`"
+    return None
 
 
 def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:

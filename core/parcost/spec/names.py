@@ -183,8 +183,9 @@ class Names:
             if known:
                 message = f"the study has {len(known)} blocks `{target}`: which one?"
                 hint = " or ".join(f"`{scope.name.rsplit('.')[-1]} = {k}`" for k in known[:4])
-        if not hint:
-            hint = f"import it: `use catalog.{target}s.{node.text}`"
+        else:
+            hint = self.binder.loader.import_hint(node.text, target, known) or hint
+            hint = hint or "`parcost catalog` lists what can be imported"
         span = node.span
         if not _in_files(span) and scope.definition and scope.definition.header:
             span = scope.definition.header.kind.span

@@ -13,7 +13,7 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.language.text import Span
 from parcost.records import record
 from parcost.spec.definitions import Definition, Definitions
-from parcost.spec.modules import Module
+from parcost.spec.modules import Loader, Module
 from parcost.spec.values import BoundValue, Value
 
 
@@ -64,6 +64,7 @@ class Scope:
 class Binding(Protocol):
     """What names, expressions and conversions need of the binder that they work for."""
 
+    loader: Loader
     module: Module
     definitions: Definitions
     registries: Callable[[str], Sequence[str]]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.language.escapes import escape_json
 from parcost.output import data
 
 
-class Json:
+class Json(Exporter):
     """One document: every report, then every file that has none."""
 
     name = "json"

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from parcost import FLOPS, Check, Study, Work, block_name, block_type, hookimpl
-from parcost_plugins.kernels.rates import attention_kernel, kernel_name, narrow
+from parcost_plugins.kernels.rates import attention_kernel, kernel_name, runs_narrow
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary import (
     Training,
     layers,
 )
-from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import COMPUTE
 
 
@@ -68,7 +68,7 @@ def _by_type(study: Study) -> Iterator[Any]:
         return
     shares = precision.wide_shares(layers(study))
     for operator in study.operators:
-        if isinstance(operator, (Gemm, FusedAttention)) and narrow(operator, precision):
+        if isinstance(operator, (Gemm, FusedAttention)) and runs_narrow(operator, precision):
             counts = list(zip(operator.count, shares, strict=True))
             yield evolve(operator, count=tuple(count * (1.0 - share) for count, share in counts))
             yield evolve(
@@ -140,7 +140,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
         yield Check(
             id="no-attention-kernel",
             holds=kernel is not None,
-            subject="kernels.attention",
+            subject="kernels.attention" if table is not None else f"{block_name(device)}.attention",
             message="{device} has no rate of `{kernel}`{type}",
             inputs={
                 "device": block_name(device),

@@ -31,10 +31,12 @@ def checks(study: Study) -> Iterator[Check]:
     yield from _positions(model)
     if model.window:
         yield _window(model, training)
-    yield from (_needed(model, need) for need in _needs(model) if need.given and not need.has)
+    yield from (
+        _attribute_check(model, need) for need in _needs(model) if need.given and not need.has
+    )
     chosen = study.get(Recompute)
     if chosen is not None:
-        yield from _recomputed(chosen, training)
+        yield from _recompute_checks(chosen, training)
 
 
 def _positions(model: Model) -> Iterator[Check]:
@@ -50,7 +52,7 @@ def _positions(model: Model) -> Iterator[Check]:
 
 
 def _mixture(model: Model) -> Iterator[Check]:
-    if model.nominal and model.experts:
+    if model.is_nominal and model.experts:
         yield Check(
             id="nominal-experts",
             holds=False,
@@ -70,7 +72,7 @@ def _mixture(model: Model) -> Iterator[Check]:
 
 
 def _needs(model: Model) -> tuple[_Needs, ...]:
-    experts, latent = model.experts > 0, model.latent
+    experts, latent = model.experts > 0, model.is_latent
     return (
         _Needs(
             "experts-shared",
@@ -115,7 +117,7 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
     )
 
 
-def _needed(model: Model, need: _Needs) -> Check:
+def _attribute_check(model: Model, need: _Needs) -> Check:
     return Check(
         id=need.id,
         holds=False,
@@ -169,7 +171,7 @@ def _documents(training: Training) -> Iterator[Check]:
             )
 
 
-def _recomputed(chosen: Recompute, training: Training) -> Iterator[Check]:
+def _recompute_checks(chosen: Recompute, training: Training) -> Iterator[Check]:
     model, full = training.model, training.recompute == "full"
     rules: list[tuple[str, str, Mask, str, str]] = [
         (
@@ -182,7 +184,7 @@ def _recomputed(chosen: Recompute, training: Training) -> Iterator[Check]:
         (
             "recompute-latent",
             "up_projection",
-            model.latent or not chosen.up_projection,
+            model.is_latent or not chosen.up_projection,
             "the model has no latent attention to project up again",
             "leave `up_projection` out",
         ),

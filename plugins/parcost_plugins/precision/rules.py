@@ -28,7 +28,7 @@ def recipe(study: Study) -> Iterator[Check]:
         for attribute, complaint in _NEEDS.items():
             yield Check(
                 id="narrow-without-type",
-                holds=_absent(getattr(precision, attribute)),
+                holds=_is_absent(getattr(precision, attribute)),
                 subject=f"{name}.{attribute}",
                 message="`{attribute}` is for a narrow type, and the recipe has none: {complaint}",
                 inputs={"attribute": attribute, "complaint": complaint},
@@ -72,6 +72,6 @@ def recipe(study: Study) -> Iterator[Check]:
     )
 
 
-def _absent(value: object) -> bool:
+def _is_absent(value: object) -> bool:
     """Whether an attribute was left at nothing; of a sweep, everywhere."""
     return not any_of(value != 0)

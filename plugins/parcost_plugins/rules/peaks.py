@@ -30,7 +30,7 @@ def rules(study: Study) -> Iterator[Check]:
     for wide, narrow in _WIDTHS:
         slow: Real | None = getattr(device, wide)
         fast: Real | None = getattr(device, narrow)
-        if slow is not None and fast is not None and not _stated(study, device, wide, narrow):
+        if slow is not None and fast is not None and not _have_sources(study, device, wide, narrow):
             good = (fast / slow > 1.5) & (fast / slow < 3.0)
             yield _check(device, wide, narrow, good | told, slow, fast)
             told = told | (good ^ True)
@@ -87,8 +87,8 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
         )
 
 
-def _stated(study: Study, device: Device, *names: str) -> bool:
-    """Say whether each of these figures has a source."""
+def _have_sources(study: Study, device: Device, *names: str) -> bool:
+    """Return whether each of these figures has a source."""
     origins = [study.origin(device, name) for name in names]
     return all(origin is not None and origin.source for origin in origins)
 

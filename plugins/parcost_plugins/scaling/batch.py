@@ -56,6 +56,6 @@ def figures(scaling: BatchScaling) -> Iterator[Figure]:
         "batch_for_target_exposed",
         "batch for the target where traffic hides under nothing",
         "",
-        "t < 1 ? t critical_batch / (1 - t) : infinity",
+        "t critical_batch / (1 - t)",
         note=samples,
     )

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from parcost import Figure, Real, Sheet, block_name
 from parcost.numeric import is_array
-from parcost_plugins.vocabulary import Equivalent, Targets
+from parcost_plugins.vocabulary import EquivalentDevices, Targets
 
 
-def figures(job: Equivalent, targets: Targets) -> Iterator[Figure]:
+def figures(job: EquivalentDevices, targets: Targets) -> Iterator[Figure]:
     """Yield the devices' worth of work, and of idling."""
     sheet = Sheet(block_name(job), N=job.devices, e=job.efficiency)
     yield sheet(

@@ -75,7 +75,7 @@ def machine(choice: CollectiveChoice) -> Machine | None:
 
 
 @frozen(kw_only=True, eq=False)
-class Placed:
+class RankSpread:
     """How the ranks of a group are spread: *local* on each of *nodes*."""
 
     ranks: Real
@@ -85,13 +85,13 @@ class Placed:
     reduces: bool  # the switch of a node
 
     @classmethod
-    def of(cls, group: Group) -> Placed:
+    def of(cls, group: Group) -> RankSpread:
         """Return how *group* is spread; its innermost level is the node.
 
         Nodes that hold different numbers of its ranks count as if all held the mean.
         """
         nodes = prod(group.shape[1:], start=1.0)
-        level = getattr(group.links[0], "level", None)
+        level = group.links[0].level
         return cls(
             ranks=group.ranks,
             local=group.ranks / nodes,
@@ -104,6 +104,6 @@ class Placed:
         """Return the value for one node, for two, or for more."""
         return where(self.nodes <= 1, one, where(self.nodes <= 2, two, more))
 
-    def beyond_one(self, value: Real) -> Real:
+    def beyond_one_node(self, value: Real) -> Real:
         """Return *value* where there are several nodes, and 0 on one."""
         return where(self.nodes > 1, value, 0.0)

@@ -1,0 +1,139 @@
+"""Which virtual stages hold the same parameters, and which ranks hold them too. Definitions.
+
+Stages differ at the ends (embedding, head) and where layers are dealt unevenly. A cost
+that is not proportional to the parameters, such as a collective, is priced once for
+each kind of stage instead of once for each stage.
+
+Experts are split over other ranks than all else, so that fewer ranks hold the same ones:
+they stand apart on every stage, with their own replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from parcost import record
+from parcost.numeric import maximum
+from parcost_plugins.vocabulary.layout import Layout
+from parcost_plugins.vocabulary.operators import Parameters
+from parcost_plugins.vocabulary.partition import layers, virtual_stages
+from parcost_plugins.vocabulary.sharding import Sharding
+
+if TYPE_CHECKING:
+    from parcost import Real, Study
+
+
+@record(kw_only=True, eq=False, slots=False)
+class StageKind:
+    """Virtual *stages*, out of *of*, each of which holds the same parameters.
+
+    A stage has *layers* of *layer* parameters each (their mean, where they differ), of which
+    *matrix* are the most that one product has; *before* them what the model has ahead of its
+    first layer and *after* them what it has behind its last; *elements* in all. Counted on one
+    rank.
+
+    The ranks of *group*, *replicas* of them, hold the same. *shard* of these share out
+    what ZeRO shards; where they are not all, the rest hold copies of the shares.
+    """
+
+    stages: tuple[int, ...]
+    of: int
+    layers: int
+    layer: Real
+    matrix: Real
+    before: Real
+    after: Real
+    elements: Real
+    group: str
+    replicas: Real
+    shard: Real
+    expert: bool = False
+
+    @cached_property
+    def count(self) -> tuple[float, ...]:
+        """One on each of these stages and zero on the others."""
+        return tuple(float(stage in self.stages) for stage in range(self.of))
+
+    def named(self, name: str) -> str:
+        """Return *name*, told from the same on other stages where there are others."""
+        whose = f"{name} of experts" if self.expert else name
+        return whose if len(self.stages) == self.of else f"{whose}, {_stages(self.stages)}"
+
+    def shards(self, zero: int, since: int) -> Real:
+        """Return over how many ranks is sharded what ZeRO shards *since* a stage."""
+        return self.shard if zero >= since else 1.0
+
+
+def stage_kinds(study: Study) -> Sequence[StageKind]:
+    """Return the kinds of virtual stages that *study* has: first stage first, experts last."""
+    return study.query(_stage_kinds)
+
+
+def _stage_kinds(study: Study) -> Sequence[StageKind]:
+    held: Sequence[Parameters] = study.parameters
+    experts = [p for p in held if p.expert]
+    others = [p for p in held if not p.expert] if experts else held
+    found = _kinds(study, others, expert=False)
+    return [*found, *_kinds(study, experts, expert=True)] if experts else found
+
+
+def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
+    """Return the group that holds the same parameters, its ranks, and those of a shard."""
+    layout = study[Layout]
+    replicas: Real = layout.dp * layout.cp
+    if not expert:
+        return "dp_cp", replicas, study[Sharding].shard
+    replicas = layout.tp * replicas / (layout.ep * layout.etp)
+    return "edp", replicas, replicas
+
+
+def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[StageKind]:
+    dealt, of = layers(study), virtual_stages(study)
+    group, replicas, shard = spread(study, expert=expert)
+    kinds: dict[tuple[float, ...], list[int]] = {}
+    for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
+        if any(counts) or not expert:
+            depth = max(counts) if expert else dealt[stage]
+            kinds.setdefault((depth, *counts), []).append(stage)
+    return [
+        StageKind(
+            stages=tuple(stages),
+            of=of,
+            layers=int(key[0]),
+            **_sizes(key, held),
+            group=group,
+            replicas=replicas,
+            shard=shard,
+            expert=expert,
+        )
+        for key, stages in kinds.items()
+    ]
+
+
+def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Real]:
+    """Return the parameters of a layer and of the ends of a stage."""
+    depth, *counts = key
+    sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
+    matrix: Real = 0.0
+    for parameters, count in zip(held, counts, strict=True):
+        if count:
+            if parameters.place == "layer":
+                matrix = maximum(matrix, parameters.elements)
+            sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
+    elements = sizes["before"] + sizes["layer"] + sizes["after"]
+    layer = sizes["layer"] / depth if depth else 0.0
+    return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
+
+
+def _stages(stages: tuple[int, ...]) -> str:
+    """Return "stage 3", "stages 1 to 6" or "stages 0, 4 to 6"."""
+    runs: list[list[int]] = []
+    for stage in stages:
+        if runs and stage == runs[-1][-1] + 1:
+            runs[-1].append(stage)
+        else:
+            runs.append([stage])
+    words = [str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs]
+    return ("stages " if len(stages) > 1 else "stage ") + ", ".join(words)
