@@ -41,6 +41,8 @@ HEAVY = {"duckdb": "only Parquet needs it", "numpy": "`--help`, `fmt` and single
 LAZY = {
     "parcost.batch.run": "answers from the cache need no engine",
     "parcost.batch.worker": "answers from the cache need no engine",
+    "parcost.contract.calls": "`--help` loads commands by it, and few calls fail",
+    "parcost.system.threads": "`--help` sets the hook, and few threads fail",
     "parcost.cli": "`--help` loads every command, and a command needs only its own modules",
 }
 

@@ -253,7 +253,7 @@ class LostEngine(ThreadPoolExecutor):
     def shutdown(self, *_: Any, **__: Any) -> None:
         raise ConnectionError("nobody there")
 
-    def gone(self) -> str:
+    def failure(self) -> str:
         return self.why
 
 
@@ -272,7 +272,7 @@ def test_what_is_raised_as_entries_are_made_is_no_failure_of_the_exporter(
     specs: list[Spec], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Wrong(LostEngine):
-        def gone(self) -> str:
+        def failure(self) -> str:
             raise OSError("no such question")
 
     offer_engine(monkeypatch, lambda _: Wrong())

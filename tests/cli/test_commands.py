@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from parcost import Study, hookimpl
+from parcost import Exporter, Study, hookimpl
 from parcost.cli import main
 from parcost_plugins.vocabulary import ScheduleChoice
 
@@ -421,9 +421,9 @@ def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: st
         run("eval", "a.par", "--format", name, *left_out, a=spec).out
         for name in ("table", "md", "csv", "json")
     )
-    assert f"{head}; without: advice, memory_fit." in table
-    assert "without: advice, memory" in md.replace("\\", "")
-    assert next(csv.DictReader(io.StringIO(csv_)))["without"] == "advice memory_fit"
+    assert f"{head}; without: analysis.advice, memory.fit." in table
+    assert "without: analysis.advice, memory" in md.replace("\\", "")
+    assert next(csv.DictReader(io.StringIO(csv_)))["without"] == "analysis.advice memory.fit"
     assert json.loads(json_)["reports"][0]["without"] == ["analysis.advice", "memory.fit"]
 
 
@@ -598,7 +598,13 @@ def test_a_format_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch)
         yield "some"
         raise RuntimeError("out of paper")
 
-    fake_plugin(monkeypatch, exporters=lambda: [SimpleNamespace(name="poem", write=write)])
+    class Poem(Exporter):
+        name, reads = "poem", "full"
+
+        def write(self, *_: object) -> Any:
+            yield from write()
+
+    fake_plugin(monkeypatch, exporters=lambda: [Poem()])
     done = run("eval", "a.par", "--format", "poem", a=GOOD)
     assert (done.code, done.out) == (3, "some")
     assert done.err == "error: plugin `mine` failed to write `poem`: RuntimeError: out of paper\n"
@@ -965,7 +971,7 @@ def test_explain_of_what_cannot_run_says_why(run: Run) -> None:
 def test_plugins_lists_where_each_is_from_and_what_it_has(run: Run) -> None:
     done = run("plugins")
     assert done.code == 0
-    assert re.search(r"exporter_json +parcost \S+ +exporters: json", done.out)
+    assert re.search(r"exporters.json +parcost \S+ +exporters: json", done.out)
     assert "vocabulary" not in run("plugins", "--without", "vocabulary").out
 
 

@@ -244,12 +244,12 @@ def test_its_terms_take_part_in_a_search(run: Run) -> None:
         (["missing.py"], "there is nothing there"),
         (["specs/a.par"], "that is neither"),
         (["specs"], "that is neither"),
-        (["rules.py"], "a plugin called `rules` is installed already"),
+        (["calculators.py"], "a plugin called `calculators` is installed already"),
         (["loader.py", "specs/loader.py"], "a plugin called `loader` is in `loader.py` already"),
     ],
 )
 def test_what_is_no_plugin_is_a_usage_error(run: Run, files: list[str], said: str) -> None:
-    Path("figures.py").write_text(LOADER, encoding="utf-8")
+    Path("calculators.py").write_text(LOADER, encoding="utf-8")
     Path("specs/loader.py").write_text(LOADER, encoding="utf-8")
     flags = [word for file in files for word in ("--plugin", file)]
     for command in ("eval", "search", "check"):
@@ -288,8 +288,8 @@ def test_one_that_fails_is_told_and_stops_nobody(run: Run, text: str, said: str)
 
 
 LEAVING = """\
-from parcost import hookimpl
-class Leaving:
+from parcost import Schedule, hookimpl
+class Leaving(Schedule):
     name = "leaving"
     def order(self, stages, micro_batches, chunks):
         raise SystemExit(0)

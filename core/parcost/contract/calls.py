@@ -19,8 +19,6 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import TypeVar
 
-from parcost.language.errors import error_text
-
 T = TypeVar("T")
 
 
@@ -28,6 +26,8 @@ class CallError(Exception):
     """A plugin's code raised *cause*; the text says what, and where in its *module*."""
 
     def __init__(self, cause: BaseException, module: object = None) -> None:
+        from parcost.language.errors import error_text
+
         self.cause = cause
         #: The kind of the error, what it says, and its place in the code of the plugin.
         self.text = f"{error_text(cause)}{place(cause, module)}"

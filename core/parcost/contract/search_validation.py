@@ -19,7 +19,7 @@ from parcost.language.errors import ParcostError, PluginError
 from parcost.numeric import INFINITY, all_of, array_kind, where
 
 #: Makes the error of a plugin out of what it did.
-Blame: TypeAlias = Callable[[str], PluginError]
+Blame: TypeAlias = Callable[..., PluginError]
 
 HOOKS = ("rooms", "axes", "objectives", "goals")
 
@@ -106,7 +106,7 @@ def _guarded_call(function: _Call, what: str, wanted: str, blame: Blame) -> _Cal
         try:
             found = call(function, *numbers, passing=ParcostError)
         except CallError as error:
-            raise blame(f"{what} {error}") from error
+            raise blame(f"{what} {error}", error.cause) from error
         if found.__class__ is (float if wanted == _NUMBERS else bool):
             return found
         if not (_kind(found) in wanted and _fits(found, numbers)):

@@ -18,6 +18,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.calls import place as place_in_code
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
@@ -318,9 +319,12 @@ def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
     found[plugin.name] = plugin
 
 
-def _plugin_error(plugin: Plugin, hook: str, message: str) -> PluginError:
-    """Return the error of a plugin that nobody can do without."""
-    return FaultError(f"plugin {plugin} failed in `{hook}`: {message}")
+def _plugin_error(
+    plugin: Plugin, hook: str, message: str, cause: BaseException | None = None
+) -> PluginError:
+    """Return the error of a plugin that a study cannot do without, and where its code failed."""
+    at = place_in_code(cause, plugin.module) if cause is not None else ""
+    return FaultError(f"plugin {plugin} failed in `{hook}`: {message}{at}")
 
 
 def _items(

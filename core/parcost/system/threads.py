@@ -14,8 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from traceback import extract_tb
 
-from parcost.language.errors import error_text
-
 _told: set[str] = set()
 
 
@@ -25,6 +23,7 @@ def print_failures() -> None:
 
 
 def _print_failure(failed: threading.ExceptHookArgs) -> None:
+    from parcost.language.errors import error_text
 
     if failed.exc_value is None or issubclass(failed.exc_type, SystemExit):
         return  # which ends a thread as it should

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from parcost import Curve, Outcome, Section, Study, block_name
+from parcost.numeric import is_array
 from parcost_plugins.analysis.advice.changes import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
@@ -47,6 +48,7 @@ def gains_of_settings(made: Sequence[Attempt], before: Outcome) -> list[Gain]:
             setting=True,
         )
         for attempt in made
+        if not is_array(attempt.outcome.step_seconds, before.step_seconds)
     ]
 
 
