@@ -536,6 +536,8 @@ def _default(study: Study, block: object, attribute: str) -> Any:
     if not isinstance(found, str) or type_.fields[attribute].kind != "quantity":
         return found
     kind, *path = found.split(".")
+    if not path:  # another attribute of the block
+        return getattr(block, kind, None)
     value = next((b for blocks in study.blocks.values() for b in blocks if _kind(b) == kind), None)
     for name in path:
         value = getattr(value, name, None)
