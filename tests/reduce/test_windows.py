@@ -144,6 +144,15 @@ def test_what_slows_nothing_hides_under_what_its_hosts_take_longer(make: Any) ->
         assert make.step(work, gather, other).step_seconds == step
 
 
+def test_what_slows_nothing_may_be_another_work_for_each_candidate(make: Any) -> None:
+    """Ten seconds are twelve beside `gather`, which hides `other`, and 17 if that slows them too."""
+    work = make.work("layer", 10.0)
+    gather = make.work("gather", 8.0, window="", resource="link", slowdown=0.25)
+    slows = np.array([0.0, 0.5])
+    other = make.work("other", 12.0, window="", resource="processor", slowdown=slows)
+    assert list(make.step(work, gather, other).step_seconds) == [12.0, 19.0]
+
+
 def test_what_slows_most_is_settled_for_each_candidate(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     slower = np.array([0.1, 0.3])
