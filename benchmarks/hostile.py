@@ -334,7 +334,16 @@ _FILES += (_outside_link, _marks)
 
 # --- plugins ----------------------------------------------------------------------------------
 
-_HOOKS = ("terms", "memory", "figures", "details", "sections", "checks", "verdicts", "calculations")
+_HOOKS = (
+    "terms",
+    "memory",
+    "figures",
+    "details",
+    "sections",
+    "checks",
+    "outcome_checks",
+    "calculations",
+)
 _HOOKS += ("groups", "pipelines", "operators", "parameters", "flops", "axes", "views", "blocks")
 _HOOKS += ("collectives", "schedules", "kernels", "exporters", "catalogues", "no_such_hook")
 #: Hooks whose offers other plugins call: whoever calls one first meets what is wrong with it.

@@ -391,13 +391,13 @@ def test_workers_that_keep_dying_are_no_defect_of_ours(run: Run) -> None:
 
 def test_a_search_that_cannot_go_on_says_where_a_plugin_failed(run: Run) -> None:
     text = "from parcost import Goal, Limit, hookimpl\n\n\ndef holds(seconds, bytes_):\n"
-    text += "    return seconds / 0\n\n\n@hookimpl\ndef goals(study):\n"
+    text += "    return seconds / 0\n\n\n@hookimpl\ndef search_goals(study):\n"
     text += "    return [Goal(limits=[Limit(name='x', says='fast', holds=holds)])]\n"
     Path("wish.py").write_text(text, encoding="utf-8")
     done = run("search", "specs/a.par", "--over", "tp=1,2", "--plugin", "wish.py")
     assert (done.code, done.out) == (3, "")
     said = "the limit `fast` raised ZeroDivisionError: float division by zero (wish.py:5)"
-    assert f"plugin `wish` of wish.py failed in `goals`: {said}" in done.err
+    assert f"plugin `wish` of wish.py failed in `search_goals`: {said}" in done.err
 
 
 THREADED = """\

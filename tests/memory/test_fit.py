@@ -21,7 +21,7 @@ GIVEN = Formula(text="given")
 
 def verdict(study: Study) -> Check:
     outcome = evaluate(study)
-    asked = study.plugins.ask("verdicts", study=study, outcome=outcome)
+    asked = study.plugins.ask("outcome_checks", study=study, outcome=outcome)
     (check,) = (check for _, check in asked if check.id == "does-not-fit")
     assert study.faults == []
     return check

@@ -238,7 +238,7 @@ def test_a_host_that_updates_says_how_fast(bind: Bind) -> None:
 def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
     study = offloaded(bind, {"offload.optimizer": 1, "offload.host_memory": 10e9}, HOST)
     outcome = outcome_of(study)
-    asked = study.plugins.ask("verdicts", study=study, outcome=outcome)
+    asked = study.plugins.ask("outcome_checks", study=study, outcome=outcome)
     (check,) = [check for _, check in asked if check.id == "host-does-not-fit"]
     assert diagnose(check, study).message == (
         "a device keeps 14.9 GiB on its host, which has 9.3 GiB for it"

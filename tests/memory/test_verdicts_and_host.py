@@ -60,21 +60,21 @@ def test_a_step_fits_is_tight_or_is_too_large(
 ) -> None:
     values = {"plain.memory": 100 * GIB, "memory.usable": 0.9, "memory.tight": tight}
     study = bind({**values, "training.global_batch": [8, 16]}, parameters=[part(100)])
-    found = {check.id: check for check in fit.verdicts(study, outcome(needs))}
+    found = {check.id: check for check in fit.outcome_checks(study, outcome(needs))}
     assert (found["does-not-fit"].holds, found["memory-tight"].holds) == (fits, roomy)
-    assert fit.rooms(study) == [90 * GIB]
+    assert fit.capacities(study) == [90 * GIB]
 
 
 def test_verdicts_say_how_much_of_what(bind: Bind) -> None:
     values = {"plain.memory": 80 * GIB, "memory.usable": 0.95, "memory.tight": 0.75}
     study = bind({**values, "training.global_batch": [8, 16]}, parameters=[part(100)])
-    fits, tight = fit.verdicts(study, outcome(100.0))
+    fits, tight = fit.outcome_checks(study, outcome(100.0))
     found = diagnose(fits, study)
     assert found.message == (
         "stage 3 needs 100.0 GiB in backward, and 76.0 GiB are usable: 24.0 GiB too much"
     )
     assert found.notes == ("usable: 95 % of the 80 GiB of `plain`",)
-    _, tight = fit.verdicts(study, outcome(70.0))
+    _, tight = fit.outcome_checks(study, outcome(70.0))
     assert tight.severity == "warning"
     found = diagnose(tight, study)
     assert found.message == (
@@ -389,10 +389,10 @@ def test_a_host_is_full_at_its_last_byte(bind: Bind) -> None:
     for room, holds in ((8000, True), (7999, False)):
         values = {"offload.optimizer": 0.5, "offload.host_memory": room}
         study = bind({**LINK, **values}, parameters=[part(1000)])
-        (check,) = offload.verdicts(study, evaluate(study))
+        (check,) = offload.outcome_checks(study, evaluate(study))
         assert check.holds is holds
     study = bind({**LINK, "offload.optimizer": 0.5, "offload.host_memory": 2**30}, parameters=[part(2**28)])  # fmt: skip
-    (check,) = offload.verdicts(study, evaluate(study))
+    (check,) = offload.outcome_checks(study, evaluate(study))
     assert diagnose(check, study).message == (
         "a device keeps 2.0 GiB on its host, which has 1.0 GiB for it"
     )

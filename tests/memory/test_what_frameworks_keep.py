@@ -276,7 +276,7 @@ def test_a_device_that_is_nearly_full_is_a_warning(share: float, expected: list[
     needs = evaluate(study_of("recompute = full")).memory_bytes
     device = f"device h100_sxm {{ memory = {share * needs:.0f} B }}"
     study = study_of("recompute = full", device)
-    asked = study.plugins.ask("verdicts", study=study, outcome=evaluate(study))
+    asked = study.plugins.ask("outcome_checks", study=study, outcome=evaluate(study))
     failed = [check for _, check in asked if not check.holds]
     assert [check.id for check in failed] == expected
     if expected == ["memory-tight"]:
@@ -287,5 +287,5 @@ def test_a_device_that_is_nearly_full_is_a_warning(share: float, expected: list[
 
 def test_a_search_may_choose_what_is_tight() -> None:
     study = study_of()
-    (room,) = [room for _, room in study.contributions("rooms")]
+    (room,) = [room for _, room in study.contributions("capacities")]
     assert room == 80 * 2**30

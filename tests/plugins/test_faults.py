@@ -207,7 +207,7 @@ SHAPES = {
     "terms": lambda: Once(name="odd", seconds=STRANGE, when="end", formula=Formula(text="?")),
     "memory": lambda: Memory(name="odd", bytes_=STRANGE, formula=Formula(text="?")),
     "checks": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
-    "verdicts": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
+    "outcome_checks": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
     "figures": lambda: Figure(
         name="odd", title="odd", value=STRANGE, unit="s", formula=Formula(text="?")
     ),

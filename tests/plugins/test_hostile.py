@@ -48,7 +48,7 @@ def test_a_verdict_that_fails_says_nothing_good() -> None:
     def broken() -> list[Check]:
         raise ValueError("no verdict")
 
-    plugin = ("judge", SimpleNamespace(verdicts=hookimpl(broken)))
+    plugin = ("judge", SimpleNamespace(outcome_checks=hookimpl(broken)))
     session = parcost.Session(load(plugin))
     report = session.load_text(SPEC.replace("zero = 0", "zero = 1, tp = 8"))[0].evaluate()
     assert report.exit_code == 3
@@ -113,15 +113,20 @@ def test_an_error_of_several_lines_is_told_in_one() -> None:
     assert fault.message == "raised ValueError: no Traceback (most recent call last): way"
 
 
-def test_a_hook_that_parcost_does_not_ask_for_is_named() -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"), [("termz", "did you mean `terms`"), ("verdicts", "Versions of the contract")]
+)
+def test_a_hook_that_parcost_does_not_ask_for_is_named(name: str, hint: str) -> None:
 
     def odd() -> list[Work]:
         return []
 
-    plugin = SimpleNamespace(termz=hookimpl(odd))
+    plugin = SimpleNamespace(**{name: hookimpl(odd)})
     (scenario,) = parcost.Session(load(("odd", plugin))).load_text(SPEC)
     (fault,) = scenario.evaluate().result.faults
-    assert str(fault).startswith("plugin `odd` failed in `termz`: no hook has this name; did you")
+    said = f"plugin `odd` failed in `{name}`: no hook has this name; "
+    assert str(fault).startswith(said)
+    assert hint in str(fault)
 
 
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ layout { tp = 4, zero = 1, sequence_parallel = on }
 training { sequence = 4096, global_batch = 64 sequences, recompute = full }
 """
 SWEPT = TEXT.replace("tp = 4", "tp = [2, 4]")
-HOOKS = ("checks", "verdicts", "calculations")
+HOOKS = ("checks", "outcome_checks", "calculations")
 NAN = float("nan")
 
 
@@ -97,7 +97,7 @@ def test_it_is_told_and_no_good_report(case: str, hook: str) -> None:
         assert report.exit_code == 3
 
 
-@pytest.mark.parametrize("hook", ["checks", "verdicts"])
+@pytest.mark.parametrize("hook", ["checks", "outcome_checks"])
 def test_no_point_of_a_sweep_is_good_by_it(hook: str) -> None:
     for row in evaluate_text(SWEPT, with_(hook, holds="yes")).rows():
         assert not row["feasible"]

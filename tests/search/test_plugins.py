@@ -80,7 +80,7 @@ def choosy(study: Study, outcome: Outcome) -> list[Check]:
 @pytest.mark.parametrize("keep", [1, 3, 50])
 def test_what_a_verdict_refuses_is_left_out_and_rules_nothing_out(keep: int) -> None:
     """Outcomes are judged one by one, so the ranking is that of single evaluations."""
-    plugins = load(("choosy", SimpleNamespace(verdicts=choosy)))
+    plugins = load(("choosy", SimpleNamespace(outcome_checks=choosy)))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     expected = []
     for values in product(*AXES.values()):
@@ -103,7 +103,7 @@ def test_where_a_verdict_refuses_everything_it_is_named() -> None:
     def never(study: Study) -> list[Check]:
         return [Check(id="never", holds=False, subject="layout.zero", message=f"{study.name}: no")]
 
-    plugins = load(("never", SimpleNamespace(verdicts=never)))
+    plugins = load(("never", SimpleNamespace(outcome_checks=never)))
     with pytest.raises(SpecError) as error:
         run_search(plugins)
     said = error.value.diagnostics[0]

@@ -103,7 +103,7 @@ def rooms(study: Study) -> list[float]:
 
 
 def test_room_by_a_choice_is_that_of_each_layout() -> None:
-    result = run_search({"layout.sequence_parallel": ["off", "on"]}, rooms=rooms)
+    result = run_search({"layout.sequence_parallel": ["off", "on"]}, capacities=rooms)
     assert (result.legal, result.large) == (2, 1)
     assert [x.values["layout.sequence_parallel"] for x in result.best] == ["on"]
 
@@ -121,7 +121,7 @@ def test_room_by_a_choice_under_a_condition_is_refused() -> None:
     }
     text = TEXT.replace("tp = 4", "tp = 4, zero = 1, sequence_parallel = on")
     with pytest.raises(SpecError, match="depends on `layout") as error:
-        run_search(axes, text, rooms=rooms_at_zero_2)
+        run_search(axes, text, capacities=rooms_at_zero_2)
     assert error.value.diagnostics[0].id == "depends-on-choice"
 
 

@@ -87,7 +87,7 @@ def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
     study = scenario.first
     if any(map(_is_error, found)) or not study.trains:
         return found
-    goals = [goal for _, goal in study.contributions("goals")]
+    goals = [goal for _, goal in study.contributions("search_goals")]
     if all(study.where(f"{goal.subject}.axes") is None for goal in goals):
         return found  # nothing is said, and looking into a search takes long to import
     from parcost.search.goals import unknown_axes, unknown_objective

@@ -161,7 +161,7 @@ def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
 
 
 @hookspec
-def rooms(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
+def capacities(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
     """The bytes that a device may hold: a search leaves out what needs more."""
 
 
@@ -171,7 +171,7 @@ def objectives(study: Study) -> Iterable[Objective]:  # type: ignore[empty-body]
 
 
 @hookspec
-def goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
+def search_goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
     """What a search of this study is for: its objective, its axes, and what must hold."""
 
 
@@ -179,7 +179,7 @@ def goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
 
 
 @hookspec
-def verdicts(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore[empty-body]
+def outcome_checks(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore[empty-body]
     """The rules that the outcome must meet, such as fitting into memory."""
 
 

@@ -1,4 +1,4 @@
-"""What a search asks plugins for: rooms, axes, objectives and goals, looked at as they come.
+"""What a search asks plugins for: capacities, axes, objectives and goals, looked at as they come.
 
 Objectives and limits are functions, which are called long after their plugin was asked. From
 here on they name it where they raise, or return what is no answer.
@@ -21,7 +21,7 @@ from parcost.numeric import INFINITY, all_of, array_kind, where
 #: Makes the error of a plugin out of what it did.
 Blame: TypeAlias = Callable[..., PluginError]
 
-HOOKS = ("rooms", "axes", "objectives", "goals")
+HOOKS = ("capacities", "axes", "objectives", "search_goals")
 
 _Call: TypeAlias = Callable[..., Any]
 _NUMBERS, _TRUTH = "fiu", "b"
@@ -39,10 +39,10 @@ _OF_GOALS: Mapping[str, Callable[[Any], bool]] = {
 
 def validate_answer(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
     """Return an answer to one of :data:`HOOKS`, and what is wrong with it, if anything."""
-    if hook == "rooms":
+    if hook == "capacities":
         return answer, "" if is_within(
             answer
-        ) else f"gave the room {quote(answer)}, which no size is"
+        ) else f"gave the capacity {quote(answer)}, which no size is"
     if hook == "axes":
         return answer, _bad_axis(answer)
     if hook == "objectives":

@@ -41,7 +41,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "groups": (terms.Group,),
     "pipelines": (terms.Pipeline,),
     "checks": (terms.Check,),
-    "verdicts": (terms.Check,),
+    "outcome_checks": (terms.Check,),
     "terms": (terms.Work, terms.Edge, terms.Once),
     "memory": (terms.Memory,),
     "figures": (terms.Figure,),
@@ -49,7 +49,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "sections": (terms.Section,),
     "axes": (terms.Axis,),
     "objectives": (terms.Objective,),
-    "goals": (terms.Goal,),
+    "search_goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
     "replays": (Replay,),
@@ -414,6 +414,6 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _expectation(hook: str) -> str:
-    if hook == "rooms":
+    if hook == "capacities":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"

@@ -189,13 +189,13 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
     outcome = reduce.evaluate(study)
     asked = valid_answers(
         study,
-        "verdicts",
-        study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome),
+        "outcome_checks",
+        study.plugins.ask("outcome_checks", study.faults, study=study, outcome=outcome),
     )
     ends = _ends(outcome.step_seconds < LONGEST_SECONDS, ())
     judged = gather([ends, *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
-    unjudged = any(fault.hook in ("checks", "verdicts") for fault in study.faults)
+    unjudged = any(fault.hook in ("checks", "outcome_checks") for fault in study.faults)
     return evolve(outcome, feasible=judged.holds & (not unjudged), failed=failed), failed
 
 

@@ -60,12 +60,12 @@ def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
     """Return the rooms that plugins give in the shape of *study*; the others join *faults*."""
     points = points_of(study)
     found = []
-    for plugin, room in study.contributions("rooms"):
+    for plugin, room in study.contributions("capacities"):
         if _fits(room, points):
             found.append(room)
         else:
             message = f"gave a room of shape {_shape(room)}, where {_expected_shape(points)}"
-            fault = Fault(plugin=plugin, hook="rooms", message=message)
+            fault = Fault(plugin=plugin, hook="capacities", message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):
                 faults.append(fault)

@@ -190,7 +190,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
             hint = did_you_mean(caller.name, known)
-            message = "no hook has this name" + (f"; {hint}" if hint else "")
+            message = f"no hook has this name; {hint or f'{_GUIDE} says what changed'}"
             return _fault(plugin, one_line(caller.name), message)
     return None
 

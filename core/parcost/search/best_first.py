@@ -319,5 +319,5 @@ class _Search:
 
     def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
         base = scored.structure.variants.base
-        limits = [limit for _, goal in base.contributions("goals") for limit in goal.limits]
+        limits = [limit for _, goal in base.contributions("search_goals") for limit in goal.limits]
         return objective_of(base, self.wish.objective), limits

@@ -95,7 +95,7 @@ def nothing_found(
             help = "evaluate one of them: it says why"
         else:
             help = "loosen that limit"
-        goals = [goal for _, goal in space.scenario.first.contributions("goals")]
+        goals = [goal for _, goal in space.scenario.first.contributions("search_goals")]
         if sum(len(goal.limits) for goal in goals) > 1:
             help += "; a layout is counted under the first that it breaks, and may break others"
     else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def goal_of(study: Study) -> Goal:
     """Return what the spec says of the search."""
-    found = [goal for _, goal in study.contributions("goals")]
+    found = [goal for _, goal in study.contributions("search_goals")]
     return found[0] if found else Goal()
 
 

@@ -53,7 +53,7 @@ def evaluate_layout(
     if not all_of(result.feasible):
         return LayoutEvaluation(result=result, large=True)
     seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
-    limits = [limit for _, goal in study.contributions("goals") for limit in goal.limits]
+    limits = [limit for _, goal in study.contributions("search_goals") for limit in goal.limits]
     broken = [limit for limit in limits if not all_of(limit.holds(seconds, bytes_))]
     if broken:
         return LayoutEvaluation(result=result, broken=broken[0])

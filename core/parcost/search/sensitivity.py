@@ -79,7 +79,9 @@ def _neighbour(
         if all(bytes_ <= room for room in rooms):  # a verdict, and not for want of memory
             return made(f"{change}, but {errors[0] if errors else 'refused'}", step)
         return made(f"{change}, but needs {quantity(bytes_, 'GiB')}", step)
-    limits = [limit for _, goal in result.study.contributions("goals") for limit in goal.limits]
+    limits = [
+        limit for _, goal in result.study.contributions("search_goals") for limit in goal.limits
+    ]
     for limit in limits:
         if not all_of(limit.holds(step, float(result.outcome.memory_bytes))):
             return made(f"{change}, but breaks {limit.says}", step)

@@ -31,13 +31,13 @@ _MOMENTS = {
 
 
 @hookimpl
-def rooms(study: Study) -> list[Real]:
+def capacities(study: Study) -> list[Real]:
     """Return the usable share of a device's memory: what is only tight may still be chosen."""
     return [study[MemoryBudget].usable * study[Cluster].device.memory]
 
 
 @hookimpl
-def verdicts(study: Study, outcome: Outcome) -> list[Check]:
+def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
     """Require that the fullest device stays within what may be used; warn where it is near."""
     device, budget = study[Cluster].device, study[MemoryBudget]
     usable, room = budget.usable, budget.usable * device.memory

@@ -120,7 +120,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 @hookimpl
-def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Require that the host has room for what it is given."""
     room = study[Offload].host_memory
     if room is None:

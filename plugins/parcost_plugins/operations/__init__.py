@@ -37,7 +37,7 @@ def terms(study: Study) -> Iterator[Once]:
 
 
 @hookimpl
-def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Warn where the loaders are slower than the step."""
     if not study.all(Data):
         return
