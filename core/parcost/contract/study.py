@@ -381,7 +381,8 @@ class Study(ABC):
         known = [group.name for _, group in self.contributions("groups")]
         message = f"no plugin places the group `{name}`"
         hint = did_you_mean(name, known)
-        raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
+        place, notes = self.path or self.name, tuple(self.plugins.absences)
+        raise SpecError([Diagnostic("no-group", message, notes=notes, help=hint, place=place)])
 
     @abstractmethod
     def schedule_named(self, name: str) -> Schedule:

@@ -33,7 +33,6 @@ from parcost.spec.scope import Axis, Sweep
 MOST_POINTS = 100_000  # of a sweep, which takes up to 6 kB for each
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
 MOST_ERRORS = 100
-MOST_BROKEN = 3  # plugins that a hint names
 
 
 @frozen(eq=False, slots=False, repr=False)
@@ -190,7 +189,6 @@ class Scenario:
             self.module,
             self.study,
             self.overrides,
-            self._missing_hint,
             points,
             self._sweeps,
         )
@@ -227,12 +225,6 @@ class Scenario:
 
     def _names(self, registry: str) -> Sequence[str]:
         return list(self.plugins.offers(registry))
-
-    @property
-    def _missing_hint(self) -> str:
-        broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.plugins.broken]
-        more = len(broken) - MOST_BROKEN
-        return "; ".join(broken[:MOST_BROKEN]) + (f"; {more} more are broken" if more > 0 else "")
 
     def _groups(self) -> Iterator[tuple[Mapping[str, Any], SpecStudy, Mapping[int, Any]]]:
         """Yield structural values, the study there, and the index of every axis."""

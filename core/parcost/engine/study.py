@@ -145,7 +145,10 @@ class SpecStudy(Study):
             message = f"no plugin offers the schedule `{name}`"
             hint = did_you_mean(name, offered)
             place = self.path or self.name
-            raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
+            notes = tuple(self.plugins.absences)
+            raise SpecError(
+                [Diagnostic("no-schedule", message, notes=notes, help=hint, place=place)]
+            )
         plugin, schedule = offered[name]
         try:
             found = call(schedule.for_study, self, module=plugin.module, passing=ParcostError)

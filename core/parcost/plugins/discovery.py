@@ -37,6 +37,7 @@ from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
+MOST_ABSENCES = 3  # plugins that a diagnostic names
 _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
 _OWN_MODULES = ("parcost_plugins.", "parcost_specs")
 #: Hooks that one plugin answers, once, and what it does so.
@@ -85,6 +86,14 @@ class Plugins:
     def broken(self) -> tuple[Fault, ...]:
         """The faults of those that do not: they cannot be imported, or do not fit."""
         return (*self.unloadable, *self.registry.faults)
+
+    @property
+    def absences(self) -> Sequence[str]:
+        """A sentence for each plugin that takes no part, for diagnostics of what is missing."""
+        broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.broken]
+        found = [f"plugin `{name}` is left out by `--without`" for name in self.left_out] + broken
+        more = len(found) - MOST_ABSENCES
+        return [*found[:MOST_ABSENCES], *([f"{more} more plugins are missing"] if more > 0 else [])]
 
     @property
     def faults(self) -> tuple[Fault, ...]:

@@ -43,7 +43,6 @@ class Binder:
     module: Module
     study: s.Block | None
     overrides: Mapping[str, s.Attribute]
-    missing_hint: str = ""
     points: Mapping[int, Any] = Factory(dict)
     sweeps: dict[int, Sweep] = Factory(dict)  # those of numbers and texts, whatever the points
     found: list[Diagnostic] = Factory(list)
@@ -52,7 +51,7 @@ class Binder:
     objects: dict[int, Any] = Factory(dict)
     lacking: dict[type, list[Diagnostic]] = Factory(dict)
     definitions: Definitions = Factory(
-        lambda self: Definitions(self.types, self.missing_hint), takes_self=True
+        lambda self: Definitions(self.types, self.loader.absences), takes_self=True
     )
     names: Names = Factory(Names, takes_self=True)
     expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)

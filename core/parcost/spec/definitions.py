@@ -47,7 +47,7 @@ class Definitions:
     """Builds definitions, and notes what is wrong with the blocks on the way."""
 
     types: Mapping[str, BlockType]
-    missing_hint: str
+    absences: Sequence[str]
     found: list[Diagnostic] = Factory(list)
     table: dict[Key, Definition] = Factory(dict)
     _named: dict[tuple[int, str, str], Definition] = Factory(dict)
@@ -255,7 +255,7 @@ class Definitions:
                     block.kind.span,
                     help=did_you_mean(block.kind.text, [*self.types, "study", "expect"])
                     or "docs/language.md shows the blocks, and how a list of values sweeps",
-                    notes=[self.missing_hint] if self.missing_hint else [],
+                    notes=self.absences,
                 )
             )
         return type_

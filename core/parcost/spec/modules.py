@@ -8,7 +8,7 @@ through the name. Catalogue imports bring the one block that they name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,14 @@ class Module:
 
 @define(eq=False)
 class Loader:
-    """Reads modules, each once. *catalogues* by name.
+    """Reads modules, each once. *catalogues* by name; *absences* are plugins without a part.
 
     *made* are objects of blocks of catalogues that every study has alike, with the origins
     of the attributes of each object, and of those inside, by id.
     """
 
     catalogues: Mapping[str, Catalogue]
+    absences: Sequence[str] = ()
     made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
     _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
     _modules: dict[str, Module] = Factory(dict)
@@ -309,6 +310,7 @@ class Loader:
                         help=self._entry_called(target.parts[-1].text)
                         or did_you_mean(catalogue_name, self.catalogues)
                         or "a file is imported by a path in quotes",
+                        notes=self.absences,
                     )
                 ]
             )

@@ -77,6 +77,7 @@ class Names:
             span,
             f"one of {listed}" if choices else "no plugin offers any",
             help=did_you_mean(said, choices),
+            notes=self.binder.loader.absences if field.registry else (),
         )
 
     def _let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:
