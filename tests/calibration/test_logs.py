@@ -144,13 +144,6 @@ def test_an_interval_holds_what_timings_with_noise_were_made_from() -> None:
     assert 80 <= held <= 98
 
 
-def test_fit_names_the_command_that_took_over(capsys: pytest.CaptureFixture[str]) -> None:
-    from parcost.cli import main
-
-    assert main(["fit", "all_reduce.log", "--ranks", "8"]) == 2
-    assert "parcost calibrate all_reduce.log --ranks 8" in capsys.readouterr().err
-
-
 @given(
     alpha=st.floats(1e-7, 1e-4),
     bandwidth=st.floats(1e9, 1e12),

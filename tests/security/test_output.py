@@ -58,7 +58,6 @@ COMMANDS = {
     "plugin": ("eval", "SPEC", "--plugin", ODD),
     "without": ("eval", "SPEC", "--without", ODD),
     "executor": ("eval", "SPEC", "--executor", f"{ODD}://x"),
-    "fit": ("fit", ODD),
     "calibrate": ("calibrate", ODD),
     "merge": ("merge", f"{ODD}.jsonl"),
     "out": ("eval", "SPEC", "--out", f"no/{ODD}"),

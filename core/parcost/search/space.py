@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
-MOST_DEGREES = 2_000_000  # combinations of numbers in one structure
 
 
 @frozen(kw_only=True, eq=False)

@@ -32,14 +32,6 @@ _MOST_TOLD = 50
 _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
-@click.command("fit", hidden=True, context_settings={"ignore_unknown_options": True})
-@click.argument("rest", nargs=-1, type=click.UNPROCESSED)
-def fit_command(rest: tuple[str, ...]) -> int:
-    """Refuse the former name of `parcost calibrate`."""
-    example = " ".join(rest) or "LOG"
-    raise click.UsageError(f"`parcost fit` is now `parcost calibrate`: parcost calibrate {example}")
-
-
 @click.command("calibrate")
 @click.argument("paths", metavar="[RUNS|LOGS|TABLES]...", nargs=-1)
 @click.option(

@@ -154,14 +154,8 @@ class Rank:
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
 
     @property
-    def gathered_elements(self) -> Real:
-        """Elements of the input of a layer split by columns, as it is kept for backward."""
-        whole = self.training.framework.keeps_gathers
-        return self.tokens * self.model.hidden if whole else self.residual_elements
-
-    @property
     def gathered_elements_text(self) -> str:
-        """The formula of those elements, in letters."""
+        """The formula of the elements of the input of a layer split by columns, as kept."""
         return "s b h" if self.training.framework.keeps_gathers else self.residual_text
 
     @property

@@ -49,11 +49,6 @@ def lasting_share(tau: Real, C: Real, M: Real, R: Real) -> Real:
     return tau / (M * _exp(R / M) * _expm1((tau + C) / M))
 
 
-def lasting_share_first_order(tau: Real, C: Real, M: Real, R: Real) -> Real:
-    """Return the same where checkpoint, interval and restart are all short beside M."""
-    return 1.0 - C / tau - tau / (2.0 * M) - R / M
-
-
 def lasting_share_without_failures(tau: Real, C: Real) -> Real:
     """Return what checkpoints leave of a job that never fails."""
     return tau / (tau + C)
