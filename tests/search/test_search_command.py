@@ -807,3 +807,14 @@ def schedules():
         code, out, err = run(SHARDED, *PIPED, "--plugin", str(plugin))
         assert code == 0, err
         assert ("own (Inhouse)" in " ".join(out.split())) is not default
+
+
+def test_the_advice_of_any_plugin_that_leads_stands_on_the_page(run: Run, tmp_path: Path) -> None:
+    plugin = tmp_path / "adviser.py"
+    plugin.write_text(
+        "from parcost import Section, hookimpl\n\n\n@hookimpl\ndef sections(study):\n"
+        "    return [Section(title='Ask an expert', columns=('who',), rows=[('Ada',)], lead=1)]\n"
+    )
+    code, out, _ = run(SPEC, *NARROW, "--plugin", str(plugin))
+    assert code == 0
+    assert "Ask an expert" in out

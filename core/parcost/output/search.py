@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
 _FRONT = 12  # lines
+_LEAST_REASON = 1e-6  # of the best step, by which a term is longer elsewhere
 _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 
 
@@ -49,7 +50,9 @@ def rank_layouts(found: SearchResult) -> list[RankedLayout]:
     results = [layout.result for layout in found.best if layout.result is not None]
     first = _seconds(results[0])
     return [
-        RankedLayout(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
+        RankedLayout(
+            layout=layout, result=result, lost_by=time_differences(first, _seconds(result))
+        )
         for layout, result in zip(found.best, results, strict=True)
     ]
 
@@ -64,10 +67,16 @@ def _seconds(result: Result) -> Mapping[str, float]:
     return found
 
 
-def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return by how much terms are longer than in the best layout, the longest first."""
+def time_differences(
+    best: Mapping[str, float], other: Mapping[str, float]
+) -> list[tuple[str, float]]:
+    """Return by how much terms are longer than in the best layout, the longest first.
+
+    Sums of the same numbers in another order differ by their rounding, which is no reason.
+    """
     more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in {*best, *other}}
-    differing = [(name, seconds) for name, seconds in more.items() if seconds]
+    least = _LEAST_REASON * sum(best.values())
+    differing = [(name, seconds) for name, seconds in more.items() if abs(seconds) > least]
     return sorted(differing, key=lambda item: (-item[1], item[0]))
 
 
@@ -105,9 +114,9 @@ def search_page(
     if len(found.front) > 1:
         yield Heading("Time against memory")
         yield _front(space, found)
-    sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
-    for section in sections:
-        yield from section_page(section)
+    for _, section in best[0].result.sections:
+        if section.lead and section.rows:  # what the screen of a report has as well
+            yield from section_page(section)
     for fault in faults(found, best):
         if fault not in found.faults:
             yield Line(fault, "bad")
