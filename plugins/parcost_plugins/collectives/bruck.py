@@ -7,9 +7,7 @@ blocks is not charged.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import all_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import partner_link
@@ -26,7 +24,6 @@ class Bruck(PhasedAlgorithm):
     name = "bruck"
     operations = frozenset(_FORMULAS)
     source = "Bruck et al. 1997"
-    sees = "pair"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the rounds."""
@@ -34,13 +31,10 @@ class Bruck(PhasedAlgorithm):
         blocks = P - 1 if operation == "all_gather" else one_bits(P)
         return single_phase(partner_link(group), ceil_log2(P), n / P * blocks)
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _FORMULAS[operation]
-
-    def formula_for(self, operation: str, group: Group) -> tuple[str, Any, dict[str, Real]]:
-        """Return the formula, and the link to distant ranks that it is of."""
-        return self.formula(operation), partner_link(group), {"S": one_bits(group.ranks)}
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
+        letters = {"S": one_bits(group.ranks)}
+        return ClosedForm(_FORMULAS[operation], partner_link(group), letters)
 
 
 def one_bits(P: Real) -> Real:

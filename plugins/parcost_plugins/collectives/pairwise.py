@@ -15,9 +15,7 @@ anywhere; ``auto`` leaves it out.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
@@ -37,7 +35,6 @@ class Pairwise(PhasedAlgorithm):
     operations = frozenset(_FORMULAS)
     by_name_only = frozenset({"reduce_scatter"})
     source = "Thakur, Rabenseifner, Gropp 2005"
-    sees = "links"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time: of an all-to-all, that of its slowest level."""
@@ -68,14 +65,11 @@ class Pairwise(PhasedAlgorithm):
             inside = inside * least
         return found
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _FORMULAS[operation]
-
-    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...]:
-        """Return the formula, and the links to distant ranks that it is of."""
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
+        text = _FORMULAS[operation]
         if operation == "reduce_scatter":
-            return self.formula(operation), partner_link(group)
+            return ClosedForm(text, partner_link(group))
         near, *outer = self.phases(operation, 1.0, group)
         used = [(str(p.link.name), p) for p in outer if any_of(p.rounds > 0)]
         letters = {
@@ -87,7 +81,7 @@ class Pairwise(PhasedAlgorithm):
             "alpha'": (near.link.latency, "s"),
             "B'": (near.link.bandwidth, "B/s"),
         }
-        return self.formula(operation), "links", letters
+        return ClosedForm(text, letters=letters)
 
 
 @hookimpl
