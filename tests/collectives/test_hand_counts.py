@@ -212,6 +212,8 @@ def test_pieces_of_two_trees_have_a_byte_at_least() -> None:
     assert DoubleTree().seconds("broadcast", 32.0, free) == pytest.approx(32 * (4 + 8) / 8)
     (empty,) = DoubleTree().phases("broadcast", 0.0, free)
     assert (empty.rounds, empty.bytes_) == (8, 0)  # which is not cut
+    (one,) = DoubleTree().phases("broadcast", 1.0, group(8, alphas=(0.0,)))
+    assert (one.rounds, one.bytes_) == (6, 3)  # nor is a byte that goes down three hops
 
 
 def test_pieces_of_two_trees_may_be_said() -> None:

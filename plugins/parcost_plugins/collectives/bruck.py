@@ -8,7 +8,7 @@ blocks is not charged.
 from __future__ import annotations
 
 from parcost import ClosedForm, Group, Phase, Real, hookimpl
-from parcost.numeric import all_of, ceil_log2, floor, maximum
+from parcost.numeric import any_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import partner_link
 
@@ -44,13 +44,17 @@ def one_bits(P: Real) -> Real:
     (12.0, 7.0)
     """
     total: Real = 0.0
-    for exponent in range(64):
-        bit = 2.0**exponent
-        if all_of(bit >= P):
-            break
-        cycles = floor(P / (2 * bit))  # of bit zeros, then bit ones
-        total = total + cycles * bit + maximum(P - (2 * cycles + 1) * bit, 0.0)
+    bit = 1.0
+    while any_of((ones := _ones(P, bit)) > 0):
+        total = total + ones
+        bit = 2 * bit
     return total
+
+
+def _ones(P: Real, bit: float) -> Real:
+    """Return how many of the numbers 0 to P - 1 have *bit*."""
+    cycles = floor(P / (2 * bit))  # of bit zeros, then bit ones
+    return cycles * bit + maximum(P - (2 * cycles + 1) * bit, 0.0)
 
 
 @hookimpl
