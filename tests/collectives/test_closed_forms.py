@@ -134,6 +134,15 @@ FORMS: list[tuple[str, str, float, Group, str, float]] = [
         "ceil(log2(P)) alpha + n / P S / B, S one-bits in 1 to P - 1",
         pair(3, 70),
     ),
+    # of seven ranks each of three bits is set in three
+    (
+        "bruck",
+        "all_to_all",
+        70,
+        group(7),
+        "ceil(log2(P)) alpha + n / P S / B, S one-bits in 1 to P - 1",
+        pair(3, 3 * 3 * 10),
+    ),
     ("pat", "all_gather", 60, group(1, 6), ROUNDS_OF_A_TREE, flat(3, 50)),
     ("pat", "reduce_scatter", 60, group(1, 6), ROUNDS_OF_A_TREE, flat(3, 50)),
     ("direct", "point_to_point", 60, SIX, "alpha + n / B", 29 + 60 / 9),
