@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Case as Case
     from parcost.contract.terms import Catalogue as Catalogue
     from parcost.contract.terms import Check as Check
+    from parcost.contract.terms import ClosedForm as ClosedForm
     from parcost.contract.terms import Edge as Edge
     from parcost.contract.terms import Exporter as Exporter
     from parcost.contract.terms import Figure as Figure
@@ -172,6 +173,7 @@ HOMES = {
         "Case",
         "Catalogue",
         "Check",
+        "ClosedForm",
         "Edge",
         "Exporter",
         "Figure",

@@ -99,9 +99,6 @@ class Magic(Collective):
     def seconds(self, operation: str, n: Any, group: Group) -> Any:  # noqa: ARG002
         return 0.0 * n
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        return "0"
-
 
 class Foreign:
     """A plugin with an algorithm, and a library that has it."""

@@ -194,6 +194,7 @@ def test_three_levels_of_switches_join_no_more_than_they_have_ports_for() -> Non
         ((4, 3), True, 24, 6, 2 + 1, 4),
         ((4, 3), False, 9 + 8, 3, 3 + 2, 2),
         ((2, 5), True, 5 + 10, 4, 1 + 2, 1 + 2),
+        ((3, 2), True, 6 + 3, 3, 1 + 1, 2 + 1),
         ((2,), True, 1, 1, 1, 1),
         ((1, 7), True, 7, 2, 3, 2),
         ((1,), True, 0, 0, 0, 0),

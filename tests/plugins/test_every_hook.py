@@ -202,7 +202,7 @@ def test_a_name_that_cannot_be_printed_is_a_fault_of_its_plugin(hook: str, name:
     assert str(fault).isprintable()
 
 
-class OtherClass(parcost.Collective, parcost.Schedule, parcost.KernelModel, parcost.Exporter):
+class OtherClass(parcost.Schedule, parcost.Collective, parcost.KernelModel, parcost.Exporter):
     """An algorithm, a schedule, a model of kernels and a format, whatever is asked for."""
 
     operations = frozenset({"all_reduce"})
@@ -215,7 +215,7 @@ class OtherClass(parcost.Collective, parcost.Schedule, parcost.KernelModel, parc
     def seconds(self, *_: Any) -> float:
         return 0.0
 
-    formula = order = price = write = seconds
+    order = price = write = seconds
 
 
 @pytest.mark.parametrize(

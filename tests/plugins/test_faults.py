@@ -137,9 +137,6 @@ def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:
         def seconds(self, *_: Any) -> float:
             return float("inf")
 
-        def formula(self, _: str) -> str:
-            return "infinity"
-
     text = SPEC.replace("{ devices = 8 }", "{ devices = 16 }").replace("= 8 seq", "= 16 seq")
     session = parcost.Session(
         load(("stuck", SimpleNamespace(collectives=hookimpl(lambda: [Stuck()]))))
@@ -276,9 +273,6 @@ class Broken(Collective):
             raise KeyError("warp")
         return self.answer
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        return "0"
-
 
 @pytest.mark.parametrize(
     ("answer", "said"), [(None, "raised KeyError: 'warp'"), ("soon", "is 'soon', where seconds")]
@@ -338,12 +332,21 @@ class FormerCollective:
         return "1"
 
 
+def former_algorithm(attribute: str) -> type:
+    """Return an algorithm that still has the *attribute* of the first version."""
+    members = {"name": "former", "operations": ("all_reduce",), "seconds": lambda *_: 1.0}
+    return type("Former", (Collective,), {**members, attribute: "flat"})
+
+
 @pytest.mark.parametrize(
     ("hook", "thing", "change"),
     [
         ("schedules", FormerSchedule, "it derives from `parcost.Schedule`"),
         ("schedules", FormerMethods, "`limits` takes one object"),
         ("collectives", FormerCollective, "it derives from `parcost.Collective`"),
+        ("collectives", former_algorithm("formula"), "`formula` is part of `closed_form`"),
+        ("collectives", former_algorithm("formula_for"), "`formula_for` is part of `closed_form`"),
+        ("collectives", former_algorithm("sees"), "`sees` is part of `closed_form`"),
     ],
 )
 def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(

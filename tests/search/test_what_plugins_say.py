@@ -64,9 +64,6 @@ class Moody(Collective):
     def seconds(self, _: str, n: Any, *__: Any) -> Any:
         return self._seconds + 0.0 * n
 
-    def formula(self, _: str) -> str:
-        return "as it likes"
-
     source = "none"
 
 

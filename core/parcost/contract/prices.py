@@ -1,6 +1,6 @@
-"""How the time of a collective comes about: by its closed expression, or phase by phase.
+"""How the time of a collective comes about: by its closed form, or phase by phase.
 
-An algorithm may have a closed expression, such as ``(P - 1) (alpha + n / P / B)``, which holds
+An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``, which holds
 where units are even and links follow alpha and B. Wherever it gives the time of the algorithm it
 explains it. Elsewhere the phases of the algorithm do: so many rounds, and bytes, on each link.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
 _ROUNDING = 1e-9
 _BY_NAME = "by the arithmetic of the algorithm"
-
-_Closed: TypeAlias = tuple[str, Any, list[dict[str, Any]]]
 
 
 def price(
@@ -60,25 +57,12 @@ def explain(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return the formula of the *seconds* of one algorithm."""
-    explain = partial(
-        _explanation,
-        _closed(operation, group, algorithm),
-        operation,
-        n,
-        group,
-        algorithm,
-        seconds,
-    )
+    explain = partial(_explanation, operation, n, group, algorithm, seconds)
     return _by_name(operation, n, group, (algorithm,), seconds, explain)
 
 
 def _explanation(
-    closed: _Closed,
-    operation: str,
-    n: Real | Formula,
-    group: Group,
-    algorithm: Collective,
-    seconds: Real,
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
 
@@ -86,7 +70,7 @@ def _explanation(
 
     def expression() -> Formula | None:
         for closed_text, letters in chain(
-            _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
+            _closed_form(operation, n, group, algorithm), _phases(operation, n, group, algorithm)
         ):
             found = _formula_or_none(closed_text, letters)
             if found and _same(found.value, seconds) and can_be_shown(found):
@@ -139,28 +123,19 @@ def _same(found: Real, seconds: Real) -> bool:
     return all_of(near | (found == seconds))
 
 
-def _closed(operation: str, group: Group, algorithm: Collective) -> _Closed:
-    """Return the closed expression of an algorithm, the links that it sees, and more letters."""
-    more: list[dict[str, Any]] = []
-    text = algorithm.formula(operation)
-    sees: Any = algorithm.sees
-    if special := algorithm.formula_for(operation, group):
-        text, sees, *more = special
-    return text, attrgetter(sees)(group) if isinstance(sees, str) else sees, more
-
-
-def _letters_of_closed(
-    closed: _Closed, n: Real | Formula, group: Group
+def _closed_form(
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a closed expression with the letters that there are, if it holds in the group."""
-    text, links, more = closed
+    """Yield the closed form of an algorithm, if it has one and ranks add for nothing."""
+    found = algorithm.closed_form(operation, group)
+    if found is None or any_of(group.reduction > 0):
+        return
     letters: dict[str, Any] = {"P": group.ranks, "n": (n, "B")}
-    if isinstance(links, tuple):
-        letters |= _levels(links, group)
-    else:
-        letters |= {"alpha": (links.latency, "s"), "B": (links.bandwidth, "B/s")}
-    if not any_of(group.reduction > 0):
-        yield text, letters | (more[0] if more else {})
+    if not isinstance(found.link, tuple):
+        letters |= {"alpha": (found.link.latency, "s"), "B": (found.link.bandwidth, "B/s")}
+    elif found.link:
+        letters |= _levels(found.link, group)
+    yield found.text, letters | dict(found.letters)
 
 
 def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from parcost.contract.plugin import Fault, Plugin, PluginSet
 from parcost.contract.schema import block_type
 from parcost.contract.terms import (
     Case,
+    ClosedForm,
     Group,
     Op,
     Operator,
@@ -158,28 +159,15 @@ class Collective(ABC):
     by_name_only: Collection[str] = frozenset()
     #: The operations that need a power of two of ranks: a rule names the nearest ones.
     powers_of_two: Collection[str] = frozenset()
-    #: The link of the group that alpha and B of the formula stand for: ``flat``, ``pair`` or
-    #: ``hop``, or else ``pairs`` or ``links``, where they are written per level.
-    sees: str = "links"
 
     @abstractmethod
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of one call; infinity where the algorithm cannot run."""
 
-    @abstractmethod
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters: P ranks, n bytes, alpha, B.
+    def closed_form(self, operation: str, group: Group) -> ClosedForm | None:  # noqa: ARG002
+        """Return the time as one expression; None where only the phases explain it.
 
-        Where it sees a link per level, ``sum(E)`` and ``max(E)`` take E for each: g are the
-        members and G the product of g over the levels below. Where it does not give the time
-        of the algorithm, the phases explain that.
-        """
-
-    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...] | None:  # noqa: ARG002
-        """Return the formula in groups that the letters of ``formula`` do not fit, or None.
-
-        It is a tuple of the text, what it sees (a name, a link, or one per level) and, if
-        any, a mapping of further letters.
+        A report prints it wherever it comes to ``seconds``, and the phases elsewhere.
         """
         return None
 

@@ -574,6 +574,20 @@ class Phase(NamedTuple):
     reduced: Real = 0.0
 
 
+@record(eq=False)
+class ClosedForm:
+    """The time of a collective as one expression, in letters: P ranks, n bytes, alpha, B.
+
+    Alpha and B are of *link*, or one each of several links, one for each level. There
+    ``sum(E)`` and ``max(E)`` take E for each level that has members: g are the members and
+    G the product of g over the levels below. *letters* are all others.
+    """
+
+    text: str
+    link: Link | tuple[Link, ...] = ()
+    letters: Mapping[str, Any] = MappingProxyType({})
+
+
 @record(kw_only=True)
 class Library:
     """A communication library: the *algorithms* that it has for each operation, by name.

@@ -56,6 +56,8 @@ _FORMER_METHODS: Mapping[str, Sequence[str]] = {
 }
 #: The arguments that optional methods of schedules need at most, themselves included.
 _ONE_ARGUMENT = dict.fromkeys(("limits", "closed_form", "spans", "lower_bound", "for_study"), 2)
+#: What algorithms of the first version had where ``closed_form`` is now.
+_FORMER_TEXTS = ("formula", "formula_for", "sees")
 _GUIDE = "docs/plugins.md, Versions of the contract,"
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
@@ -266,6 +268,9 @@ def _name(hook: str, thing: Any) -> str:
         if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
             now = "takes one object with stages, chunks, micro-batches and times"
             raise OfferError(_former(thing, f"since then `{method}` {now}"))
+    for former in _FORMER_TEXTS if hook == "collectives" else ():
+        if former in _members(thing):
+            raise OfferError(_former(thing, f"since then `{former}` is part of `closed_form`"))
     if hook == "collectives" and not _are_words(thing.operations):
         raise OfferError(f"returned `{name}`, whose `operations` are no set of names")
     return name

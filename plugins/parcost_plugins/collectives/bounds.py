@@ -36,7 +36,6 @@ class LowerBound(Collective):
     operations = frozenset(OPERATIONS)
     by_name_only = operations
     source = "Chan et al. 2007; Patarasuk and Yuan 2009"
-    sees = "links"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return a time that nothing beats."""
@@ -46,10 +45,6 @@ class LowerBound(Collective):
         P = group.ranks
         sums = group.reduction * n * (P - 1) / P if operation in _ADDS else 0.0
         return maximum(maximum(_latency(group), _bytes(operation, n, group)), sums)
-
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters."""
-        return "max(r alpha, w / B), r rounds, w bytes that leave a unit"
 
 
 def _latency(group: Group) -> Real:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
@@ -33,7 +33,6 @@ class DoubleTree(PhasedAlgorithm):
     name = "double_tree"
     operations = frozenset({"all_reduce", "broadcast", "reduce"})
     source = "Sanders, Speck, Träff 2009; NCCL, src/graph/trees.cc: a tree per channel"
-    sees = "flat"
 
     def cut(self, pieces: Real) -> DoubleTree:
         """Return the algorithm with so many *pieces* in each tree."""
@@ -58,9 +57,9 @@ class DoubleTree(PhasedAlgorithm):
         reduced = 0.0 if operation == "broadcast" else bytes_
         return single_phase(link, passes * rounds, passes * bytes_, reduced)
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters, for a message that is cut or whole."""
-        return f"2 {_ONCE}" if operation == "all_reduce" else _ONCE
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression, for a message that is cut or whole."""
+        return ClosedForm(f"2 {_ONCE}" if operation == "all_reduce" else _ONCE, group.flat)
 
 
 @hookimpl
