@@ -412,7 +412,7 @@ def _run_with(module: Any, told: dict[str, str], *, deep: bool) -> str:
         str(error)
     except SystemExit:
         return f"SystemExit <- {told}"
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
         return f"{raised(error)} <- {told}"
     return ""
 

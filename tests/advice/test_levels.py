@@ -103,16 +103,16 @@ def test_the_level_with_the_time_is_the_level_to_buy() -> None:
 def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:
     ratio = result().figure("communication_to_computation.network")
 
-    def called(lines: str) -> object:
+    def label(lines: str) -> object:
         table = rows(result(more=f"targets {{ {lines} }}"), "Computation against communication")
         return next(row[4] for row in table if row[0] == "network")
 
-    assert called(f"compute_bound = {ratio * 1.01}") == "compute-bound"
+    assert label(f"compute_bound = {ratio * 1.01}") == "compute-bound"
     below = f"compute_bound = {ratio * 0.9}"
-    assert called(f"{below}, near_ridge = {ratio * 1.01}") == "near the ridge"
+    assert label(f"{below}, near_ridge = {ratio * 1.01}") == "near the ridge"
     below += f", near_ridge = {ratio * 0.95}"
-    assert called(f"{below}, communication_bound = {ratio * 1.01}") == "communication-bound"
-    assert called(f"{below}, communication_bound = {ratio * 0.99}") == "far beyond the ridge"
+    assert label(f"{below}, communication_bound = {ratio * 1.01}") == "communication-bound"
+    assert label(f"{below}, communication_bound = {ratio * 0.99}") == "far beyond the ridge"
 
 
 def test_what_is_sent_is_told_with_whether_it_is_hidden() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from parcost.batch.run import Run
 from parcost.cli import main
 from parcost.language.errors import PluginError, SpecError
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("distributed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed"),
+]
 
 SPEC = """\
 use catalog.devices.h100_sxm

@@ -152,7 +152,7 @@ def test_a_pattern_stands_for_the_specs_that_match_it(run: Run) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
 def test_a_pattern_finds_a_file_once_however_links_lead_to_it(run: Run) -> None:
-    def found(*named: str) -> list[str]:
+    def paths_of(*named: str) -> list[str]:
         lines = run("eval", *named, "--format", "jsonl").out.splitlines()
         return [json.loads(line)["path"] for line in lines]
 
@@ -161,15 +161,15 @@ def test_a_pattern_finds_a_file_once_however_links_lead_to_it(run: Run) -> None:
         Path("specs", link).symlink_to(to)
     Path("specs/s3.par").symlink_to("x/s1.par")
     plain = ["specs/s3.par", "specs/x/s1.par", "specs/y/s2.par"]
-    assert found("specs") == plain
+    assert paths_of("specs") == plain
     for pattern in ("specs/**/s*.par", "specs/**", "**/**/s*.par", "./specs/*/**/../**/s*.par"):
-        assert [os.path.normpath(path) for path in found(pattern)] == plain, pattern
-    assert found("specs/*/s*.par") == plain[1:]
-    assert found("specs", "specs/**/s*.par") == plain
+        assert [os.path.normpath(path) for path in paths_of(pattern)] == plain, pattern
+    assert paths_of("specs/*/s*.par") == plain[1:]
+    assert paths_of("specs", "specs/**/s*.par") == plain
     Path("link").symlink_to("specs")
-    assert found("li*/**/s2.par") == ["link/y/s2.par"]
-    assert found("specs/a/**/*.par") == ["specs/a/s2.par"]
-    assert found("specs/**/l1/*.par") == ["specs/x/l1/s1.par"]
+    assert paths_of("li*/**/s2.par") == ["link/y/s2.par"]
+    assert paths_of("specs/a/**/*.par") == ["specs/a/s2.par"]
+    assert paths_of("specs/**/l1/*.par") == ["specs/x/l1/s1.par"]
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(run: Run) -> None:
@@ -493,14 +493,14 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     Path("all.jsonl").write_text("of before")
     spied = Scenario.evaluate
 
-    def interrupted(scenario: Scenario, *progress: Any) -> Any:
+    def interruption(scenario: Scenario, *progress: Any) -> Any:
         if scenario.path.endswith("s003.par"):
             raise KeyboardInterrupt
         return spied(scenario, *progress)
 
     arguments = ["eval", "specs", "--format", "jsonl", "--out", "all.jsonl"]
     with monkeypatch.context() as patch:
-        patch.setattr(Scenario, "evaluate", interrupted)
+        patch.setattr(Scenario, "evaluate", interruption)
         done = run(*arguments)
     assert done.code == 130
     assert done.err == (
@@ -565,7 +565,7 @@ def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subpr
 
 def end(child: subprocess.Popen[bytes]) -> None:
     """End what is left of a process and of its workers."""
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):  # it has ended
         os.killpg(child.pid, signal.SIGKILL)
     with suppress(ValueError):  # it has been read to its end
         child.communicate()
@@ -909,24 +909,24 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> No
     files(many_specs(4))
     one, two, three, four = run_shards(run, 4, "--format", "csv")
 
-    def refused(*paths: str) -> str:
+    def refusal(*paths: str) -> str:
         done = run("merge", *paths, "--out", "all")
         assert (done.code, done.out) == (2, "")
         assert not Path("all").exists()
         return str(done.err)
 
-    assert "shards 2, 4 of 4 are missing" in refused(one, three)
-    assert "shard 4 of 4 is missing" in refused(one, two, three)
+    assert "shards 2, 4 of 4 are missing" in refusal(one, three)
+    assert "shard 4 of 4 is missing" in refusal(one, two, three)
     Path("again.jsonl").write_bytes(Path(two).read_bytes())
-    assert "are both shard 2/4" in refused(one, two, "again.jsonl", three, four)
+    assert "are both shard 2/4" in refusal(one, two, "again.jsonl", three, four)
     for other in (["--format", "csv", "--set", "layout.pp=1"], ["--format", "parquet"]):
         run("eval", "specs", *other, "--shard", "2/4", "--out", two)
-        assert f"`{two}` is of another run than `{one}`" in refused(one, two, three, four)
+        assert f"`{two}` is of another run than `{one}`" in refusal(one, two, three, four)
     Path(three).write_text(Path(three).read_text()[:-30])
-    assert f"`{three}`" in refused(three)
+    assert f"`{three}`" in refusal(three)
     run("eval", "specs", "--format", "jsonl", "--out", four)
-    assert f"`{four}` does not end in a seal" in refused(four)
-    assert "error[missing-file]: there is no file" in refused("none.jsonl")
+    assert f"`{four}` does not end in a seal" in refusal(four)
+    assert "error[missing-file]: there is no file" in refusal("none.jsonl")
 
 
 def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
@@ -935,7 +935,7 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
     second = Path(names[1])
     written = second.read_text()
 
-    def refused(text: str) -> None:
+    def refusal(text: str) -> None:
         assert text != written
         second.write_text(text)
         done = run("merge", *names, "--out", "all")
@@ -944,10 +944,10 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
         assert not Path("all").exists()
 
     lines = written.splitlines(keepends=True)
-    refused("".join(lines[:1] + lines[2:]))
-    refused("".join([*lines[:-1], lines[-2], lines[-1]]))
-    refused(written.replace("s003", "s004", 1))
-    refused(re.sub(r'"format": ?"jsonl"', '"format":"json"', written))
+    refusal("".join(lines[:1] + lines[2:]))
+    refusal("".join([*lines[:-1], lines[-2], lines[-1]]))
+    refusal(written.replace("s003", "s004", 1))
+    refusal(re.sub(r'"format": ?"jsonl"', '"format":"json"', written))
     second.write_text(re.sub(r'"number": ?2', '"number": 1', written))
     assert "is not what was written of shard 1/2" in run("merge", names[1]).err
     second.write_text(re.sub(r'"kind": ?"\w+"', '"kind": "poster"', written))

@@ -53,7 +53,7 @@ def group(
 # --- what no algorithm beats -----------------------------------------------------------------------
 
 
-def heard(P: int, ports: int) -> int:
+def fan_out(P: int, ports: int) -> int:
     """Return the rounds until whoever hears from *ports* others a round knows of *P* ranks."""
     rounds, known = 0, 1
     while known < P:
@@ -68,7 +68,7 @@ def test_news_spread_in_as_many_rounds_as_the_ports_of_a_rank_allow(
 ) -> None:
     one = level(kind="torus" if dimensions else "switch", dimensions=dimensions)
     seconds = LowerBound().seconds("all_gather", 0.0, group(P, levels=(one,), alphas=(3.0,)))
-    assert seconds == 3 * heard(P, max(2 * len(dimensions), 1))
+    assert seconds == 3 * fan_out(P, max(2 * len(dimensions), 1))
 
 
 def test_a_torus_that_says_no_dimensions_has_one_port() -> None:

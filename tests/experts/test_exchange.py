@@ -286,7 +286,7 @@ def seconds(study: Study) -> dict[tuple[str, str], Any]:
 
 
 def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
-    def held(routing: str) -> float:
+    def buffer_bytes(routing: str) -> float:
         study = mixture("ep = 64", routing)
         (term,) = [
             t for p, t in study.contributions("memory") if p.name == "expert_parallel.buffers"
@@ -295,10 +295,10 @@ def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
         return term.bytes_
 
     each = 4096 * 8 * 7168 * (2 + 2)
-    assert held("imbalance = 1") == each
-    assert held("imbalance = 1.5") == 1.5 * each
-    assert held("imbalance = 1.5, buffer_factor = 3") == 3 * each
-    assert held("capacity_factor = 1.25") == 1.25 * each
+    assert buffer_bytes("imbalance = 1") == each
+    assert buffer_bytes("imbalance = 1.5") == 1.5 * each
+    assert buffer_bytes("imbalance = 1.5, buffer_factor = 3") == 3 * each
+    assert buffer_bytes("capacity_factor = 1.25") == 1.25 * each
 
 
 COUNTS = "token counts all-gather"

@@ -181,7 +181,7 @@ def test_what_forward_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert offload._activation_bytes(study) == [130.0, 230.0]
 
 
-def failed(**said: Any) -> list[tuple[str, Any]]:
+def failures(**said: Any) -> list[tuple[str, Any]]:
     study: Any = Fake(**said)
     return [
         (check.id, check.inputs.get("share"))
@@ -191,18 +191,18 @@ def failed(**said: Any) -> list[tuple[str, Any]]:
 
 
 def test_rules_of_what_is_offloaded() -> None:
-    assert failed() == []
-    assert failed(optimizer=0.25) == []
-    assert failed(optimizer=0.25, link=None) == [("offload-needs-host-bandwidth", 25.0)]
-    assert failed(activations=0.5, link=None) == [("offload-needs-host-bandwidth", 50.0)]
-    assert failed(parameters=0.5, zero=3) == []
-    assert failed(parameters=0.5, zero=2) == [("offload-needs-sharding", None)]
+    assert failures() == []
+    assert failures(optimizer=0.25) == []
+    assert failures(optimizer=0.25, link=None) == [("offload-needs-host-bandwidth", 25.0)]
+    assert failures(activations=0.5, link=None) == [("offload-needs-host-bandwidth", 50.0)]
+    assert failures(parameters=0.5, zero=3) == []
+    assert failures(parameters=0.5, zero=2) == [("offload-needs-sharding", None)]
     rate = "offload-needs-host-memory-bandwidth"
-    assert failed(optimizer=0.25, update="host") == [(rate, 25.0)]
-    assert failed(optimizer=0.25, update="host", host_memory_bandwidth=1.0) == []
-    assert failed(update="host") == []
-    assert failed(local={"offload": True}) == []
-    assert failed(local={"offload": True}, link=None) == [("offload-needs-host-bandwidth", None)]
+    assert failures(optimizer=0.25, update="host") == [(rate, 25.0)]
+    assert failures(optimizer=0.25, update="host", host_memory_bandwidth=1.0) == []
+    assert failures(update="host") == []
+    assert failures(local={"offload": True}) == []
+    assert failures(local={"offload": True}, link=None) == [("offload-needs-host-bandwidth", None)]
     # points of a sweep: none, and a half
     shares = np.array([0.0, 0.5])
     sweeps: list[Any] = [{"parameters": shares, "zero": 2}, {"optimizer": shares, "update": "host"}]

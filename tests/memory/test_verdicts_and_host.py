@@ -347,7 +347,7 @@ def test_a_sweep_sends_the_activations_of_each_of_its_points(bind: Bind) -> None
     assert [list(term[2]) for term in work(share)] == [[0, 50]] * 2
 
 
-def failed(study: Study) -> list[str]:
+def failures(study: Study) -> list[str]:
     return sorted(check.id for check in offload.checks(study) if not np.all(check.holds))
 
 
@@ -366,7 +366,7 @@ def failed(study: Study) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: list[str]) -> None:
-    assert failed(bind(values, parameters=[part(800)])) == expected
+    assert failures(bind(values, parameters=[part(800)])) == expected
     assert not work(bind({"offload.activations": 0.5}, memory=[memory_term(100)]))
 
 

@@ -251,7 +251,7 @@ def test_recomputing_every_second_layer_costs_half_and_keeps_half(study_of: Stud
 
 def test_copies_of_tokens_are_read_and_written(study_of: StudyOf) -> None:
     # Two experts of eight for a token of 4096 elements in bf16.
-    def moved(permutation: str) -> dict[tuple[str, str], float]:
+    def transfers(permutation: str) -> dict[tuple[str, str], float]:
         study = study_of(
             "mixtral_8x7b",
             training="framework = own",
@@ -267,7 +267,7 @@ def test_copies_of_tokens_are_read_and_written(study_of: StudyOf) -> None:
             if isinstance(op, Stream)
         }
 
-    eager, fused = moved("eager"), moved("fused")
+    eager, fused = transfers("eager"), transfers("fused")
     # Each copy is read and written; where they are added up, a sum of zeros is made for each
     # token, which is read and written for each copy. Backward is the other way round.
     assert eager["token permutation", "F"] == eager["token unpermutation", "B"] == 2

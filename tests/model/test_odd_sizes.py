@@ -427,7 +427,7 @@ def memory(study: Study) -> list[Any]:
     return [t for plugin, t in study.contributions("memory") if plugin.name.startswith("model.")]
 
 
-def computed(term: Memory) -> Any:
+def compute(term: Memory) -> Any:
     """Return what the formula of *term* comes to, letters side by side multiplied."""
     text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", term.formula.text)
     text = re.sub(r"^(.+) \? (.+) : (.+)$", r"(\2) if \1 else \3", text)
@@ -460,7 +460,7 @@ def test_formulas_of_tensors_compute_their_bytes(
 ) -> None:
     study = study_of(model, layout=layout, framework=framework, training=training, extra=extra)
     for term in memory(study):
-        assert term.bytes_ == pytest.approx(computed(term), rel=1e-12), term.name
+        assert term.bytes_ == pytest.approx(compute(term), rel=1e-12), term.name
         assert "host" not in term.name or term.once_per_device
 
 

@@ -22,7 +22,7 @@ def checks(study: Study) -> dict[str, Any]:
     return found
 
 
-def failed(study: Study, *ids: str) -> dict[str, Any]:
+def failures(study: Study, *ids: str) -> dict[str, Any]:
     return {
         id_: diagnose(check, study)
         for id_, check in checks(study).items()
@@ -129,7 +129,7 @@ def test_a_step_is_cut_beside_calculations_too() -> None:
 )
 def test_chunks_take_turns_between_stages(bind: Bind, pp: int, chunks: int, alone: bool) -> None:
     study = bind({"layout.pp": pp, "schedule.chunks": chunks})
-    assert bool(failed(study, "chunks-alone")) == alone
+    assert bool(failures(study, "chunks-alone")) == alone
 
 
 BOTH = {"schedule.count_embedding": "on", "schedule.count_head": "on"}
@@ -151,7 +151,7 @@ def test_stages_that_have_nothing_to_do_are_refused(
     bind: Bind, values: dict[str, Any], most: int | None
 ) -> None:
     devices = 8 if values["layout.pp"] != 5 else 5
-    found = failed(bind({"cluster.devices": devices, **values}), "layers-few")
+    found = failures(bind({"cluster.devices": devices, **values}), "layers-few")
     if most is None:
         assert found == {}
     else:
@@ -172,7 +172,7 @@ def test_stages_that_have_nothing_to_do_are_refused(
     ],
 )
 def test_layers_and_counted_ends_divide(bind: Bind, values: dict[str, Any], divides: bool) -> None:
-    assert (failed(bind(values), "layers-divide") == {}) == divides
+    assert (failures(bind(values), "layers-divide") == {}) == divides
 
 
 COUNT = "count both ends as layers: "
@@ -259,7 +259,7 @@ def test_no_longer_order_is_worked_out(bind: Bind, over: int) -> None:
         "training.global_batch": m,
     }
     study = bind(values)
-    found = failed(study, "schedule-length")
+    found = failures(study, "schedule-length")
     if not over:
         assert found == {}
         return

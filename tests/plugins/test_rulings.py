@@ -72,7 +72,7 @@ def evaluate_text(text: str, plugins: Plugins | None) -> Report:
     return parcost.load_text(text, plugins=plugins)[0].evaluate()
 
 
-def searched(plugins: Plugins) -> Iterator[str]:
+def search_text(plugins: Plugins) -> Iterator[str]:
     """Yield what a search tells of plugins."""
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     try:
@@ -109,7 +109,7 @@ def test_a_search_tells_it(case: str, hook: str) -> None:
     words, said = FAULTY[case]
     assert any(
         f"`odd` failed in `{hook}`: " in one and said in one
-        for one in searched(with_(hook, **words))
+        for one in search_text(with_(hook, **words))
     )
 
 

@@ -237,11 +237,11 @@ def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
             guest,
         ]
 
-    def held(study: Study) -> list[Memory]:
+    def memory_terms(study: Study) -> list[Memory]:
         size = 1e9 * (1 + study[Layout].zero)
         return [OwnMemory(name=n, bytes_=size, formula=FORMULA) for n in "ab"]
 
-    hooks = SimpleNamespace(terms=hookimpl(terms), memory=hookimpl(held))
+    hooks = SimpleNamespace(terms=hookimpl(terms), memory=hookimpl(memory_terms))
     plugins = load(("odd", hooks))
     best = run_search(plugins).best[0]
     outcome = evaluate_single(plugins).outcome

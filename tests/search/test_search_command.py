@@ -447,13 +447,13 @@ def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.Monk
 
     calls, usual = [], sample.evaluate_layout
 
-    def pressed(*arguments: Any) -> Any:
+    def interruption(*arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
         return usual(*arguments)
 
-    monkeypatch.setattr(sample, "evaluate_layout", pressed)
+    monkeypatch.setattr(sample, "evaluate_layout", interruption)
     code, out, _ = run(SPEC, *NARROW, "--over", "zero=1,2", "--sample", "1000")
     assert code == 130
     assert "It was interrupted before as many were drawn" in out
@@ -465,13 +465,13 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
     whole = space(scenario, {"layout.tp": [1, 2, 4, 8]}, ["tp", "pp", "zero"])
     told = 0
 
-    def tell(_: str) -> None:
+    def progress(_: str) -> None:
         nonlocal told
         told += 1
         if told == 3:
             raise KeyboardInterrupt
 
-    found = search(whole, Wish(keep=3), told=tell)
+    found = search(whole, Wish(keep=3), told=progress)
     assert found.interrupted
     assert found.gap is None
     assert found.best

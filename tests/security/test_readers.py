@@ -35,7 +35,7 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-def endless(path: Path) -> None:
+def zero_device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
@@ -57,7 +57,7 @@ def circle(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-def nowhere(path: Path) -> None:
+def dangling_link(path: Path) -> None:
     path.symlink_to("nobody")
 
 
@@ -75,11 +75,11 @@ def sparse_file(size: int) -> Callable[[Path], None]:
 
 MISSHAPEN = {
     "fifo": fifo,
-    "endless": endless,
+    "endless": zero_device,
     "folder": folder,
     "socket": door,
     "circle": circle,
-    "nowhere": nowhere,
+    "nowhere": dangling_link,
 }
 ENDS = {"missing-file", "unreadable-file"}
 

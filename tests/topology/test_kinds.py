@@ -182,7 +182,7 @@ def test_a_group_of_64_leaves_a_domain_of_8_and_not_one_of_72(
 # --- mistakes ------------------------------------------------------------------------------------
 
 
-def failed(*levels: dict[str, Any]) -> dict[str, Check]:
+def failures(*levels: dict[str, Any]) -> dict[str, Check]:
     found = kinds.rules(tiers(study(*levels, tp=8.0, dp=8.0)[Cluster]))
     return {check.id: check for check in found if check.holds is False}
 
@@ -267,11 +267,11 @@ def failed(*levels: dict[str, Any]) -> dict[str, Check]:
 def test_a_level_has_what_its_kind_has(
     levels: tuple[dict[str, Any], ...], id: str, message: str, help: str
 ) -> None:
-    found = diagnose(failed(*levels)[id], study(*levels))
+    found = diagnose(failures(*levels)[id], study(*levels))
     assert (found.message, found.help) == (message, help)
 
 
 def test_levels_that_are_described_well_break_no_rule() -> None:
-    assert not failed(NODE, {**RAIL, "pxn": True, "radix": 64.0, "in_network": True})
-    assert not failed(NODE, GROUP, dragonfly(routing="minimal"))
-    assert not failed({**PORT, "kind": "torus", "dimensions": (8, 8), "wrap": False})
+    assert not failures(NODE, {**RAIL, "pxn": True, "radix": 64.0, "in_network": True})
+    assert not failures(NODE, GROUP, dragonfly(routing="minimal"))
+    assert not failures({**PORT, "kind": "torus", "dimensions": (8, 8), "wrap": False})

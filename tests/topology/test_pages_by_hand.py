@@ -633,15 +633,15 @@ def test_routes_of_a_dragonfly_are_straight_or_by_way_of_others(
 
 
 def test_groups_of_the_same_ranks_are_listed_under_their_first_name() -> None:
-    def listed(layout: str, more: str = "") -> list[str]:
+    def group_names(layout: str, more: str = "") -> list[str]:
         (section,) = page("ranks", study(layout, more=more), [0])
         return [name.removesuffix(" group") for name in section.columns if " " in name]
 
-    assert listed("tp = 8, pp = 2") == ["tp", "pp", "dp"]
-    assert listed("tp = 8, zero = 3", "sharding { shard = 4 }") == [
+    assert group_names("tp = 8, pp = 2") == ["tp", "pp", "dp"]
+    assert group_names("tp = 8, zero = 3", "sharding { shard = 4 }") == [
         "tp",
         "dp",
         "shard",
         "replicate",
     ]
-    assert listed("tp = 2, dp = 32, ep = 32, etp = 2") == ["tp", "dp", "etp", "ep"]
+    assert group_names("tp = 2, dp = 32, ep = 32, etp = 2") == ["tp", "dp", "etp", "ep"]

@@ -271,7 +271,7 @@ RANKINGS = [
 
 
 @pytest.fixture(scope="module")
-def ranked(summary: Summary) -> Summary:
+def ranked_summary(summary: Summary) -> Summary:
     """Return the rows with three rankings, and intervals by models left out."""
     whole = Range(kind=("any", "", ""), runs=3, models=3, low=0.5, high=1.5)
     left_out = Coverage(n=1234, share=0.75, half_width=0.125)
@@ -288,12 +288,12 @@ def ranked(summary: Summary) -> Summary:
     )
 
 
-def test_the_ranking_is_the_mean_of_its_groups(ranked: Summary) -> None:
-    assert ranked.regret == pytest.approx(0.05)
-    assert ranked.chance == pytest.approx(0.4)
-    assert ranked.rho == pytest.approx(0.75)
-    assert ranked.value("step", "regret", "all") == pytest.approx(0.05)
-    assert ranked.value("step", "rho", "all") == pytest.approx(0.75)
+def test_the_ranking_is_the_mean_of_its_groups(ranked_summary: Summary) -> None:
+    assert ranked_summary.regret == pytest.approx(0.05)
+    assert ranked_summary.chance == pytest.approx(0.4)
+    assert ranked_summary.rho == pytest.approx(0.75)
+    assert ranked_summary.value("step", "regret", "all") == pytest.approx(0.05)
+    assert ranked_summary.value("step", "rho", "all") == pytest.approx(0.75)
 
 
 PAGE = """
@@ -339,15 +339,17 @@ def tables(summary: Summary, worst: int) -> tuple[list[list[str]], str]:
     return rows, "\n".join(item.text for item in items if not isinstance(item, Table))
 
 
-def test_the_page_has_every_figure(ranked: Summary) -> None:
-    found, text = tables(ranked, 2)
+def test_the_page_has_every_figure(ranked_summary: Summary) -> None:
+    found, text = tables(ranked_summary, 2)
     rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in PAGE.split("\n")]
     assert [row for row in rows if row != [""] and row not in found] == []
-    levels = {item.text: item.level for item in pages.page(ranked, 2) if isinstance(item, Heading)}
+    levels = {
+        item.text: item.level for item in pages.page(ranked_summary, 2) if isinstance(item, Heading)
+    }
     assert levels["Predicted against measured: 3 runs of 2 sources"] == 1
     assert (levels["Step time"], levels["Predicted over measured"]) == (2, 3)
-    assert ranked.all is not None
-    alike = pages._row(evolve(ranked.all, baseline=ranked.all.step))
+    assert ranked_summary.all is not None
+    alike = pages._row(evolve(ranked_summary.all, baseline=ranked_summary.all.step))
     assert alike.cells[-2] == "20.0 %"  # no star
     for sentence in (
         "best takes 5.0 % longer than the best, on average, and Spearman's rho is 0.75.",
@@ -361,18 +363,18 @@ def test_the_page_has_every_figure(ranked: Summary) -> None:
         assert sentence in text
 
 
-def test_the_picture_stands_under_its_title(ranked: Summary) -> None:
-    text = pages.to_html(ranked, 2)
+def test_the_picture_stands_under_its_title(ranked_summary: Summary) -> None:
+    text = pages.to_html(ranked_summary, 2)
     assert "<h3>Predicted over measured</h3>\n<svg" in text
     assert text.count("<svg") == 1
     assert '<td>c</td><td class="right">10 s</td>' in text
     assert text.endswith("</html>\n")
 
 
-def test_names_and_reasons_may_take_several_lines(ranked: Summary) -> None:
+def test_names_and_reasons_may_take_several_lines(ranked_summary: Summary) -> None:
     flexible = [
         column.title
-        for item in pages.page(ranked, 2)
+        for item in pages.page(ranked_summary, 2)
         if isinstance(item, Table)
         for column in item.columns
         if column.flexible
@@ -399,8 +401,8 @@ def test_half_a_width_is_of_the_prediction() -> None:
     assert half_width((2.0, 6.0), 4.0) == 0.5
 
 
-def test_the_document_has_every_figure(ranked: Summary) -> None:
-    text = documents.to_json(evolve(ranked, unknown={"Größe": 2}))
+def test_the_document_has_every_figure(ranked_summary: Summary) -> None:
+    text = documents.to_json(evolve(ranked_summary, unknown={"Größe": 2}))
     assert text.startswith('{\n "rows": 3,\n')
     assert '"Größe": 2' in text
     document = json.loads(text)
@@ -425,7 +427,7 @@ def test_the_document_has_every_figure(ranked: Summary) -> None:
         "fits": True, "core": True, "devices": 16,
     }  # fmt: skip
     assert {name: document["runs"][0][name] for name in first} == first
-    lines = [line.split(",") for line in documents.to_csv(ranked).splitlines()[:3:2]]
+    lines = [line.split(",") for line in documents.to_csv(ranked_summary).splitlines()[:3:2]]
     second = dict(zip(*lines, strict=True))
     assert (second["held"], second["measured_memory_bytes"], second["fits"]) == ("yes", "", "yes")
 

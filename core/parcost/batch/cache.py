@@ -184,7 +184,7 @@ class Cache:
                     _write_private(beside, data)
                 beside.replace(place)
             except BaseException:
-                with suppress(OSError):
+                with suppress(OSError):  # the first error is the one to report
                     beside.unlink(missing_ok=True)
                 raise
         except OSError as error:

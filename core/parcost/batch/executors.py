@@ -98,7 +98,7 @@ class Pool:
             failed.set_exception(error)
             return failed
         except CallError as error:
-            raise self._failed("takes no more work", error.cause) from error
+            raise self._failure("takes no more work", error.cause) from error
 
     def result(self, future: Future[T]) -> T:
         """Wait for a result.
@@ -125,11 +125,11 @@ class Pool:
         try:
             why = call(executor.failure)
         except CallError as error:
-            raise self._failed("cannot say whether it is there", error.cause) from error
+            raise self._failure("cannot say whether it is there", error.cause) from error
         if why:
             raise ExecutorError(f"{self.engine.name} is gone: {why}")
 
-    def _failed(self, what: str, error: BaseException) -> ExecutorError:
+    def _failure(self, what: str, error: BaseException) -> ExecutorError:
         return ExecutorError(f"{self.engine.name} {what}: {error_text(error)}")
 
     def renew(self) -> None:
@@ -152,7 +152,7 @@ class Pool:
             call(partial(self.executor.shutdown, wait=whole, cancel_futures=True))
         except CallError as error:
             if whole:
-                raise self._failed("cannot be shut down", error.cause) from error
+                raise self._failure("cannot be shut down", error.cause) from error
             # else what cut the work short is on its way, and says more
 
 

@@ -88,7 +88,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         forget(results())
         return _PIPE_CLOSED
     except BaseException as error:  # noqa: BLE001  the user never sees a traceback
-        return _failed(error)
+        return _failure(error)
     return status if isinstance(status, int) else 0
 
 
@@ -103,7 +103,7 @@ def _usage(error: click.ClickException) -> int:
     return 2
 
 
-def _failed(error: BaseException) -> int:
+def _failure(error: BaseException) -> int:
     from parcost.batch.rejections import internal_error
     from parcost.cli.streams import Reporter
     from parcost.language.errors import ParcostError, SpecError

@@ -172,7 +172,7 @@ class Reservation:
                 stream.flush()
         finally:
             os.dup2(self._kept, self._number)
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):  # `flush` above has raised what matters
                 stream.close()
 
 

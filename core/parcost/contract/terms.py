@@ -123,6 +123,14 @@ def _plain(value: Real | Formula) -> Real:
     return value  # type: ignore[return-value]
 
 
+def _split_formula(term: Any, number: str, formula: str) -> None:
+    """Move the formula that *term* has as its *number*, if it has one, to where it belongs."""
+    value = getattr(term, number)
+    if value.__class__ is Formula:
+        object.__setattr__(term, formula, value)
+        object.__setattr__(term, number, value.value)
+
+
 def _cells(rows: Any) -> Any:
     """Return the rows of a table, with numbers in the place of formulas."""
     if not isinstance(rows, (list, tuple)):
@@ -189,10 +197,7 @@ class Work:
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Take the formula of a number that has one."""
-        given: Any = self.seconds
-        if given.__class__ is Formula:
-            self.formula, self.seconds = given, given.value  # type: ignore[misc]
+        _split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -214,10 +219,7 @@ class Edge:
     cause: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Take the formula of a number that has one."""
-        given: Any = self.seconds
-        if given.__class__ is Formula:
-            self.formula, self.seconds = given, given.value  # type: ignore[misc]
+        _split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -251,10 +253,7 @@ class Once:
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Take the formula of a number that has one."""
-        given: Any = self.seconds
-        if given.__class__ is Formula:
-            self.formula, self.seconds = given, given.value  # type: ignore[misc]
+        _split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -284,10 +283,7 @@ class Memory:
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Take the formula of a number that has one."""
-        given: Any = self.bytes_
-        if given.__class__ is Formula:
-            self.formula, self.bytes_ = given, given.value  # type: ignore[misc]
+        _split_formula(self, "bytes_", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -333,10 +329,7 @@ class Figure:
     column: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Take the formula of a number that has one."""
-        given: Any = self.value
-        if given.__class__ is Formula:
-            self.formula, self.value = given, given.value  # type: ignore[misc]
+        _split_formula(self, "value", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -356,12 +349,8 @@ class Interval:
     upper: Formula = _NONE
 
     def __attrs_post_init__(self) -> None:
-        """Take the formulas of the bounds, where they have them."""
-        for end, name in (("high", "upper"), ("low", "formula")):
-            value = getattr(self, end)
-            if value.__class__ is Formula:
-                object.__setattr__(self, name, value)
-                object.__setattr__(self, end, value.value)
+        _split_formula(self, "high", "upper")
+        _split_formula(self, "low", "formula")
         upper: Any = self.upper
         object.__setattr__(self, "upper", self.formula if upper is None else upper)
 

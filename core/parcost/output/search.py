@@ -104,7 +104,7 @@ def search_page(
         yield _why(found, best)
     if near:
         yield Heading("What one change to the best makes of it")
-        yield _near(space, near)
+        yield _neighbour_table(space, near)
     yield from _left_out(found)
     for axis in space.unsearched:
         if axis.others:
@@ -259,7 +259,7 @@ def _settings_text(space: Space, layout: Layout, names: Sequence[str]) -> str:
     return ", ".join(f"{_short(name)} {space.text(name, layout.values[name])}" for name in names)
 
 
-def _near(space: Space, near: Sequence[Neighbour]) -> Table:
+def _neighbour_table(space: Space, near: Sequence[Neighbour]) -> Table:
     rows = [
         Row(
             (_short(other.path), space.text(other.path, other.value), other.says),

@@ -35,7 +35,6 @@ from parcost.plugins.discovery import load
 from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
-    from parcost.language.syntax import Attribute
     from parcost.plugins.discovery import Plugins
 
 BEGIN = "<!-- reference: made by `python -m parcost.references.language docs/language.md` -->"

@@ -138,12 +138,12 @@ def check_size(data: bytes, kind: Kind, name: str) -> bytes:
 def read_failure(error: Exception, name: str) -> SpecError:
     """Return the diagnostic of an error of the system."""
     if isinstance(error, FileNotFoundError):
-        return failure("missing-file", f"there is no file `{name}`", name, _near(name))
+        return failure("missing-file", f"there is no file `{name}`", name, _suggestion(name))
     reason = getattr(error, "strerror", None) or str(error)
     return failure("unreadable-file", f"`{name}` cannot be read: {reason}", name)
 
 
-def _near(name: str) -> str | None:
+def _suggestion(name: str) -> str | None:
     """Return a help line with the file beside *name* that is called nearly so, if any."""
     path = Path(name)
     try:

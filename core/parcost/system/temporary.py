@@ -55,7 +55,7 @@ class Temporary:
         if self.path.is_dir():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
-            with suppress(OSError):
+            with suppress(OSError):  # a later run removes what is left
                 self.path.unlink(missing_ok=True)
         self._release()
 
@@ -85,7 +85,7 @@ def temporary_folder() -> Temporary:
         name = mkdtemp(prefix=_FOLDER)
         if not _LOCKS:
             return Temporary(Path(name))
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # another run removed it before its lock: make one anew
             lock = os.open(name, _LOOK)
             if _lock_new(lock, name):
                 return Temporary(Path(name), lock)

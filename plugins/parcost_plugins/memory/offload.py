@@ -198,7 +198,7 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
     away = offload.optimizer * kind.elements / kind.shards(study[Layout].zero, since=1)
     if offload.update == "device":
         yield _transfer_term(
-            kind.named("optimizer state from and to the host"),
+            kind.label("optimizer state from and to the host"),
             away * precision.optimizer,
             kind,
             bandwidth,
@@ -206,11 +206,11 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
         )
         return
     yield _transfer_term(
-        kind.named("gradients to the host"), away * precision.gradients, kind, bandwidth, ""
+        kind.label("gradients to the host"), away * precision.gradients, kind, bandwidth, ""
     )
     if offload.host_memory_bandwidth is not None:
         yield _transfer_term(
-            kind.named("optimizer update on the host"),
+            kind.label("optimizer update on the host"),
             away * precision.update_traffic,
             kind,
             offload.host_memory_bandwidth,
@@ -218,7 +218,7 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
             resource="host memory",
         )
     yield _transfer_term(
-        kind.named("parameters from the host"), away * precision.weights, kind, bandwidth, ""
+        kind.label("parameters from the host"), away * precision.weights, kind, bandwidth, ""
     )
 
 
@@ -243,7 +243,7 @@ def _parameters(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work
     bytes_ = away * study[Training].precision.weights
     for pass_ in ("F", "B") if reshards(study) else ("F",):
         yield Work(
-            name=kind.named("parameters from the host"),
+            name=kind.label("parameters from the host"),
             cause=OFFLOAD,
             seconds=_travel(bytes_, bandwidth, ""),
             pass_="F" if pass_ == "F" else "B",

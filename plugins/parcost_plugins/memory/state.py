@@ -70,7 +70,7 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         if not isinstance(away, float) or away:
             text, letters = "psi e / N (1 - o), o on the host", {**letters, "o": away}
         yield Memory(
-            name=kind.named(cause),
+            name=kind.label(cause),
             cause=cause,
             bytes_=formula(text, letters, source="Rajbhandari et al. 2019, ZeRO, section 5"),
             count=kind.count,
@@ -82,7 +82,7 @@ def _bucket(kind: StageKind, study: Study) -> Memory:
     """Return the bucket in which whole gradients wait for their reduce-scatter."""
     precision, bucket = study[Training].precision, study[Overlap].bucket
     return Memory(
-        name=kind.named("gradient bucket"),
+        name=kind.label("gradient bucket"),
         cause=BUFFERS,
         bytes_=formula(
             "S > 1 ? min(bucket, psi r) : 0, over S ranks",
@@ -105,7 +105,7 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
     """
     staging, size = study[Training].framework.gradient_staging, study[Training].precision.gradients
     return Memory(
-        name=kind.named("gradient staging"),
+        name=kind.label("gradient staging"),
         cause=BUFFERS,
         bytes_=formula(
             "N > 1 ? min(k, psi) e : 0, k elements at a time",
@@ -164,7 +164,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     ):
         whole = f"S > 1 ? {text} : 0, {said}"
         yield Memory(
-            name=kind.named(name),
+            name=kind.label(name),
             cause=BUFFERS,
             bytes_=formula(
                 whole,
@@ -181,7 +181,7 @@ def _copies(kind: StageKind, study: Study) -> Memory:
     """Return buckets that gradients are copied into before they are reduced."""
     size = study[Training].precision.reduction
     return Memory(
-        name=kind.named("gradient buckets"),
+        name=kind.label("gradient buckets"),
         cause=BUFFERS,
         bytes_=formula(
             "N > 1 ? psi e : 0",
@@ -197,7 +197,7 @@ def _copies(kind: StageKind, study: Study) -> Memory:
 def _residual_memory(kind: StageKind, study: Study) -> Memory:
     size = study[Compression].residual
     return Memory(
-        name=kind.named("compression residual"),
+        name=kind.label("compression residual"),
         cause=BUFFERS,
         bytes_=formula(
             "N > 1 ? psi e : 0",
@@ -215,7 +215,7 @@ def _outer_optimizer(kind: StageKind, study: Study) -> Memory:
     local = study[LocalUpdates]
     shards = kind.shards(study[Layout].zero, since=1)
     return Memory(
-        name=kind.named("outer optimizer state"),
+        name=kind.label("outer optimizer state"),
         cause=OPTIMIZER_STATE,
         bytes_=formula(
             "w > 1 ? psi e / N : 0, of w workers",

@@ -65,7 +65,7 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
         shards = kind.shards(layout.zero, since=1)
         bytes_ = traffic * kind.elements / shards
         yield Once(
-            name=kind.named(name),
+            name=kind.label(name),
             cause=OPTIMIZER,
             seconds=formula(
                 "u psi / (N B eta)",

@@ -72,7 +72,7 @@ def weights(study: Study) -> Iterator[Once]:
         bytes_ = traffic * elements
         cast = Stream(name="weight cast", bytes_=bytes_, pass_="F", count=(1.0,), source=SOURCE)
         yield Once(
-            name=_named("weight cast", stages, study),
+            name=_cast_name("weight cast", stages, study),
             cause=OPTIMIZER,
             seconds=_price(cast, study),
             when="end",
@@ -113,7 +113,7 @@ def copies(study: Study) -> Iterator[Memory]:
         return
     for stages, elements in _linear(study):
         yield Memory(
-            name=_named("narrow weights", stages, study),
+            name=_cast_name("narrow weights", stages, study),
             cause=WEIGHTS,
             bytes_=formula(
                 "psi e, psi parameters of linear layers",
@@ -146,7 +146,7 @@ def _linear(study: Study) -> Iterator[tuple[tuple[int, ...], Real]]:
             yield tuple(stages), elements
 
 
-def _named(name: str, stages: tuple[int, ...], study: Study) -> str:
+def _cast_name(name: str, stages: tuple[int, ...], study: Study) -> str:
     if len(stages) == virtual_stages(study):
         return name
     listed = ", ".join(map(str, stages))

@@ -129,7 +129,7 @@ class _Crossing:
             at = where(here <= bandwidth, float(i), at)
             bandwidth = minimum(bandwidth, here)
             rates.append(here)
-        name, level = _named(self.levels, at), self.outermost.level
+        name, level = _level_name(self.levels, at), self.outermost.level
         busy = {
             tier.name: _share(bandwidth, rate)
             for tier, rate in zip(self.levels, rates, strict=True)
@@ -168,7 +168,7 @@ def _share(bandwidth: Real, rate: Real) -> Real:
     return where(rate > 0, bandwidth / maximum(rate, 1e-300), 0.0)
 
 
-def _named(levels: Sequence[Tier], at: Real) -> Any:
+def _level_name(levels: Sequence[Tier], at: Real) -> Any:
     """Return the name of the level in position *at*; names where candidates differ."""
     if isinstance(at, (float, int)):
         return levels[int(at)].name

@@ -12,7 +12,6 @@ from parcost import (
     BYTES,
     FLOPS,
     ONE,
-    RATE,
     SECONDS,
     Real,
     block,
@@ -23,9 +22,9 @@ from parcost import (
     string,
     word,
 )
+from parcost_plugins.vocabulary.link_rates import link_rate
 
 _DENSITY = {"dense": 1.0, "sparse": 0.5}
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("pipeline", label="required")
@@ -164,13 +163,8 @@ class Estimate:
     layers: Real = integer(default=1, minimum=0, doc="of the model")
     hidden: Real = integer(default=1, doc="width of the residual stream, for tensor parallelism")
     # What an untrimmed tool adds to it.
-    stream: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="link that all weights pass in a step, where they do not fit: offload",
+    stream: Real | None = link_rate(
+        default=None, doc="link that all weights pass in a step, where they do not fit: offload"
     )
     activations: Real = fraction(
         default=0.0, maximum=None, doc="of the weights, streamed as well for every sample"
@@ -188,23 +182,9 @@ class Estimate:
         SECONDS, default=None, doc="time of one message, in place of all that follows"
     )
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
-    inner: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="bandwidth of a device within the node",
-    )
+    inner: Real | None = link_rate(default=None, doc="bandwidth of a device within the node")
     inner_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
-    outer: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="bandwidth of a device between nodes",
-    )
+    outer: Real | None = link_rate(default=None, doc="bandwidth of a device between nodes")
     outer_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
     reduction: str = word(
         "flat",

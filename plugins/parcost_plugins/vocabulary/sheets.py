@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from parcost import BYTES, ONE, RATE, Real, block, fraction, integer, quantity, reference, word
 from parcost_plugins.vocabulary.hardware import Device
+from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.training import Precision
-
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("link", label="required")
 class LinkSheet:
     """A link as its data sheet has it: by port, or by lane."""
 
-    bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of one port; from its lanes where it is left out",
+    bandwidth: Real | None = link_rate(
+        default=None, doc="of one port; from its lanes where it is left out"
     )
     lane: Real | None = quantity(
         RATE, default=None, positive=True, doc="raw rate of one lane in one direction"

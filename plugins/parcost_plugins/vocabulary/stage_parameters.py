@@ -56,7 +56,7 @@ class StageKind:
         """One on each of these stages and zero on the others."""
         return tuple(float(stage in self.stages) for stage in range(self.of))
 
-    def named(self, name: str) -> str:
+    def label(self, name: str) -> str:
         """Return *name*, told from the same on other stages where there are others."""
         whose = f"{name} of experts" if self.expert else name
         return whose if len(self.stages) == self.of else f"{whose}, {_stages(self.stages)}"

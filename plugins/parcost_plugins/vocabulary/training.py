@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from parcost import (
     BYTES,
     ONE,
-    RATE,
     SECONDS,
     Real,
     block,
@@ -30,10 +29,9 @@ from parcost_plugins.vocabulary.framework import (
     Framework,
 )
 from parcost_plugins.vocabulary.hardware import Device
+from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
-
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("precision", label="required")
@@ -508,20 +506,12 @@ class CollectiveChoice:
     )
     channels: Real | None = integer(default=None, doc="of the library, inside of a node")
     links: Real | None = integer(default=None, doc="NVLinks of one GPU")
-    channel_bandwidth: Real | None = quantity(
-        RATE,
+    channel_bandwidth: Real | None = link_rate(
         default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
         doc="of one channel inside of a node; left out, what the table gives for the links",
     )
-    network_channel_bandwidth: Real | None = quantity(
-        RATE,
+    network_channel_bandwidth: Real | None = link_rate(
         default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
         doc="of one channel over more than two nodes; as inside of a node where it is left out",
     )
     host: str = word("intel", "amd", "arm", default="intel", doc="processor of the nodes")

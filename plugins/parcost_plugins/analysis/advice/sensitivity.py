@@ -81,13 +81,13 @@ def section(
     return Section(
         title="What would help",
         columns=("with", "step", "change"),
-        rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranked(kept)],
+        rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranking(kept)],
         notes=notes,
         lead=_LEAD,
     )
 
 
-def _ranked(kept: Sequence[Gain]) -> list[Gain]:
+def _ranking(kept: Sequence[Gain]) -> list[Gain]:
     """Return the rows of a screen ahead of the others, and each part by its step."""
     by_step = sorted(kept, key=lambda gain: gain.seconds)
     settings = [gain for gain in by_step if gain.setting]

@@ -33,7 +33,7 @@ def reduction(study: Study) -> Iterator[Once]:
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
         call = study.collective("all_reduce", n, ends, algorithm)
         yield Once(
-            name=kind.named("all-reduce between copies of a stage"),
+            name=kind.label("all-reduce between copies of a stage"),
             cause=DATA,
             seconds=call.formula,
             when="end",

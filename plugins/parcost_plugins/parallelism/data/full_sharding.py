@@ -102,7 +102,7 @@ def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterato
     for row, repeat, share in _times(wire, rows):
         if row.part in calls:
             yield wire.work(
-                wire.kind.named(row.name),
+                wire.kind.label(row.name),
                 calls[row.part],
                 row.pass_,
                 count=repeat,
@@ -123,7 +123,7 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
                 call = priced[row.part]
                 name = row.name.replace("reduce-scatter", "shard all-reduce")
                 yield wire.work(
-                    wire.kind.named(name if priced is shares else row.name),
+                    wire.kind.label(name if priced is shares else row.name),
                     call,
                     row.pass_,
                     count=repeat,

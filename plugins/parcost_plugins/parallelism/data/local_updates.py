@@ -38,7 +38,7 @@ def outer_exchange(study: Study) -> Iterator[Once]:
         call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)
         often = local.fragments / local.period
         yield Once(
-            name=kind.named("meeting of the workers"),
+            name=kind.label("meeting of the workers"),
             cause=DATA,
             seconds=formula("q / H t", q=local.fragments, H=local.period, t=(call.formula, "s")),
             when="drain",

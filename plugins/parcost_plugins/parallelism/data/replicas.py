@@ -83,7 +83,7 @@ def gather(study: Study) -> Iterator[Once]:
         )
         call = wire.call("all_gather", part)
         yield Once(
-            name=wire.kind.named("parameter all-gather"),
+            name=wire.kind.label("parameter all-gather"),
             cause=DATA,
             seconds=times(call.formula, buckets),
             when=when,
@@ -110,7 +110,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
     left = 1.0 - ratio(first, n)  # of backward, when the first bucket is full
     some = where(n > first, 1.0, 0.0) if is_array(first) or first else 1.0
     yield Once(
-        name=kind.named(name),
+        name=kind.label(name),
         cause=DATA,
         seconds=times(each.formula, some * buckets),
         when="drain",
@@ -125,7 +125,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
     if is_array(first) or first:
         one = wire.reduce(operation, first / size)
         yield Once(
-            name=kind.named("smaller gradient bucket"),  # by name behind the others
+            name=kind.label("smaller gradient bucket"),  # by name behind the others
             cause=DATA,
             seconds=formula("n > 0 ? t : 0", n=(first, "B"), t=(one.formula, "s")),
             when="drain",
@@ -145,7 +145,7 @@ def hybrid_reduction(wire: ShardGroup, overlap: bool) -> Once:
     buckets = wire.buckets(n, overlap)
     each = wire.reduce_across(kind.elements / buckets)
     return Once(
-        name=kind.named("all-reduce of gradient shards"),
+        name=kind.label("all-reduce of gradient shards"),
         cause=DATA,
         seconds=times(each.formula, buckets),
         when="drain",
@@ -175,7 +175,7 @@ def _micro_batch_reductions(study: Study) -> Iterator[Work | Once]:
             yield hybrid_reduction(wire, overlap)
         for whole, last, call, on in calls:
             yield wire.work(
-                kind.named(last),
+                kind.label(last),
                 call,
                 "W",
                 count=kind.count,
@@ -184,7 +184,7 @@ def _micro_batch_reductions(study: Study) -> Iterator[Work | Once]:
                 tag=GRADIENTS,
             )
             yield wire.work(
-                kind.named(whole),
+                kind.label(whole),
                 call,
                 "W",
                 count=kind.count,

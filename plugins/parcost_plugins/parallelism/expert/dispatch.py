@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from parcost import (
     BYTES,
     ONE,
-    RATE,
     SECONDS,
     Check,
     Figure,
@@ -27,9 +26,9 @@ from parcost import (
     quantity,
 )
 from parcost_plugins.vocabulary.answers import mark_details
+from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.routing import distinct_groups, random_load
 
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
 
 
@@ -53,14 +52,7 @@ class Dispatch:
     capacity_factor: Real | None = quantity(
         ONE, default=None, positive=True, doc="places of an expert over its mean load"
     )
-    bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of the port of a rank",
-    )
+    bandwidth: Real | None = link_rate(default=None, doc="of the port of a rank")
     message: Real = quantity(SECONDS, default=0.0, doc="spent on each message, one after another")
     taper: Real = quantity(
         ONE,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from parcost import (
     BYTES,
-    RATE,
     SECONDS,
     Check,
     Figure,
@@ -37,6 +36,7 @@ from parcost import (
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.expert.assignment import best_assignment
 from parcost_plugins.vocabulary.answers import mark_details
+from parcost_plugins.vocabulary.link_rates import link_rate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     Tokens = NDArray[np.float64]  # of each group, for each expert
 
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 _HEADLINES = ("local_share", "baseline_local_share", "seconds", "speedup", "gain")
 
 
@@ -83,14 +82,7 @@ class Placement:
     token: Real | None = quantity(
         BYTES, default=None, positive=True, doc="one copy of a token, for times"
     )
-    bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="by which a group reaches the others",
-    )
+    bandwidth: Real | None = link_rate(default=None, doc="by which a group reaches the others")
     before: Real | None = quantity(
         SECONDS, default=None, positive=True, doc="exchange before, where it was measured"
     )

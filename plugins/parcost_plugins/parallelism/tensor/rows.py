@@ -95,7 +95,7 @@ class Message(NamedTuple):
         """How often every virtual stage sends it."""
         return reduce(partial(map_stages, add), self.pairs.values())
 
-    def named(self, row: LayerRow) -> str:
+    def label(self, row: LayerRow) -> str:
         """Return the name of *row* for this tensor."""
         return f"{row.name} of {self.tensor}" if self.tensor else row.name
 
