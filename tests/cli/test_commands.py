@@ -120,7 +120,7 @@ def test_a_job_that_does_not_fit_shows_its_memory_and_its_step_time_marked(run: 
     assert done.code == 1
     assert "It does not run." in done.out
     assert re.search(r"^  step time +[\d.]+ m?s  if it ran \(.*, 90 %\)$", done.out, re.MULTILINE)
-    assert re.search(r"^  memory +[\d.]+ GiB +of 80 GiB usable", done.out, re.MULTILINE)
+    assert re.search(r"^  memory +[\d.]+ GiB .*\n +[\d.]+ % +of 80 GiB", done.out, re.MULTILINE)
     full = run("eval", "a.par", "--full").out
     assert "What a step would cost, if it ran" in full
     assert "Where the memory goes" in full

@@ -251,8 +251,8 @@ def test_figures_stay_on_the_page(run: Run) -> None:
 
 def test_three_changes_are_listed_as_one_with_two(run: Run) -> None:
     big = SMALL.replace("8b", "70b").replace(", recompute = full", "").replace("zero = 1, ", "")
-    err = " ".join(run("eval", "a.par", a=big).err.split())
-    assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in err
+    out = " ".join(run("eval", "a.par", a=big).out.split())
+    assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in out
 
 
 @pytest.mark.parametrize("columns, width", [("\u00b2", 80), ("00", 80), ("9" * 5000, 1000)])

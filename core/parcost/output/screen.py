@@ -19,7 +19,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
 from parcost.output.cells import cells, plugin_note, share
-from parcost.output.narrative import page_figures, runs, section_page
+from parcost.output.narrative import page_figures, refusal, runs, section_page
 from parcost.output.text import lines
 from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
@@ -85,7 +85,7 @@ def _verdict(result: Result) -> Iterator[Item]:
             yield Line(f"It is legal{chosen}{_claim_count(result.expectations)}.", "good")
         yield from _failures(result.expectations)
     else:
-        yield Line(f"It does not run{chosen}.", "bad")
+        yield Line(f"{refusal(result)}{chosen}.", "bad")
         yield from _problems(result)
         if result.outcome is not None:
             yield Line("The figures below are what it would take if it ran.", "warning")

@@ -122,6 +122,15 @@ def headline(result: Result) -> str:
     return runs if first is None else f"{first.name} = {figure_text(first)}, {runs}"
 
 
+def verdicts(result: Result) -> list[Diagnostic]:
+    """Return what the step itself fails, such as to fit: not the rules before, nor claims."""
+    if result.outcome is None:
+        return []
+    claims = {id(claim.diagnostic) for claim in result.expectations}
+    errors = (d for d in result.diagnostics if d.severity is Severity.ERROR)
+    return [diagnostic for diagnostic in errors if id(diagnostic) not in claims]
+
+
 def is_good(result: Result) -> bool:
     """Return whether a result is feasible and as expected; a sweep needs one point that is."""
     if not result.legal:
