@@ -78,3 +78,26 @@ def test_sentences_wrap_for_a_person_alone(run: Run, monkeypatch: pytest.MonkeyP
     narrow = run("eval", "a.par").err
     assert max(map(len, plain.splitlines())) > 60 >= max(map(len, narrow.splitlines()))
     assert narrow.split() == plain.split()  # nothing but the breaks
+
+
+TWO = "study first { layout { tp = 8 } }\nstudy second { layout { tp = 4 } }\n"
+
+
+def test_a_table_of_several_files_names_the_file_of_each_study(run: Run, tmp_path: Path) -> None:
+    small = LARGE.replace("70b", "8b").replace("layout   { tp = 8 }\n", "")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.par").write_text(small + TWO, encoding="utf-8")
+    out = run("eval", ".", a=small + TWO, c=small + "layout { tp = 8 }\n").out
+    assert [line.split()[0] for line in out.splitlines()[3:10]] == [
+        "a",
+        "first",
+        "second",
+        "c",
+        "deep/b",
+        "first",
+        "second",
+    ]
+    one = run("eval", "a.par").out
+    assert one.splitlines()[1].split() == ["first", "second"]  # of one file that goes unsaid
+    beside = run("eval", ".", "--compare").out
+    assert {"a:first", "a:second", "deep/b:first", "deep/b:second", "c"} <= set(beside.split())
