@@ -878,6 +878,24 @@ def test_show_says_where_each_value_is_from(run: Run) -> None:
     assert re.search(r"memory += 80 GiB @vendor\(\".*\"\) +# catalog\S*:\d+$", out, re.MULTILINE)
 
 
+def test_show_begins_with_what_the_file_says(run: Run) -> None:
+    out = run("show", "a.par", "--set", "routing.dispatcher=deepep", a=GOOD).out
+    count = len(out.splitlines())
+    assert out.splitlines()[0].endswith(f": {count:,} lines")
+    titles = [line.split()[0] for line in out.splitlines() if re.match(r"[a-z]\w* .*{$", line)]
+    heads = re.findall(r"^# --- (.*?): (\d+) block", out, re.MULTILINE)
+    assert [title for title, _ in heads] == [
+        "what the study's file says",
+        "what that refers to",
+        "everything else",
+    ]
+    own, referred = int(heads[0][1]), int(heads[1][1])
+    written = [kind for kind in titles[:own] if kind != "routing"]
+    assert written == re.findall(r"^(?!use|expect)(\w+) +{", GOOD, re.MULTILINE)
+    assert {"device", "fabric", "model", "precision"} <= set(titles[own : own + referred])
+    assert "compression" in titles[own + referred :]
+
+
 def test_show_of_a_sweep_is_a_sweep(run: Run) -> None:
     shown = run("show", "a.par", a=SWEPT).out
     points = [
