@@ -37,6 +37,7 @@ _PAPER = Paper(width=80)
 _CAUSES = 8  # rows of the table of time
 _MEMORY_CAUSES = 6
 _WARNINGS = 2
+_CLAIMS = 4  # that fail
 _ANSWERS = 28  # lines of figures and tables of a study without a step
 _HEAD = 5  # lines of a table besides its rows
 _FIGURES = 12  # of them for figures where there are tables
@@ -83,7 +84,7 @@ def _verdict(result: Result) -> Iterator[Item]:
             yield Line(f"It runs, and it fits{chosen}{_claim_count(result.expectations)}.", "good")
         elif result.expectations:
             yield Line(f"It is legal{chosen}{_claim_count(result.expectations)}.", "good")
-        yield from _failures(result.expectations)
+        yield from _comparisons(result.expectations)
     else:
         yield Line(f"{refusal(result)}{chosen}.", "bad")
         yield from _problems(result)
@@ -128,11 +129,17 @@ def _claim_count(claims: Sequence[Expectation]) -> str:
     return f"; {held} of {len(claims)} expectations hold"
 
 
-def _failures(claims: Sequence[Expectation]) -> Iterator[Item]:
-    for claim in claims:
-        if not all_of(claim.holds):
-            got = numbers.quantity(claim.figure.value, claim.figure.unit)
-            yield Line(f"FAIL: {claim.text}, and it is {got}", "bad", indent=2)
+def _comparisons(claims: Sequence[Expectation]) -> Iterator[Item]:
+    """Yield the claims that fail, and those whose value lies outside of an interval."""
+    compared = sorted((c for c in claims if c.outcome), key=lambda claim: all_of(claim.holds))
+    for claim in compared[:_CLAIMS]:
+        if all_of(claim.holds):
+            yield Line(f"{claim.text} holds: {claim.outcome}", "warning", indent=2)
+        else:
+            yield Line(f"FAIL: {claim.text}: {claim.outcome}", "bad", indent=2)
+    more = len(compared) - _CLAIMS
+    if more > 0:
+        yield Line(f"and {more} more: --full", "warning", indent=2)
 
 
 def _headlines(result: Result, names: Sequence[str]) -> Table:

@@ -18,11 +18,16 @@ from parcost.records import record
 
 @record(kw_only=True, eq=False)
 class Expectation:
-    """One claim of an ``expect`` block, and whether it holds."""
+    """One claim of an ``expect`` block, and whether it holds.
+
+    *outcome* compares the value of the claim with the figure, in one sentence. Where the claim
+    holds, there is one only if its value lies outside of the interval of the figure.
+    """
 
     text: str  # as written: "mfu = 41 % +- 3 %"
     figure: Figure
     holds: Mask
+    outcome: str = ""
     diagnostic: Diagnostic | None  # what to say where it does not hold at every point
 
 
