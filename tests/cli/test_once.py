@@ -101,3 +101,36 @@ def test_a_table_of_several_files_names_the_file_of_each_study(run: Run, tmp_pat
     assert one.splitlines()[1].split() == ["first", "second"]  # of one file that goes unsaid
     beside = run("eval", ".", "--compare").out
     assert {"a:first", "a:second", "deep/b:first", "deep/b:second", "c"} <= set(beside.split())
+
+
+DEVICE = """\
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+device mine { memory = 80 GiB }
+cluster  { devices = 16 }
+layout   { tp = 2, zero = 2 }
+training { sequence = 8192, global_batch = 64 sequences }
+"""
+REST = (
+    "memory_bandwidth = 3.3 TB/s, multiprocessors = 132, matmul_efficiency = 70 %, "
+    "memory_efficiency = 85 %"
+)
+
+
+def test_all_that_a_device_lacks_is_reported_at_once(run: Run) -> None:
+    first = run("eval", "a.par", a=DEVICE)
+    assert first.code == 2
+    for name in ("memory_bandwidth", "multiprocessors", "matmul_efficiency", "memory_efficiency"):
+        assert f"`{name}`: " in first.err
+    assert "the peak of the type that is computed in, such as `bf16 = " in first.err
+    assert "`kernels.attention_forward_efficiency` and `attention_backward_ef" in first.err
+    named = DEVICE.replace("80 GiB", f"80 GiB, {REST}, bf16 = 990 TFLOPS dense")
+    named += "kernels { attention_forward_efficiency = 60 %, attention_backward_efficiency = 50 % }"
+    assert run("eval", "a.par", a=named).code == 0  # nothing else comes up
+
+
+def test_a_device_with_a_peak_is_not_asked_for_one(run: Run) -> None:
+    found = run("eval", "a.par", a=DEVICE.replace("80 GiB", "80 GiB, fp16 = 300 TFLOPS dense"))
+    assert "it also needs the rate of attention" in found.err
+    assert "it also needs the peak" not in found.err
