@@ -166,7 +166,7 @@ def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[It
     pages = [entry.page() for entry in entries if not entry.rejected]
     whole = [item for page in pages if _has_title(page) for item in page]
     pages = [page for page in pages if not _has_title(page)]
-    pages = [[_without(item, _common(entries)) for item in page] for page in pages]
+    pages = [[_strip_common(item, _common_start(entries)) for item in page] for page in pages]
     tables = _align(pages, width) if beside else _join_tables(pages)
     lines = [item for page in pages for item in page if isinstance(item, Line)]
     said = [item for item in lines if item.style != "bad"]
@@ -181,7 +181,7 @@ def _has_title(page: Sequence[Item]) -> bool:
     return bool(page) and isinstance(page[0], Heading) and page[0].level == 1
 
 
-def _without(item: Item, common: str) -> Item:
+def _strip_common(item: Item, common: str) -> Item:
     """Return an item of a page without what the names of all studies begin with."""
     match item:
         case Line(style="bad"):
@@ -198,7 +198,7 @@ def _without(item: Item, common: str) -> Item:
     return item
 
 
-def _common(entries: Sequence[Entry]) -> str:
+def _common_start(entries: Sequence[Entry]) -> str:
     """Return the file of all studies, or the folder of all files, which goes without saying."""
     paths = {PurePath(entry.path) for entry in entries}
     if len(paths) == 1:
@@ -216,10 +216,10 @@ def _join_tables(pages: Sequence[Sequence[Item]]) -> list[Item]:
             if isinstance(table, Table):
                 titles = tuple(column.title for column in table.columns)
                 found.setdefault(titles, (table, []))[1].extend(table.rows)
-    return [Table(first.columns, list(_below_files(rows))) for first, rows in found.values()]
+    return [Table(first.columns, list(_group_by_file(rows))) for first, rows in found.values()]
 
 
-def _below_files(rows: Sequence[Row]) -> Iterator[Row]:
+def _group_by_file(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield *rows*, studies that are named otherwise than their file below a row for that."""
     last = ""
     for row in rows:
