@@ -166,7 +166,8 @@ def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[It
     pages = [entry.page() for entry in entries if not entry.rejected]
     whole = [item for page in pages if _has_title(page) for item in page]
     pages = [page for page in pages if not _has_title(page)]
-    pages = [[_strip_common(item, _common_start(entries)) for item in page] for page in pages]
+    common = _common_start(entries)
+    pages = [[_strip_common(item, common) for item in page] for page in pages]
     tables = _align(pages, width) if beside else _join_tables(pages)
     lines = [item for page in pages for item in page if isinstance(item, Line)]
     said = [item for item in lines if item.style != "bad"]
