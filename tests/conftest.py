@@ -62,8 +62,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def forgetful() -> Iterator[None]:
-    """Keep results of one test from another, and from the cache of whoever runs them."""
+    """Keep results of one test from another, and from the cache and terminal of whoever runs them.
+
+    pytest-xdist sets ``COLUMNS`` for its workers.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
         patch.setenv("PARCOST_NO_CACHE", "1")
         yield
 

@@ -102,7 +102,7 @@ def test_the_lines_of_the_ledger_add_up_to_the_step_as_printed(run: Run) -> None
 def test_a_failed_expectation_is_shown_and_exits_with_1(run: Run) -> None:
     done = run("eval", "a.par", a=DISAPPOINTED)
     assert done.code == 1
-    assert re.search(r"FAIL: mfu >= 99 %, and it is \d", done.out)
+    assert re.search(r"FAIL: mfu >= 99 %: [\d.]+ % is predicted", done.out)
     assert re.search(r"FAIL +mfu >= 99 %", run("eval", "a.par", "--full").out)
     assert "expectation" in done.err
 
@@ -120,7 +120,7 @@ def test_a_job_that_does_not_fit_shows_its_memory_and_its_step_time_marked(run: 
     assert done.code == 1
     assert "It does not run." in done.out
     assert re.search(r"^  step time +[\d.]+ m?s  if it ran \(.*, 90 %\)$", done.out, re.MULTILINE)
-    assert re.search(r"^  memory +[\d.]+ GiB +of 80 GiB usable", done.out, re.MULTILINE)
+    assert re.search(r"^  memory +[\d.]+ GiB .*\n +[\d.]+ % +of 80 GiB", done.out, re.MULTILINE)
     full = run("eval", "a.par", "--full").out
     assert "What a step would cost, if it ran" in full
     assert "Where the memory goes" in full
@@ -876,6 +876,24 @@ def test_show_says_where_each_value_is_from(run: Run) -> None:
         r"dp +=  *4 +# default: cluster.devices / \(tp \* cp \* pp\)$", out, re.MULTILINE
     )
     assert re.search(r"memory += 80 GiB @vendor\(\".*\"\) +# catalog\S*:\d+$", out, re.MULTILINE)
+
+
+def test_show_begins_with_what_the_file_says(run: Run) -> None:
+    out = run("show", "a.par", "--set", "routing.dispatcher=deepep", a=GOOD).out
+    count = len(out.splitlines())
+    assert out.splitlines()[0].endswith(f": {count:,} lines")
+    titles = [line.split()[0] for line in out.splitlines() if re.match(r"[a-z]\w* .*{$", line)]
+    heads = re.findall(r"^# --- (.*?): (\d+) block", out, re.MULTILINE)
+    assert [title for title, _ in heads] == [
+        "what the study's file says",
+        "what that refers to",
+        "everything else",
+    ]
+    own, referred = int(heads[0][1]), int(heads[1][1])
+    written = [kind for kind in titles[:own] if kind != "routing"]
+    assert written == re.findall(r"^(?!use|expect)(\w+) +{", GOOD, re.MULTILINE)
+    assert {"device", "fabric", "model", "precision"} <= set(titles[own : own + referred])
+    assert "compression" in titles[own + referred :]
 
 
 def test_show_of_a_sweep_is_a_sweep(run: Run) -> None:

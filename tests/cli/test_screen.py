@@ -249,10 +249,22 @@ def test_figures_stay_on_the_page(run: Run) -> None:
     )  # no word is torn
 
 
+def test_figures_are_in_order_of_subject_and_name(run: Run) -> None:
+    out = run("figures", "a.par", a=SMALL).out
+    assert out.splitlines()[5].split()[:2] == ["headline"]
+    assert out.splitlines()[6].split()[0] == "step_time"
+    subjects = re.findall(r"^  (\w\S*)$", out, re.MULTILINE)
+    assert subjects == ["headline", *sorted(subjects[1:])]
+    for part in re.split(r"^  \w\S*$", out, flags=re.MULTILINE)[2:]:
+        names = re.findall(r"^    (\w\S*) ", part, re.MULTILINE)
+        assert names == sorted(names)
+        assert names
+
+
 def test_three_changes_are_listed_as_one_with_two(run: Run) -> None:
     big = SMALL.replace("8b", "70b").replace(", recompute = full", "").replace("zero = 1, ", "")
-    err = " ".join(run("eval", "a.par", a=big).err.split())
-    assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in err
+    out = " ".join(run("eval", "a.par", a=big).out.split())
+    assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in out
 
 
 @pytest.mark.parametrize("columns, width", [("\u00b2", 80), ("00", 80), ("9" * 5000, 1000)])

@@ -149,7 +149,7 @@ def test_weights_of_unequal_stages_are_cast_and_copied_by_stage() -> None:
 def test_stages_that_hold_the_same_are_named_together() -> None:
     four: dict[str, Any] = {"devices": 4, "layout": "pp = 4", "schedule": "stages = [1, 2, 1, 1]"}
     names = [name for name, _ in own_terms(study(**four), "memory")]
-    assert names == ["narrow weights, stages 0, 2, 3", "narrow weights, stage 1"]
+    assert names == ["narrow weights, stages 0, 2 to 3", "narrow weights, stage 1"]
     empty: dict[str, Any] = {"devices": 2, "layout": "pp = 2", "schedule": "stages = [5, 0]"}
     assert [name for name, _ in own_terms(study(**empty), "memory")] == ["narrow weights, stage 0"]
 

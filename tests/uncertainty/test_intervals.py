@@ -223,8 +223,8 @@ def test_the_whole_report_says_how_it_comes_about(run: Run) -> None:
     assert "How far that may be off" in said
     assert " x 0.8 to " in said
     said = " ".join(run("explain", "step_time").out.split())
-    assert "formula T low" in said
-    assert "formula T high" in said
+    assert "low end T low = " in said
+    assert "high end T high = " in said
     assert "source measured / predicted of 20 runs of 5 models: dense, hopper" in said
 
 

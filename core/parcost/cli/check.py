@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import put, results, wants_color, write_message
+from parcost.cli.streams import put, results, wants_color, wrap_sentences, write_message
 from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
         if format_ == "github":
             put(github(diagnostic) + "\n")
         else:
-            put(render(diagnostic, color=wants_color(results())) + "\n\n")
+            put(
+                wrap_sentences(render(diagnostic, color=wants_color(results())), results()) + "\n\n"
+            )
 
 
 def _is_error(diagnostic: Diagnostic) -> bool:

@@ -186,6 +186,7 @@ class Watch:
         self._run = run
         self._files = files
         self._warn, self._warnings = warn, 0  # what a page says is not said again
+        self._elsewhere = elsewhere  # and nobody sees the page
         self._repeat = repeat  # failures in the summary, unless a page ends in them
         self._counts: Counter[int] = Counter()
         self._remembered = 0
@@ -228,7 +229,8 @@ class Watch:
             if not (problem.line or self._warn):
                 self._warnings += 1
                 continue
-            self._report.show(problem.text)
+            if self._elsewhere or not problem.shown:
+                self._report.show(problem.text)
             self._keep(problem.line, code)
         for fault in entry.faults:
             if fault not in self._faults:

@@ -167,8 +167,9 @@ def _pages(
     for study in scenario.studies():
         if not wanted:
             named = escape_line(f"{scenario.name} of {scenario.path}")
-            yield f"# {named}, resolved by parcost {__version__}\n"
-            yield resolved(study) + "\n"
+            text = resolved(study) + "\n"
+            count = text.count("\n") + 1
+            yield f"# {named}, resolved by parcost {__version__}: {count:,} lines\n{text}"
             continue
         views = [view for name, rows in wanted.items() for view in _views(study, name, rows)]
         if format_ == "json":

@@ -50,6 +50,8 @@ def check_problem(check: Check) -> str:
         return (
             f"gave the rule `{check.id}` severity = {quote(check.severity)}, which is not {known}"
         )
+    if not (_is_number(check.factor) and all_of(check.factor >= 0)):
+        return f"gave the rule `{check.id}` factor = {quote(check.factor)}, which is no number"
     if all_of(holds):
         return ""
     try:
@@ -71,6 +73,12 @@ def _is_formattable(check: Check) -> bool:
         if names is None or not all(_is_plain(inputs.get(name)) for name in names):
             return False
     return True
+
+
+def _is_number(value: Any) -> bool:
+    if value.__class__ in (int, float):
+        return True
+    return array_kind(value) in _NUMBERS and value.size > 0
 
 
 def _is_plain(value: Any) -> bool:

@@ -22,10 +22,14 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @frozen(kw_only=True)
 class Problem:
-    """One diagnostic as it is printed: in colour, and in one line if it fails the entry."""
+    """One diagnostic as it is printed: in colour, and in one line if it fails the entry.
+
+    What is *shown* stands on the page of the entry too.
+    """
 
     text: str
     line: str = ""
+    shown: bool = False
 
 
 @frozen(kw_only=True, eq=False)
@@ -67,7 +71,8 @@ class Entry:
             exit_code=int(head["exit_code"]),
             reasons=tuple(map(str, head["reasons"])),
             problems=tuple(
-                Problem(text=str(full), line=str(one)) for full, one in head["problems"]
+                Problem(text=str(full), line=str(one), shown=bool(shown))
+                for full, one, shown in head["problems"]
             ),
             faults=tuple(map(str, head["faults"])),
             missing=tuple((str(figure), str(hint)) for figure, hint in head["missing"]),
@@ -83,7 +88,7 @@ class Entry:
             "name": self.name,
             "exit_code": self.exit_code,
             "reasons": list(self.reasons),
-            "problems": [[problem.text, problem.line] for problem in self.problems],
+            "problems": [[p.text, p.line, p.shown] for p in self.problems],
             "faults": list(self.faults),
             "missing": [list(pair) for pair in self.missing],
             "part": self.part,

@@ -88,6 +88,7 @@ class BlockType:
     defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
     former: Mapping[str, str]  # attributes that it had once, and what to write instead
     aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
+    any_of: Mapping[tuple[str, ...], str] = MappingProxyType({})  # attributes that rules ask for
 
     @cached_property
     def may_be_implied(self) -> bool:
@@ -235,6 +236,7 @@ def block(
     inside: str = "",
     former: Mapping[str, str] = MappingProxyType({}),
     aliases: Mapping[str, str] = MappingProxyType({}),
+    any_of: Mapping[tuple[str, ...], str] = MappingProxyType({}),
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
@@ -243,6 +245,7 @@ def block(
     A labelled block's object has its label as ``.label``. *former* are attributes that it had
     in an earlier version, with what a diagnostic is to say of each. *aliases* are names that
     other tools have for attributes, with what to write instead: ``{"vocab_size": "vocabulary"}``.
+    *any_of* are attributes of which rules ask for one, each group with what to write.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -263,6 +266,7 @@ def block(
             defaults=defaults,
             former=former,
             aliases=aliases,
+            any_of=any_of,
         )
         return made
 

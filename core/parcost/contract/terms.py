@@ -292,7 +292,9 @@ class Check:
 
     *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
     *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
-    A failed ``error`` makes the point infeasible; a ``warning`` only speaks.
+    A failed ``error`` makes the point infeasible; a ``warning`` only speaks. *factor* is how
+    many times as long what a warning is about takes as it should, below 1 where it is too short
+    or too little. Reports show losses first, then gains, and last what changes no number.
     """
 
     id: str
@@ -303,6 +305,7 @@ class Check:
     help: str = ""
     notes: Sequence[str] = ()
     severity: Literal["error", "warning"] = "error"
+    factor: Real = 1.0
 
 
 @record(kw_only=True, eq=False)

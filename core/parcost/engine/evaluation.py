@@ -17,7 +17,15 @@ from parcost.contract.study import Study
 from parcost.contract.terms import Check, Figure, Interval, Section
 from parcost.engine import reduce
 from parcost.engine.claims import Claims, KnownFigures, expectations
-from parcost.engine.rules import Rules, diagnose, gather, message_at, number_checks, rules
+from parcost.engine.rules import (
+    Rules,
+    by_effect,
+    diagnose,
+    gather,
+    message_at,
+    number_checks,
+    rules,
+)
 from parcost.engine.shapes import settle, valid_answers
 from parcost.numeric import all_of, any_of, quiet
 from parcost.report.result import Result
@@ -28,6 +36,7 @@ Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
 
 __all__ = [
     "Rules",
+    "by_effect",
     "check_claims",
     "diagnose",
     "duration_check",
@@ -45,7 +54,7 @@ LARGEST_BYTES = 1e30
 
 def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
     """Return the result of a study that may not run."""
-    found = [diagnose(check, study) for check in failed]
+    found = [diagnose(check, study) for check in by_effect(failed)]
     return Result(study=study, outcome=None, diagnostics=found, at=at)
 
 
@@ -66,7 +75,7 @@ def evaluate(
     figures = [*shown, *calculation_figures(study)]
     known = KnownFigures(figures, lambda: details(study, outcome), study.faults, intervals)
     judged = expectations(claims, known)
-    found = [diagnose(check, study) for check in failed]
+    found = [diagnose(check, study) for check in by_effect(failed)]
     if not study.axes:  # a sweep tells at which points a claim holds
         found += [claim.diagnostic for claim in judged if claim.diagnostic is not None]
     if outcome is not None:

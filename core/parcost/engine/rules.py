@@ -13,7 +13,7 @@ from parcost.contract.checks import check_message, first_failure
 from parcost.contract.terms import Check, Figure
 from parcost.engine.shapes import settle
 from parcost.language.diagnostics import Diagnostic, Label, Severity
-from parcost.numeric import all_of
+from parcost.numeric import all_of, is_array
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -91,6 +91,19 @@ def _mask(holds: Any, points: int) -> Any:
 
         return np.broadcast_to(np.asarray(holds, dtype=bool), (points,))
     return bool(holds)
+
+
+def by_effect(checks: Iterable[Check]) -> list[Check]:
+    """Return errors first, then warnings of losses, gains and neither, the largest first."""
+    return sorted(checks, key=_rank)
+
+
+def _rank(check: Check) -> tuple[bool, bool, float]:
+    factor: Any = check.factor
+    if is_array(factor):
+        flat = factor.reshape(-1)
+        factor = float(flat[min(first_failure(check), len(flat) - 1)])
+    return check.severity != "error", not factor > 1, -factor if factor > 1 else factor
 
 
 def diagnose(check: Check, study: Study) -> Diagnostic:

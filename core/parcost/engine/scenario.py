@@ -164,7 +164,10 @@ class Scenario:
                 rules = evaluation.rules(study)
             good = good and all_of(rules.holds)
             if not study.axes or not all_of(rules.holds):
-                found += [evaluation.diagnose(check, study) for check in rules.failed]
+                found += [
+                    evaluation.diagnose(check, study)
+                    for check in evaluation.by_effect(rules.failed)
+                ]
             found += [self._fault(fault) for fault in study.faults]
         try:
             if good and not self._claims.empty:

@@ -15,20 +15,20 @@ from typing import Any
 from parcost.language.units import ONE, Dimension, known_units, unit
 from parcost.numeric import is_array
 
-_DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
+DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
 _SMALL = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 
 # Memory is measured in powers of two, everything else in powers of ten.
 _PREFIXES: Mapping[str, Mapping[str, float]] = {
-    "B": _BINARY,
-    "B/s": _DECIMAL,
-    "bit": _DECIMAL,
-    "bit/s": _DECIMAL,
-    "FLOP": _DECIMAL,
-    "FLOP/s": _DECIMAL,
-    "J": _DECIMAL,
-    "W": _DECIMAL,
+    "B": BINARY,
+    "B/s": DECIMAL,
+    "bit": DECIMAL,
+    "bit/s": DECIMAL,
+    "FLOP": DECIMAL,
+    "FLOP/s": DECIMAL,
+    "J": DECIMAL,
+    "W": DECIMAL,
     "s": _SMALL,
 }
 _CALLED = {"J/s": "W", "a plain number": ""}
@@ -112,7 +112,7 @@ def _figures(text: str) -> int:
 
 def _kinds(unit: str) -> Sequence[Mapping[str, float]]:
     """Return the kinds of prefixes that a base unit takes."""
-    return (_BINARY, _DECIMAL) if unit == "B" else (_PREFIXES.get(unit, {}),)
+    return (BINARY, DECIMAL) if unit == "B" else (_PREFIXES.get(unit, {}),)
 
 
 @cache

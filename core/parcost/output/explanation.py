@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import evolve
 
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
+from parcost.contract.page import Line as TextLine
 from parcost.contract.schema import block_name, block_type
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.language import units
-from parcost.language.numbers import literal, quantity, round_significant
+from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
 from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
-from parcost.output.formulas import filled
+from parcost.output.formulas import filled, fractions
 from parcost.output.narrative import PASSES
 from parcost.report.figures import interval_of
 from parcost.spec.conversion import qualifier
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from parcost.report.report import Report
     from parcost.report.result import Result
 
+_Writer: TypeAlias = "Callable[[Any, str], str]"
+_SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
     "fill": "once per step, before the first forward pass of the stage",
     "drain": "once per step, after the last backward pass of the stage",
@@ -147,23 +153,31 @@ def _words(name: str) -> str:
 
 
 def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
+    write = _writer(figure.unit)
     yield Heading(f"{figure.name}: {figure.title}")
     yield from _facts(
         ("value", quantity(figure.value, figure.unit, digits=6)),
-        *_formula(figure.formula),
         ("note", figure.note),
+        *_formula(figure.formula, write),
         ("from", f"plugin {plugin}"),
     )
+    yield from _letters(figure.formula, write)
 
 
 def _interval(plugin: Plugin, interval: Interval, unit: str) -> Iterator[Item]:
+    write = _writer(unit)
+    sources = dict.fromkeys((interval.formula.source, interval.upper.source))
     yield Heading(f"{interval.name}: where measured values lie")
     yield from _facts(
         ("interval", interval_of(interval, unit)),
-        *_formula(interval.formula),
-        *(_formula(interval.upper) if interval.upper is not interval.formula else ()),
+        ("low end", _equation(interval.formula, write)),
+        ("high end", _equation(interval.upper, write)),
+        *(("source", source) for source in sources),
         ("from", f"plugin {plugin}"),
     )
+    for formula in dict.fromkeys((interval.formula, interval.upper)):
+        if formula.parts:  # plain letters stand in the equation
+            yield from _letters(formula, write)
 
 
 def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
@@ -175,7 +189,7 @@ def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
         ("hidden", quantity(line.hidden, "s", digits=6)),
         ("once", "" if term is None else quantity(term.seconds, "s", digits=6)),
-        *_formula(line.formula),
+        *_formula(line.formula, _traffic),
         ("stands", _place(line)),
         ("hides", _hiding(line)),
         ("keeps busy", line.resource),
@@ -183,20 +197,22 @@ def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
         ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
     )
+    yield from _letters(line.formula, _traffic)
 
 
 def _memory(line: MemoryLine, outcome: Outcome) -> Iterator[Item]:
     term = line.term
     yield Heading(f"{line.name}, held in memory")
-    held = f"{share(line.bytes_, outcome.memory_bytes)} %"
+    part = f"{share(line.bytes_, outcome.memory_bytes)} %"
     yield from _facts(
-        ("holds", f"{quantity(line.bytes_, 'B', digits=6)} of the busiest device, {held}"),
-        ("once", quantity(term.bytes_, "B", digits=6)),
-        *_formula(line.formula),
+        ("holds", f"{_bytes(line.bytes_)} of the busiest device, {part}"),
+        ("once", _bytes(term.bytes_)),
+        *_formula(line.formula, _memory_amount),
         ("stands", _memory_life(term)),
         ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
+    yield from _letters(line.formula, _memory_amount)
 
 
 def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
@@ -204,37 +220,73 @@ def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
     yield Table((Column(), Column(flexible=True)), rows)
 
 
-def _formula(formula: Formula) -> list[tuple[str, str]]:
-    """Return the formula in letters and in numbers, its letters, and the formulas of those."""
-    numbers = filled(formula)
-    facts = [("formula", formula.shown)]
-    if numbers != formula.text:
-        facts.append(("in numbers", numbers))
-    return [*facts, *_letters(formula), ("source", formula.source)]
+def _formula(formula: Formula, write: _Writer) -> list[tuple[str, str]]:
+    """Return the formula in letters and in numbers, and its source."""
+    numbers = _numbers(formula, write)
+    facts = [("formula", fractions(formula.shown))]
+    return [*facts, *([("in numbers", numbers)] if numbers else []), ("source", formula.source)]
 
 
-def _letters(formula: Formula) -> Iterator[tuple[str, str]]:
-    """Yield each letter, and below it the letters of its own formula; each formula once."""
+def _equation(formula: Formula, write: _Writer) -> str:
+    """Return a formula in letters and in numbers, in one line."""
+    numbers = _numbers(formula, write)
+    return f"{fractions(formula.shown)}{f' = {numbers}' if numbers else ''}"
+
+
+def _numbers(formula: Formula, write: _Writer) -> str:
+    """Return a formula in numbers, "" where it has none or the table of letters adds them up."""
+    if _SERIES.fullmatch(formula.text):
+        return ""
+    numbers = filled(formula, write)
+    return "" if numbers in (formula.text, fractions(formula.shown)) else numbers
+
+
+def _letters(formula: Formula, write: _Writer) -> Iterator[Item]:
+    """Yield a table of the letters, and below each the letters of its own formula, once."""
+    rows: list[Row] = []
     seen: set[int] = set()
-    waiting = [(letter, value, unit, 1) for letter, value, unit in formula.letters()][::-1]
+    waiting = [(letter, value, unit, 0) for letter, value, unit in formula.letters()][::-1]
     while waiting:
         letter, value, unit, depth = waiting.pop()
         if not isinstance(value, Formula):
-            yield f"{'  ' * depth}{letter}", quantity(value, unit)
+            rows.append(Row((letter, write(value, unit), ""), indent=2 * depth))
             continue
-        shown = f"{quantity(value.value, unit)} = {value.shown}"
+        shown = write(value.value, unit)
         if id(value) in seen:
-            yield f"{'  ' * depth}{letter}", f"{shown}, as above"
+            rows.append(Row((letter, shown, "as above"), indent=2 * depth))
             continue
         seen.add(id(value))
-        numbers = filled(value)
-        yield f"{'  ' * depth}{letter}", f"{shown} = {numbers}" if numbers != value.text else shown
+        rows.append(Row((letter, shown, _equation(value, write)), indent=2 * depth))
         waiting += [(inner, *more, depth + 1) for inner, *more in value.letters()][::-1]
+    if rows:
+        yield TextLine("")
+        last = [Column("formula", flexible=True)] if any(row.cells[2] for row in rows) else []
+        columns = [Column("letter", flexible=True), Column("value", "right"), *last]
+        yield Table(columns, [evolve(row, cells=row.cells[: len(columns)]) for row in rows])
+
+
+def _writer(unit: str) -> _Writer:
+    """Return how bytes are written beside a figure of that *unit*: in powers of its kind."""
+    return _traffic if unit.endswith("B") and "i" not in unit and unit != "B" else _memory_amount
+
+
+def _bytes(value: Any) -> str:
+    return quantity(value, "B", digits=6, kinds=[BINARY])
+
+
+def _memory_amount(value: Any, unit: str) -> str:
+    """Return a number with its unit; bytes in powers of two, as drivers report them."""
+    return quantity(value, unit, kinds=[BINARY] if unit == "B" else ())
+
+
+def _traffic(value: Any, unit: str) -> str:
+    """Return a number with its unit; bytes in powers of ten, as bandwidths are."""
+    return quantity(value, unit, kinds=[DECIMAL] if unit == "B" else ())
 
 
 def _amount(value: Any, unit: str) -> str:
     nothing = isinstance(value, (float, int)) and value == 0
-    return "" if nothing else f"{quantity(value, unit)} each time"
+    return "" if nothing else f"{_traffic(value, unit)} each time"
 
 
 def _place(line: Line) -> str:

@@ -61,6 +61,11 @@ def runs(result: Result) -> bool:
     return result.legal and all_of(result.feasible)
 
 
+def refusal(result: Result) -> str:
+    """Return what a point cannot do that may not run: one without a step computes answers."""
+    return "It does not run" if result.study.trains else "It cannot be calculated"
+
+
 def verdict(result: Result) -> Iterator[Item]:
     """Yield whether it runs and fits; if not, why."""
     problems = [d for d in result.diagnostics if d.severity is Severity.ERROR]
@@ -70,7 +75,7 @@ def verdict(result: Result) -> Iterator[Item]:
         if result.outcome is not None:
             yield Line(f"It runs, and it fits{chosen}.", "good")
     else:
-        yield Line(f"It does not run{chosen}.", "bad")
+        yield Line(f"{refusal(result)}{chosen}.", "bad")
         for problem in problems:
             if id(problem) not in claims:
                 yield Line(problem.message, indent=2)

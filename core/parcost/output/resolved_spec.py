@@ -8,7 +8,7 @@ depends on another axis is shown as the expression that it was given by.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -35,12 +35,48 @@ class _Entry:
 
 
 def resolved(study: Study) -> str:
-    """Return the spec of *study*: every block with every attribute."""
+    """Return the spec of *study*: every block with every attribute.
+
+    Blocks of the study's own file come first, as it has them, then what those refer to.
+    """
     labels = _labels(study)
     axes = dict(study.axes)
-    blocks = ["\n".join(_block(block, study, labels, axes)) for block in _reachable_blocks(study)]
-    lets = "\n".join(_lets(study, axes))
-    return escape_lines("\n\n".join([lets, *blocks] if lets else blocks) + "\n")
+    parts = ["\n".join(lets)] if (lets := list(_lets(study, axes))) else []
+    for title, blocks in _by_place(study).items():
+        if blocks:
+            parts.append(
+                f"# --- {title}: {len(blocks)} {'block' if len(blocks) == 1 else 'blocks'}"
+            )
+            parts += ["\n".join(_block(block, study, labels, axes)) for block in blocks]
+    return escape_lines("\n\n".join(parts) + "\n")
+
+
+def _by_place(study: Study) -> dict[str, list[Any]]:
+    """Return every block under what it is to the study's file."""
+    blocks = _reachable_blocks(study)
+    starts = {id(block): min(_starts(block, study), default=None) for block in blocks}
+    own = [block for block in blocks if starts[id(block)] is not None]
+    own.sort(key=lambda block: starts[id(block)] or 0)
+    referred = [block for block in _closure(own) if starts[id(block)] is None]
+    meant = {id(block) for block in referred}
+    rest = [block for block in blocks if starts[id(block)] is None and id(block) not in meant]
+    return {
+        "what the study's file says": own,
+        "what that refers to": referred,
+        "everything else": rest,
+    }
+
+
+def _starts(block: Any, study: Study) -> Iterator[int]:
+    """Yield where the study's file gives attributes of *block*; what is set comes first."""
+    for name, field in block_type(type(block)).fields.items():
+        if field.kind == "children":
+            for child in getattr(block, name):
+                yield from _starts(child, study)
+            continue
+        origin = study.origin(block, name)
+        if origin is not None and origin.how in ("given", "set"):
+            yield origin.span.start if origin.span is not None and origin.how == "given" else 0
 
 
 def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
@@ -83,20 +119,21 @@ def _flat(name: str) -> str:
 
 def _reachable_blocks(study: Study) -> list[Any]:
     """Return the study's blocks, and those that they refer to by an import's name."""
-    found: dict[int, Any] = {}
+    blocks = [block for blocks in study.blocks.values() for block in blocks]
+    return sorted(_closure(blocks), key=lambda b: (block_type(type(b)).kind, b.label))
 
-    def visit(block: Any) -> None:
-        if id(block) in found:
-            return
-        found[id(block)] = block
+
+def _closure(blocks: Sequence[Any]) -> list[Any]:
+    """Return *blocks*, then what they refer to, then what that does."""
+    found = {id(block): block for block in blocks}
+    waiting = list(found.values())
+    for block in waiting:
         for name, field in block_type(type(block)).fields.items():
-            if field.kind == "reference" and getattr(block, name) is not None:
-                visit(getattr(block, name))
-
-    for blocks in study.blocks.values():
-        for block in blocks:
-            visit(block)
-    return sorted(found.values(), key=lambda b: (block_type(type(b)).kind, b.label))
+            other = getattr(block, name) if field.kind == "reference" else None
+            if other is not None and id(other) not in found:
+                found[id(other)] = other
+                waiting.append(other)
+    return list(found.values())
 
 
 def _labels(study: Study) -> Mapping[int, str]:

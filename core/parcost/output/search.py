@@ -95,7 +95,7 @@ def search_page(
     alike = indifferent_attributes(near)
     if alike:
         said = [
-            f"{_short(path)} {' or '.join(space.text(path, value) for value in values)}"
+            _setting(path, " or ".join(space.text(path, value) for value in values))
             for path, values in alike.items()
         ]
         yield Line("The step of the first stays the same with " + "; ".join(said) + ".", "faint")
@@ -201,6 +201,20 @@ def _short(path: str) -> str:
     return block if attribute == "kind" else attribute
 
 
+def _axis_name(path: str, value: str) -> str:
+    """Return what an axis is called beside its value: a switch by its block, which it is about."""
+    return path if value in ("on", "off") else _short(path)
+
+
+def _setting(path: str, value: str) -> str:
+    """Return an axis and its value.
+
+    >>> _setting("layout.tp", "8"), _setting("schedule.kind", "gpipe"), _setting("a.b", "on")
+    ('tp 8', 'schedule gpipe', 'a.b on')
+    """
+    return f"{_axis_name(path, value)} {value}"
+
+
 def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Table:
     shown, own = list(found.best[0].values), found.objective
     others = [o for o, _ in objective_values(best[0]).values() if o.name != own.name]
@@ -219,7 +233,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
             ", ".join(
                 (
                     _settings_text(space, layout, shown if place == 1 else varying_axes(found)),
-                    *(f"{_short(k)} {value}" for k, value in derived_values(space, entry).items()),
+                    *(_setting(k, str(v)) for k, v in derived_values(space, entry).items()),
                 )
             ),
         ]
@@ -256,17 +270,18 @@ def headroom(entry: RankedLayout) -> float:
 
 
 def _settings_text(space: Space, layout: Layout, names: Sequence[str]) -> str:
-    return ", ".join(f"{_short(name)} {space.text(name, layout.values[name])}" for name in names)
+    return ", ".join(_setting(name, space.text(name, layout.values[name])) for name in names)
 
 
 def _neighbour_table(space: Space, near: Sequence[Neighbour]) -> Table:
     rows = [
         Row(
-            (_short(other.path), space.text(other.path, other.value), other.says),
+            (_axis_name(other.path, text), text, other.says),
             "plain" if other.runs else "faint",
         )
         for other in near
         if other.seconds is not None
+        for text in [space.text(other.path, other.value)]
     ]
     return Table((Column("axis"), Column("value"), Column("step", flexible=True)), rows)
 

@@ -18,11 +18,16 @@ from parcost.records import record
 
 @record(kw_only=True, eq=False)
 class Expectation:
-    """One claim of an ``expect`` block, and whether it holds."""
+    """One claim of an ``expect`` block, and whether it holds.
+
+    *outcome* compares the value of the claim with the figure, in one sentence. Where the claim
+    holds, there is one only if its value lies outside of the interval of the figure.
+    """
 
     text: str  # as written: "mfu = 41 % +- 3 %"
     figure: Figure
     holds: Mask
+    outcome: str = ""
     diagnostic: Diagnostic | None  # what to say where it does not hold at every point
 
 
@@ -120,6 +125,15 @@ def headline(result: Result) -> str:
     first = next((figure for _, figure in result.figures), None)
     runs = "feasible" if is_good(result) else "fails a rule or a claim"
     return runs if first is None else f"{first.name} = {figure_text(first)}, {runs}"
+
+
+def verdicts(result: Result) -> list[Diagnostic]:
+    """Return what the step itself fails, such as to fit: not the rules before, nor claims."""
+    if result.outcome is None:
+        return []
+    claims = {id(claim.diagnostic) for claim in result.expectations}
+    errors = (d for d in result.diagnostics if d.severity is Severity.ERROR)
+    return [diagnostic for diagnostic in errors if id(diagnostic) not in claims]
 
 
 def is_good(result: Result) -> bool:

@@ -299,6 +299,9 @@ class Binder:
     def _missing(self, definition: Definition, names: list[str]) -> Diagnostic:
         listed = ", ".join(f"`{name}`" for name in names)
         docs = [f"`{n}`: {definition.type.fields[n].doc}" for n in names]
+        for group, text in definition.type.any_of.items():
+            if not any(self.is_given(definition, name) for name in group):
+                docs.append(f"it also needs {text}")
         header = definition.header
         message = f"`{definition.called}` lacks {listed}"
         if header is None:

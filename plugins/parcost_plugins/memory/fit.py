@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from attrs import frozen
@@ -84,6 +85,7 @@ def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
             notes=("what allocator and libraries take varies: it is tight beyond {tight:g} %",),
             help="leave more room, or say from where on it is tight: `memory {{ tight = ... }}`",
             severity="warning",
+            factor=inf,
         ),
     ]
 

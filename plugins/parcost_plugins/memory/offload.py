@@ -36,7 +36,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import reshards
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, stage_range
 
 LINK = "host"
 
@@ -265,7 +265,7 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
         by_size.setdefault(same, []).append(stage)
     for first, stages in by_size.items():
         moved = offload.activations * saved[first]
-        where_ = "" if len(by_size) == 1 else f", {_stage_names(stages)}"
+        where_ = "" if len(by_size) == 1 else f", {stage_range(tuple(stages))}"
         for name, forward in (("activations to the host", True), ("activations back", False)):
             yield Work(
                 name=name + where_,
@@ -301,7 +301,3 @@ def _is_offloaded(share: Real) -> bool:
 
 def _is_equal(a: Real, b: Real) -> bool:
     return not is_array(a, b) and bool(a == b)
-
-
-def _stage_names(stages: list[int]) -> str:
-    return f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}"

@@ -152,17 +152,19 @@ def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
             help="an interval of {writing:.4g} s or more, or faster storage",
         )
     if found.mtbf is not None:
+        cycle = found.interval + found.blocking + found.restart
         yield Check(
             id="fails-too-often",
-            holds=found.interval + found.blocking + found.restart <= found.mtbf,
+            holds=cycle <= found.mtbf,
             subject="reliability.restart",
             severity="warning",
             message="a checkpoint, the work before it and a restart take {cycle:.4g} s, and the "
             "job fails every {mtbf:.4g} s",
             inputs={
-                "cycle": found.interval + found.blocking + found.restart,
+                "cycle": cycle,
                 "mtbf": found.mtbf,
             },
+            factor=cycle / found.mtbf,
             help="goodput is very sensitive to all three here: measure them",
         )
 

@@ -19,6 +19,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
+from parcost_plugins.vocabulary.stage_parameters import stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of a greatest value
@@ -149,8 +150,7 @@ def _linear(study: Study) -> Iterator[tuple[tuple[int, ...], Real]]:
 def _cast_name(name: str, stages: tuple[int, ...], study: Study) -> str:
     if len(stages) == virtual_stages(study):
         return name
-    listed = ", ".join(map(str, stages))
-    return f"{name}, {'stage' if len(stages) == 1 else 'stages'} {listed}"
+    return f"{name}, {stage_range(stages)}"
 
 
 def _stage_counts(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:

@@ -109,4 +109,5 @@ def _check(device: Device, wide: str, narrow: str, holds: Mask, slow: Real, fast
         },
         help="mark the sparse one `sparse`: it is halved",
         severity="warning",
+        factor=slow / fast,
     )

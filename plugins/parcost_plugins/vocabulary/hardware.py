@@ -28,7 +28,16 @@ from parcost_plugins.vocabulary.link_rates import DIRECTIONS, link_rate
 _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 
 
-@block("device", label="required")
+@block(
+    "device",
+    label="required",
+    any_of={
+        ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4"): "the peak of the type that is computed "
+        "in, such as `bf16 = 989 TFLOPS dense`",
+        ("attention",): "the rate of attention: a table as `attention`, or "
+        "`kernels.attention_forward_efficiency` and `attention_backward_efficiency`",
+    },
+)
 class Device:
     """One accelerator, as a rank of the job sees it."""
 

@@ -59,7 +59,7 @@ class StageKind:
     def label(self, name: str) -> str:
         """Return *name*, told from the same on other stages where there are others."""
         whose = f"{name} of experts" if self.expert else name
-        return whose if len(self.stages) == self.of else f"{whose}, {_stages(self.stages)}"
+        return whose if len(self.stages) == self.of else f"{whose}, {stage_range(self.stages)}"
 
     def shards(self, zero: int, since: int) -> Real:
         """Return over how many ranks is sharded what ZeRO shards *since* a stage."""
@@ -127,7 +127,7 @@ def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Real
     return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
 
 
-def _stages(stages: tuple[int, ...]) -> str:
+def stage_range(stages: tuple[int, ...]) -> str:
     """Return "stage 3", "stages 1 to 6" or "stages 0, 4 to 6"."""
     runs: list[list[int]] = []
     for stage in stages:

@@ -21,7 +21,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
             (
                 line.name,
                 line.resource,
-                (term.bytes_, "B"),
+                (term.bytes_, "MB"),
                 line.times if line.kind != "hop" else 2 * outcome.pipeline.micro_batches,
                 (line.exposed + line.hidden, "s"),
                 (line.exposed, "s"),

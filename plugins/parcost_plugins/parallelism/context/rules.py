@@ -149,6 +149,7 @@ def placement(study: Study) -> Iterator[Check]:
         },
         notes=["a block is {n:.4g} MB, and {slower:.3g} times slower there"],
         help="a ring still hides it where a block takes longer to work on: see `cp_overlap`",
+        factor=there.seconds / maximum(inside, 1e-300),
     )
 
 

@@ -147,6 +147,7 @@ def _drop_checks(study: Study) -> Iterator[Check]:
         },
         help="{enough:g} drops none; left out, experts take every token",
         severity="warning",
+        factor=factor / load,
     )
 
 
