@@ -55,11 +55,11 @@ def plain(*shape: float, level: Level | None = None, figures: Any = LEVELS[0]) -
     return Group(name="g", ranks=P, shape=(P,), links=(link("l0", figures, level),))
 
 
-def near(rounds: float, bytes_: float) -> float:
+def node_seconds(rounds: float, bytes_: float) -> float:
     return rounds * 3 + bytes_ / 5
 
 
-def far(rounds: float, bytes_: float) -> float:
+def network_seconds(rounds: float, bytes_: float) -> float:
     return rounds * 7 + bytes_ / 2
 
 
@@ -157,12 +157,12 @@ FORMS: list[tuple[str, str, float, Group, str, float]] = [
         60,
         plain(6.0),
         "(ceil(log2(P)) + P - 1) alpha + 2 n (P - 1) / P / B",
-        near(3, 50) + near(5, 50),
+        node_seconds(3, 50) + node_seconds(5, 50),
     ),
     # what leaves a rank once, and its reduced share once more
-    ("nvls", "all_reduce", 60, SWITCH, "2 alpha + n (1 + 1 / P) / B", near(2, 70)),
-    ("nvls", "all_gather", 60, SWITCH, "alpha + n (P - 1) / P / B", near(1, 50)),
-    ("nvls", "reduce_scatter", 60, SWITCH, "alpha + n (P - 1) / P / B", near(1, 50)),
+    ("nvls", "all_reduce", 60, SWITCH, "2 alpha + n (1 + 1 / P) / B", node_seconds(2, 70)),
+    ("nvls", "all_gather", 60, SWITCH, "alpha + n (P - 1) / P / B", node_seconds(1, 50)),
+    ("nvls", "reduce_scatter", 60, SWITCH, "alpha + n (P - 1) / P / B", node_seconds(1, 50)),
     # three hops down a tree, whole; or 2 (3 + 6) rounds of a sixth of each half of 2736 B
     ("double_tree", "broadcast", 60, SIX, TREES, flat(6, 180)),
     ("double_tree", "reduce", 60, SIX, TREES, flat(6, 180)),
@@ -255,16 +255,37 @@ FORMS: list[tuple[str, str, float, Group, str, float]] = [
         pair(3, 60 + 90 + 105),
     ),
     # three nodes of four with 120 B: rounds of 30 B in the node, of 10 B between nodes
-    ("hierarchical", "all_reduce", 120, group(4, 3), f"sum(2 {LEVEL})", near(6, 180) + far(4, 40)),
-    ("hierarchical", "all_gather", 120, group(4, 3), f"sum({LEVEL})", near(3, 90) + far(2, 20)),
-    ("hierarchical", "reduce_scatter", 120, group(4, 3), f"sum({LEVEL})", near(3, 90) + far(2, 20)),
+    (
+        "hierarchical",
+        "all_reduce",
+        120,
+        group(4, 3),
+        f"sum(2 {LEVEL})",
+        node_seconds(6, 180) + network_seconds(4, 40),
+    ),
+    (
+        "hierarchical",
+        "all_gather",
+        120,
+        group(4, 3),
+        f"sum({LEVEL})",
+        node_seconds(3, 90) + network_seconds(2, 20),
+    ),
+    (
+        "hierarchical",
+        "reduce_scatter",
+        120,
+        group(4, 3),
+        f"sum({LEVEL})",
+        node_seconds(3, 90) + network_seconds(2, 20),
+    ),
     (
         "hierarchical",
         "all_to_all",
         120,
         group(4, 3),
         "sum((g - 1) (alpha + n / g / B))",
-        near(3, 3 * 30) + far(2, 2 * 40),
+        node_seconds(3, 3 * 30) + network_seconds(2, 2 * 40),
     ),
     # of 480 B half cross the middle of the ring, over its two links
     (
@@ -273,10 +294,24 @@ FORMS: list[tuple[str, str, float, Group, str, float]] = [
         120,
         RING_OF_FOUR,
         "sum((g - 1) (alpha + n / g / B))",
-        near(3, 480 / 2 / 2 / 2),
+        node_seconds(3, 480 / 2 / 2 / 2),
     ),
-    ("hierarchical_overlapped", "all_reduce", 120, group(4, 3), f"max(2 {LEVEL})", near(6, 180)),
-    ("hierarchical_overlapped", "all_reduce", 12, group(4, 3), f"max(2 {LEVEL})", far(4, 4)),
+    (
+        "hierarchical_overlapped",
+        "all_reduce",
+        120,
+        group(4, 3),
+        f"max(2 {LEVEL})",
+        node_seconds(6, 180),
+    ),
+    (
+        "hierarchical_overlapped",
+        "all_reduce",
+        12,
+        group(4, 3),
+        f"max(2 {LEVEL})",
+        network_seconds(4, 4),
+    ),
     # four nodes of three: two rounds at each level
     *(
         (
@@ -300,7 +335,7 @@ FORMS: list[tuple[str, str, float, Group, str, float]] = [
     ("tree", "scatter", 120, group(3, 4), PARTS, near_pair(2, 80) + far_pair(2, 30)),
     ("tree", "gather", 120, group(3, 4), PARTS, near_pair(2, 80) + far_pair(2, 30)),
     # 10 B to each of 23: three in the node, 20 beyond and 12 of these beyond the rack
-    ("pairwise", "all_to_all", 240, group(4, 3, 2), EXCHANGE, far(20, 200) + 3 * 3),
+    ("pairwise", "all_to_all", 240, group(4, 3, 2), EXCHANGE, network_seconds(20, 200) + 3 * 3),
     # three of four that leave the node move inside of it first, at 0.1 B/s
     ("pairwise", "all_to_all", 240, PXN, EXCHANGE, 3 * 3 + (3 + 15) * 10 / 0.1 + 20 * 7),
 ]
@@ -352,7 +387,7 @@ def test_closed_forms_are_of_links_that_distant_ranks_share(
     found = explain(operation, 560, placed, algorithm, algorithm.seconds(operation, 560, placed))
     assert found.text == algorithm.closed_form(operation, placed).text
     rounds = 7 if name == "pairwise" else 3
-    assert found.value == pytest.approx(near(rounds, bytes_ * 8 / 7), rel=1e-12)
+    assert found.value == pytest.approx(node_seconds(rounds, bytes_ * 8 / 7), rel=1e-12)
 
 
 def test_an_exchange_is_printed_with_the_levels_that_it_crosses_alone() -> None:
@@ -362,8 +397,8 @@ def test_an_exchange_is_printed_with_the_levels_that_it_crosses_alone() -> None:
     assert (letters["alpha"], letters["B"]) == (({"l2": 11}, "s"), ({"l2": 4}, "B/s"))
 
 
-class _Summed(Collective):
-    """An algorithm of one message, whose closed form says nothing of sums."""
+class SingleMessage(Collective):
+    """An algorithm of one message, whose closed form has no sums."""
 
     name, operations = "summed", frozenset({"all_reduce"})
 
@@ -378,5 +413,5 @@ def test_a_closed_form_is_of_groups_that_add_for_nothing(
     reduction: float, is_expression: bool
 ) -> None:
     placed = group(6, reduction=reduction)
-    found = explain("all_reduce", 60, placed, _Summed(), 29 + 60 / 9)
+    found = explain("all_reduce", 60, placed, SingleMessage(), 29 + 60 / 9)
     assert found.is_expression is is_expression

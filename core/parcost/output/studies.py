@@ -71,8 +71,13 @@ def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
 def _place(report: Report) -> str:
     """Return what a study is called among others: its file, and its name if that is another."""
     path = PurePath(report.path)
-    file = path.with_suffix("").as_posix()
+    file = _without_suffix(path)
     return file if path.stem == report.name else f"{file}{_WITHIN}{report.name}"
+
+
+def _without_suffix(path: PurePath) -> str:
+    """Return a path without its suffix; a folder that could not be read has none."""
+    return path.as_posix().removesuffix(path.suffix)
 
 
 def _columns(result: Result, names: Sequence[str]) -> Sequence[Figure]:
@@ -203,7 +208,7 @@ def _common_start(entries: Sequence[Entry]) -> str:
     """Return the file of all studies, or the folder of all files, which goes without saying."""
     paths = {PurePath(entry.path) for entry in entries}
     if len(paths) == 1:
-        return paths.pop().with_suffix("").as_posix() + _WITHIN
+        return _without_suffix(paths.pop()) + _WITHIN
     parents = [path.parent.parts for path in paths]
     common = [parts[0] for parts in zip(*parents, strict=False) if len(set(parts)) == 1]
     return PurePath(*common).as_posix() + "/" if common else ""
