@@ -78,7 +78,7 @@ def of_spec(
 
 
 def passed_over(scenario: Scenario, spec: Spec) -> bool:
-    """Return whether nobody asked for *scenario*: its file only defines, and was not named."""
+    """Return whether the file of *scenario* only has definitions, and was not named."""
     return spec.in_directory and only_defines(scenario)
 
 

@@ -1,4 +1,4 @@
-"""``parcost explain``: one term, followed down to its inputs."""
+"""``parcost explain``: one number of a report, down to its inputs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PROPOSED = 3  # names that may be meant
 def command(
     path: str, term: str, study: str | None, overrides: tuple[str, ...], selection: PluginSelection
 ) -> int:
-    """Say how one term of a report comes about.
+    """Explain one number of a report: formula, inputs, source.
 
-    TERM is the name of a line of the ledger, of a line of memory, or of a figure. What
-    is printed: its formula, in letters and with the numbers filled in, its source, who
-    contributed it, where it stands in the step and what it may hide under. Of a sweep
-    `--set` picks the point. Without a TERM, the terms are listed.
+    TERM is the name of a ledger line, a memory line or a figure. The page has its formula in
+    letters and in numbers, its inputs, its source and its plugin. It also has the place of a
+    term in the step, and the window that may hide it. In a sweep `--set` selects the point.
+    Without TERM the names are listed.
     """
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection

@@ -76,8 +76,8 @@ class Formula:
     :func:`formula` makes it of an expression. What no expression can say, such as a replay,
     is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
-    *title* stands before the text where it is printed. *explain* makes a formula with a better
-    text and inputs, as soon as somebody reads either.
+    *title* stands before the text where it is printed. *explain* makes a formula with a better text
+    and inputs, at the first read of either.
     """
 
     own_text: str = field(alias="text")

@@ -38,7 +38,7 @@ _OF_GOALS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def validate_answer(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
-    """Return an answer to one of :data:`HOOKS`, and what is wrong with it, if anything."""
+    """Return an answer to one of :data:`HOOKS`, and the error in it or an empty text."""
     if hook == "rooms":
         return answer, "" if is_within(
             answer

@@ -1,7 +1,7 @@
 """Validation of answers to hooks: their kind, their text and their numbers.
 
-An answer that does not fit is left out and its plugin is named. It would fail otherwise
-far from its plugin, in a sum or on a page, and take the whole study with it.
+An answer that does not fit is left out and its plugin is named. Otherwise it would fail far from
+its plugin, in a sum or on a page. The whole study would fail with it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
 
 
 def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
-    """Return the items of an answer to *hook*, and what is wrong with it as a whole."""
+    """Return the items of an answer to *hook*, and the error in it as a whole."""
     if answer is None:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
@@ -83,13 +83,13 @@ def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
 
 
 def has_diagnostics(error: SpecError) -> bool:
-    """Return whether *error* says what is wrong with a spec."""
+    """Return whether *error* reports a mistake in a spec."""
     found = error.diagnostics
     return bool(found) and all(isinstance(d, Diagnostic) for d in found)
 
 
 def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequence[Any], str]:
-    """Return what an answer to *hook* contributes, and what is wrong with it, if anything.
+    """Return the contributions in an answer to *hook*, and the error in it or an empty text.
 
     *counts* keeps the counts of the terms before, and *blame* makes the error of the plugin.
     """

@@ -213,7 +213,7 @@ class Scenario:
         return study, binder
 
     def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-        """Return the first errors: nobody reads a thousand."""
+        """Return the first errors, up to a limit."""
         if len(errors) <= MOST_ERRORS:
             return errors
         message = f"{len(errors) - MOST_ERRORS} more errors are not told"

@@ -1,7 +1,7 @@
-"""What a schedule says of itself: asked, and looked at before anybody counts on it.
+"""Calls of the optional methods of a schedule, with validation of their answers.
 
-Whatever is wrong with it is an error that names the schedule and the method, and the plugin
-once it leaves the reducer or a search.
+An invalid answer is an error that names the schedule and the method. The reducer and the search
+add the plugin to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @contextmanager
 def schedule_blame(study: Study, schedule: str) -> Iterator[None]:
-    """Name the plugin of a schedule in what is wrong with that."""
+    """Add the plugin of a schedule to the errors that it raises."""
     try:
         yield
     except OrderError as error:

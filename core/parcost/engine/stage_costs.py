@@ -1,20 +1,18 @@
-"""What a micro-batch costs on a virtual stage: work added up, and what hides under it.
+"""The cost of a micro-batch on a virtual stage: serial work, and exposed overlapping work.
 
-Serial work follows one upon another. Work with a *window* may run beside its hosts,
-the serial work that names the window, on another resource:
+Serial work runs in sequence. Work with a *window* may run beside its hosts, the serial work that
+names the window, on another resource:
 
-- what hides on a resource is at most the share of the hosts' seconds on other
-  resources; work on one resource runs one after another, and of different resources
-  the one that sticks out longest counts;
+- hidden time on a resource is at most the share of the hosts' seconds on other resources; work on
+  one resource runs in sequence, and the resource with the longest exposed time counts;
 - work that slows its hosts more hides first, then the order is by name. So more work
   of any kind never shortens a pass, whatever it displaces;
-- work on another resource than that which slows its hosts hides under what they take longer;
-- work that keeps further resources busy for a share of its seconds finds no more room on
-  those either, and leaves so much less of them to others;
-- an empty window is all serial work of the forward pass, or of the backward pass with
-  all its parts (less W, where the schedule runs that apart). It comes last: what sticks
-  out of other windows is time for it too, and what they keep its own resource busy is
-  not.
+- work on another resource than that which slows its hosts may hide under the slowdown;
+- work that keeps further resources busy for a share of its seconds is limited by those too; it
+  takes that share of them from other work;
+- an empty window is all serial work of the forward pass, or of the backward pass. The backward pass
+  has all its parts, except W where the schedule separates that. It is evaluated last: exposed time
+  of other windows can hide it too; time that they keep its own resource busy cannot.
 
 Stages with equal counts cost the same and are added up once.
 """

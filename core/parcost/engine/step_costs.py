@@ -1,20 +1,20 @@
-"""What a step adds once: gathers before the pipeline fills, reductions as it drains.
+"""Once-per-step costs: gathers before the pipeline fills, reductions as it drains.
 
-Before its first forward pass and after its last backward pass a stage idles anyway,
-and a transfer may run beside the micro-batch next to it. What is left over is exposed:
+A stage idles before its first forward pass and after its last backward pass. A transfer may run
+in that time, and beside the neighbouring micro-batch. The rest is exposed:
 
-- fill: no forward pass of a stage starts before its terms are done; the pipeline is
-  timed with its stages held back so, and what it takes longer is exposed;
+- fill: no forward pass of a stage starts before its terms are done; the replay delays the stages
+  accordingly, and the extra time is exposed;
 - drain: a stage is done when its terms are, and the step when its last stage is;
 - end: the terms of the longest stage, once every stage has drained.
 
-A stage takes longer by the slow-down of the compute that covers its terms, which an idle
-stage makes up for like all else.
+The slowdown of the compute that covers the terms makes a stage longer. Idle time of the stage
+absorbs that too.
 
-The terms of one stage in one group run one after another, on whichever resource. A
-device with several virtual stages serves the first one first in fill, and the last one
-first in drain, as their parameters are needed and their gradients are ready. Time is
-only ever added to chains of events, so that more of anything never shortens the step.
+The terms of one stage in one group run in sequence, on any resource. A device with several virtual
+stages serves them in order in fill, as their parameters are needed. In drain it serves the last one
+first, as their gradients are ready. Time is only added to chains of events, so more work never
+shortens the step.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Problems, as data.
 
-A diagnostic has *what* is wrong in its message, *where* in its labels, *why*
-in its notes and *what to do* in its help. Ids are words, so that a message can
-be searched for and explained by name. In the manner of rustc: messages start in
-lower case and carry no full stop; labels are short, because they point; only
-help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
+The message of a diagnostic has the error, its labels the places, its notes the reason, its help the
+remedy. Ids are words, so that a message can be searched for and explained by name. In the manner of
+rustc: messages start in lower case and carry no full stop; labels are short, because they point;
+only help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def _other_values(axis: Axis) -> str:
 
 
 def _lacking_values(axis: Axis) -> str:
-    """Return which values of *axis* nobody has, and why."""
+    """Return the values of *axis* that are not available, and why."""
     values = ", ".join(f"{value}" for value in axis.lacking)
     return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"
 

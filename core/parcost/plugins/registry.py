@@ -1,9 +1,8 @@
-"""Which plugins a run can use: their hooks fit, and what they offer by name is their own.
+"""The registry: plugins with valid hooks and unique names of their offers.
 
-What a plugin has is asked once, before any study: its blocks, catalogues, collectives,
-libraries, schedules, kernels and formats. A plugin that fails here is left out whole, as a
-fault that names it, for its terms would miss its blocks. All others stay, and answer as
-without it.
+The offers of a plugin are read once, before any study: its blocks, catalogues, collectives,
+libraries, schedules, kernels and formats. A plugin that fails here is left out whole, because its
+terms would miss its blocks. A fault names it. All others stay, with unchanged answers.
 
     plugin     has                      becomes
     ring       collectives: ring        used

@@ -34,7 +34,7 @@ report.result.figure("step_time")  # in seconds
 `parcost.version.__version__` is the version. [Writing a plugin](plugins.md) shows the rest in use.
 """
 
-#: What somebody reads in one go, by the modules that define it.
+#: Parts of the reference, by the modules that define them.
 SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     (
         "Evaluating specs",

@@ -36,13 +36,13 @@ class Infeasible:
 
 @record(kw_only=True, eq=False, slots=False, repr=False)
 class Result:
-    """One evaluation: a study and what it costs.
+    """One evaluation: a study and its cost.
 
-    *at* holds the structural sweep values of this result, by axis name. *outcome* is
-    None where the study cannot run at all, and *diagnostics* say why, and where it has
-    nothing to train, whose *figures* are calculations; *legal* tells the two apart.
-    Numbers are arrays over the points that may run where ``study.axes`` is not empty; that
-    gives the swept values of each point. *infeasible* are the points that may not.
+    *at* holds the structural sweep values of this result, by axis name. *outcome* is None in two
+    cases, which *legal* distinguishes. A study that cannot run has *diagnostics* with the reason. A
+    study without training has calculations as *figures*. If ``study.axes`` is not empty, numbers
+    are arrays over the points that can run. The axes give the swept values of each point.
+    *infeasible* are the points that cannot run.
     """
 
     study: Study

@@ -40,7 +40,8 @@ def objective_of(study: Study, name: str) -> Objective:
 
 
 def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
-    """Return what to say where no layout is legal: what is wrong with all of them first."""
+    """Return the diagnostics of a search without a legal layout; errors of all layouts come
+    first."""
     worst = Counter(refused).most_common(3)
     total = [rule for rule, n in worst if n >= space.size]
     if total:

@@ -82,11 +82,11 @@ class Structure:
 
 @frozen(kw_only=True, eq=False)
 class Space:
-    """What a search goes through.
+    """The space of a search.
 
-    *texts* say numbers as a spec has them, by axis. *unsearched* are axes with values that a
-    search takes only where somebody names them, and nobody did, or that nobody has. *follows*
-    are attributes that are no axes and follow from them.
+    *texts* are numbers in the notation of a spec, by axis. *unsearched* are axes with values that
+    are not searched: the user did not name them, or they are not available. *follows* are
+    attributes that are not axes and follow from them.
     """
 
     scenario: Scenario

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 class Tally:
     """The layouts that a search kept, and counts of the others.
 
-    *best* are the best layouts, *front* the candidates. *least_bytes* is
-    what the smallest layout needs where none fits, and *left* the lowest cost of a layout
-    that was not replayed. So many structures were *looked* at, of those there are. *faults*
-    tell which plugins failed. *unfit* and *broken* count what is found out of layouts that are
-    not *large*, and break no limit, by their bounds: all such layouts, where there is no best.
-    *verdicts* count those that a rule about outcomes refused.
+    *best* are the best layouts, *front* the candidates. *least_bytes* is the memory of the smallest
+    layout if none fits. *left* is the lowest cost of a layout without a replay. *looked* is the
+    number of visited structures. *faults* are the plugins that failed. *unfit* and *broken* count
+    evaluated layouts that do not fit or break a limit, although their bounds do not. Without a best
+    layout they cover all such layouts. *verdicts* counts layouts that a rule about outcomes
+    refused.
     """
 
     best: Best

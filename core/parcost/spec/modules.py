@@ -76,8 +76,8 @@ class Module:
 class Loader:
     """Reads modules, each once. *catalogues* by name.
 
-    *made* are objects of blocks of catalogues that every study has alike, with the origins
-    of the attributes of each object, and of those inside, by id.
+    *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
+    origins of the attributes of each object and of its inner objects.
     """
 
     catalogues: Mapping[str, Catalogue]
@@ -381,7 +381,7 @@ def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
 
 
 def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[Diagnostic]) -> None:
-    """Note ``let name = value`` in *lets*, or what is wrong with it in *diagnostics*."""
+    """Add ``let name = value`` to *lets*, or its error to *diagnostics*."""
     words = [w.text for w in item.words]
     name = item.name.text
     if words != ["let"] or len(item.name.parts) != 1:

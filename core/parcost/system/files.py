@@ -1,7 +1,7 @@
-"""Every file that is read: regular, of a limited size, and UTF-8 where it is text.
+"""File input: regular files of a limited size, in UTF-8 if they are text.
 
-A failure is a diagnostic. A link is followed, a directory, a pipe, a socket or a device is
-refused, and no more than the limit of its kind is ever held of a file.
+A failure is a diagnostic. Links are followed. A directory, a pipe, a socket or a device is
+refused. At most the limit of its kind is read of a file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``parcost calibrate``: constants of a device, fabric or framework out of measurements.
+"""``parcost calibrate``: constants of a device, fabric or framework from measurements.
 
-Imports are in the functions: listing the commands imports this module and no more.
+Imports are in the functions: a list of the commands imports only this module.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 @click.command("fit", hidden=True, context_settings={"ignore_unknown_options": True})
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
 def fit_command(rest: tuple[str, ...]) -> int:
-    """Refuse the former name of `parcost calibrate`."""
+    """Print the new name of this command: `parcost calibrate`."""
     example = " ".join(rest) or "LOG"
     raise click.UsageError(f"`parcost fit` is now `parcost calibrate`: parcost calibrate {example}")
 
@@ -45,8 +45,8 @@ def fit_command(rest: tuple[str, ...]) -> int:
 @click.option(
     "--constants",
     metavar="NAME,...",
-    help="What to fit to runs: h100_sxm.sustained, or sustained for every device. By default "
-    "what the catalogue marks as fitted.",
+    help="Constants to fit to runs: h100_sxm.sustained, or sustained for every device. By "
+    "default those that the catalogue marks as fitted.",
 )
 @click.option(
     "--bounds",
@@ -58,42 +58,44 @@ def fit_command(rest: tuple[str, ...]) -> int:
     "--leave",
     type=click.Choice(["models", "sources", "rows"]),
     multiple=True,
-    help="What is left out to see how a fit holds for others: models, where none is named.",
+    help="The unit of cross-validation: models by default.",
 )
 @click.option("--folds", type=click.IntRange(2, 100), default=8, show_default=True,
-              help="In so many parts; each source is a part of its own.")  # fmt: skip
+              help="Number of parts in cross-validation; each source is one part.")  # fmt: skip
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "json", "md"]),
     default="table",
     show_default=True,
-    help="Of the report, which goes to stdout.",
+    help="Format of the report on stdout.",
 )
-@click.option("--name", default="measured", show_default=True, help="What blocks are called.")
-@click.option("--out", type=click.Path(dir_okay=False), help="A catalogue file to write.")
+@click.option("--name", default="measured", show_default=True, help="Label of the blocks.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write a catalogue file.")
 @click.option("--device", metavar="NAME", help="The device of kernel tables: h100_sxm.")
-@click.option(
-    "--framework", metavar="NAME", help="The framework of host rows; generic if none is named."
-)
+@click.option("--framework", metavar="NAME", help="The framework of host rows; generic by default.")
 @click.option(
     "--operation",
     metavar="NAME",
-    help="Which collective, where a log does not say: all_reduce, all_gather, reduce_scatter, "
+    help="The collective, if a log does not name it: all_reduce, all_gather, reduce_scatter, "
     "broadcast, reduce, all_to_all, point_to_point.",
 )
-@click.option("--ranks", type=click.IntRange(2), help="How many ranks, where a log does not say.")
-@click.option("--nodes", type=click.IntRange(1), help="On how many nodes they were.")
+@click.option("--ranks", type=click.IntRange(2), help="Number of ranks, if a log does not have it.")
+@click.option("--nodes", type=click.IntRange(1), help="Number of nodes of the ranks.")
 @click.option("--ports", type=click.IntRange(1), help="Network ports of a node; one per rank.")
-@click.option("--algorithm", metavar="NAME", help="What the library ran: ring, if it can.")
-@click.option("--table", type=click.IntRange(1), help="Which table of a log that has several.")
+@click.option(
+    "--algorithm",
+    metavar="NAME",
+    help="Algorithm of the library: ring by default, if it offers the operation.",
+)
+@click.option("--table", type=click.IntRange(1), help="Number of the table in a log with several.")
 @click.option(
     "--as",
     "form",
     type=click.Choice(["auto", "line", "curve"]),
     default="auto",
     show_default=True,
-    help="A latency and a bandwidth, or every point; auto takes the line where it is close.",
+    help="Fit a latency and a bandwidth, or keep every point; auto fits a line if it is close.",
 )
 @options.selection
 def command(
@@ -118,10 +120,11 @@ def command(
 ) -> int:
     """Fit named constants to measurements, and write them as a catalogue file.
 
-    Runs are rows as `parcost validate` reads them; tables are those of products, attention,
-    element-wise passes, host and collectives, as benchmarks/measure writes them (.jsonl); any
+    Runs are rows in the format of `parcost validate`. Tables (.jsonl) are written by
+    benchmarks/measure: products, attention, element-wise passes, host and collectives. Any
     other file is a log of nccl-tests or rccl-tests, or two columns of size and time. A
-    directory stands for its .jsonl and .log files. Without a path the runs that ship are taken.
+    directory stands for its .jsonl and .log files. The default is the published runs of the
+    package.
     """
     import re
 
@@ -337,9 +340,7 @@ class _Calibration:
             self.refused.append("runs: every row has a flaw")
             return []
         for field, count in rows.unknown.items():
-            write_message(
-                f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have"
-            )
+            write_message(f"warning[unknown-field]: no plugin reads `{field}` of {count:,} rows")
         with temporary_folder() as folder:
             found = runs.studies(rows, folder.path, self.session, self.table)
             self.unmodelled += found.unmodelled

@@ -1,9 +1,9 @@
 """Peaks that cannot all be dense: vendors print sparse ones, which are twice as high.
 
-On every device with matrix units whose data sheet gives both, the dense peak doubles
-when the type becomes half as wide. Four times, or once, means that one of the two
-figures is the sparse one. There are devices that break the rule, whose types share units or
-have more of them: where both figures say what they are from, somebody has looked.
+On devices with matrix units the dense peak doubles when the type becomes half as wide. This holds
+for all data sheets that give both. A factor of four, or of one, means that one of the two is the
+sparse peak. Some devices break the rule, because types share units or have more of them. So the
+rule accepts two peaks with provenance.
 """
 
 from __future__ import annotations

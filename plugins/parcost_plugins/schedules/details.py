@@ -1,9 +1,8 @@
-"""Two ways to judge a schedule.
+"""Two measures of a schedule: the makespan and the span.
 
-A step ends when the last device does: the makespan. Without a barrier before the
-optimizer, the next step fills while this one drains, and only the time from the first
-to the last op of the busiest device counts: its span, by which zero-bubble schedules
-are judged.
+A step ends when the last device does: the makespan. Without a barrier before the optimizer the next
+step fills while this one drains. Then only the span counts: the time from the first to the last op
+of the busiest device. Publications measure zero-bubble schedules by it.
 """
 
 from __future__ import annotations

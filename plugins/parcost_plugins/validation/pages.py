@@ -228,7 +228,7 @@ def _left_out(summary: Summary) -> Iterator[Item]:
             yield _flaws(flaws)
     if summary.unknown:
         names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unknown.items())
-        yield Line(f"Fields that nobody reads: {names}.")
+        yield Line(f"Fields that no plugin reads: {names}.")
 
 
 def _flaws(flaws: Sequence[Flaw]) -> Table:

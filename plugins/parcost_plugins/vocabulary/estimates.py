@@ -1,9 +1,8 @@
-"""Calculators that need no model and no machine: a pipeline, a grid of ranks, a step by thumb.
+"""Calculators without a model or a machine: a pipeline, a grid of ranks, a rough step.
 
-They answer the questions that come before there is a spec: what does this many stages
-idle, how many devices is that layout, what would this all-reduce do to a step of that
-length. Each figure is named for the convention that it follows, because publications
-differ in conventions more than in arithmetic.
+They answer questions before there is a spec: the bubble of a pipeline, the devices of a layout, the
+share of an all-reduce in a step. The name of each figure contains its convention, because
+publications differ in conventions more than in arithmetic.
 """
 
 from __future__ import annotations

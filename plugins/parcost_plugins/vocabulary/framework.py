@@ -1,8 +1,8 @@
-"""The training framework: what its host issues, and what its code does at a version.
+"""The training framework: its host constants, and the behaviour of its code at a version.
 
-A value of a framework has its source, a file of its code or documentation at a version. What a
-run chose otherwise stands in the block that it belongs to, whose attribute is left out where
-the framework decides.
+A value of a framework has its source, a file of its code or documentation at a version. Other
+choices of a run are attributes of their own blocks. Such an attribute is left out if the framework
+decides.
 """
 
 from __future__ import annotations

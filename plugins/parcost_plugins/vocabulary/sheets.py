@@ -1,7 +1,7 @@
-"""Data sheets: a link, a machine or the state of a model, written down without a study.
+"""Data sheets: a link, a machine or the state of a model, without a study.
 
-What a vendor prints is a rate per lane or a total of both directions, and what a paper
-prints is a number of parameters. These blocks say which it is, once, and give the rest.
+Vendors print a rate per lane or a total of both directions. Papers print a number of parameters.
+These blocks name the convention once, and derive the rest.
 """
 
 from __future__ import annotations

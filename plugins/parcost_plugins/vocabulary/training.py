@@ -38,10 +38,10 @@ _DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 @block("precision", label="required")
 class Precision:
-    """A recipe of mixed precision: which type computes, and bytes held per parameter.
+    """A recipe of mixed precision: the types of compute, and bytes held per parameter.
 
-    With a *narrow* type the products of linear layers and experts run in it, forward, for
-    the input gradient and for the weight gradient. Everything else stays in *compute*:
+    With a *narrow* type the products of linear layers and experts run in it. They do so in forward,
+    for the input gradient and for the weight gradient. Everything else stays in *compute*:
     attention, embedding, head, router, norms, sums over ranks.
     """
 

@@ -1,10 +1,9 @@
-"""What the answer rests on: the weakest values that matter.
+"""Inputs by provenance: the weakest values that affect the result.
 
-A value matters by as much as the step, or the memory, moves when it is 10 % less. Of
-the values that move them, those of the weakest provenance are listed. A number of a
-device or of a fabric that the spec gives without saying where it is from is the weakest
-of all; elsewhere a value without a source is a choice of the job, and no evidence. So is
-an efficiency that a level leaves out: its line rate then counts as what messages achieve.
+A value is reduced by 10 %; its effect is the change of the step, or of the memory. Of the values
+with an effect, those of the weakest provenance are listed. A number of a device or of a fabric
+without provenance is the weakest of all. Elsewhere a value without a source is a choice of the job.
+A level without an efficiency is listed too: its messages count at line rate.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LINE_RATE = "left out: {names}, as if 100 %; long messages achieve the whole ba
 
 
 class SourcedValue(NamedTuple):
-    """A number of the spec that somebody vouches for."""
+    """A number of the spec with provenance."""
 
     name: str
     unit: str

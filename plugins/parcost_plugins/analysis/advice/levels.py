@@ -1,11 +1,11 @@
-"""Computation against communication, level by level, and the bandwidth that would do.
+"""Compute and communication by level, and the sufficient bandwidth of each.
 
-The times are those of the step: what its compute keeps a device busy, and what its
-collectives keep each level busy, hidden or not. Their ratio says what is possible: a level
-that is busy for longer than the compute cannot be hidden, whatever overlaps. What is
-exposed says what is. The bandwidth that would do is found by evaluating the step at many
-bandwidths of that one level: the least at which the step is within ``targets.slack`` of
-the step on a link without limit, everything else, overlap included, as it is.
+The times are those of the step: busy time of a device by compute, and of each level by collectives,
+hidden or not. Their ratio is the limit: a level that is busy longer than the compute cannot be
+hidden. Exposed time is the actual value. The sufficient bandwidth of a level comes from an
+evaluation of the step at many bandwidths of that level. It is the least at which the step is within
+``targets.slack`` of the step on an unlimited link. All other values, overlap included, stay
+unchanged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The smallest changes that reach a target.
 
-Each change is made on its own in the spec, so that whatever is written in terms of it
-follows, and evaluated. Where a count is free, as that of micro-batches, the smallest that
-suffices is looked for.
+Each change is made on its own in the spec and evaluated; expressions in terms of it follow. If a
+count is free, as that of micro-batches, the smallest sufficient one is searched.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Layers whose parameters are gathered while the one before computes: FSDP, by itself.
+"""Layers whose parameters are gathered while the previous one computes: FSDP.
 
     forward     AG + (L - 1) max(F, AG) + F
     backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
 
-The timeline runs the same on two streams, compute and the wire: the next gather is issued
-when a layer starts, a reduction when its gradients are there, and the wire takes them in
-that order. It agrees with the formula to within one period.
+The timeline has two streams, compute and the wire. The next gather is issued when a layer starts, a
+reduction when its gradients are ready. The wire processes them in that order. It agrees with the
+formula to within one period.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parcost import Figure, Real, Section, Sheet, block_name
 from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import FsdpSketch
 
-_ROWS = 64  # of a timeline that somebody may want to read
+_ROWS = 64  # of a readable timeline
 
 
 class Event(NamedTuple):

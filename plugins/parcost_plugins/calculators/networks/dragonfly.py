@@ -13,10 +13,10 @@ _SOURCE = "Kim, Dally, Scott, Abts 2008; each link counted once"
 
 
 def geometry(network: Network) -> Iterator[Figure | Check]:
-    """Yield the links of a dragonfly and the throughput that patterns of traffic reach.
+    """Yield the links of a dragonfly and its throughput by traffic pattern.
 
-    The clique of routers in a group of a dragonfly, or the leaves and spines in one of a
-    dragonfly+, are taken to carry all that the group injects.
+    The network inside a group is assumed to carry all traffic that the group injects. It is a
+    clique of routers in a dragonfly, leaves and spines in a dragonfly+.
     """
     links = global_links(network)
     if network.groups is None or links is None:

@@ -1,10 +1,9 @@
-"""Where experts are best placed, and what that saves.
+"""The best placement of experts, and its saving.
 
-`placement NAME` has a group of devices (a node, a leaf) for each `source`, with the tokens
-that its ranks route to each expert. Experts go where most of their tokens come from, as
-many to each group: the assignment is exact. What is saved is against a stated baseline:
-experts in the order in which they are listed, or a placement that knows nothing, which
-keeps one token in G at home.
+`placement NAME` has a group of devices (a node, a leaf) for each `source`. It also has the tokens
+that the ranks of a group route to each expert. Experts go to the group with most of their tokens,
+equally many per group: the assignment is exact. The saving is relative to a stated baseline. That
+is the listed order of experts, or a random placement, which keeps one token in G local.
 """
 
 from __future__ import annotations
