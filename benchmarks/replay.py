@@ -84,7 +84,7 @@ def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
 
     slow = np.linspace(1.0, 2.0, CANDIDATES)
     times = Times(*[[slow] * (p * v)] * 3)
-    together = best(lambda: replayed(plan, times), 1, 3) / CANDIDATES
+    together = best(lambda: replay_plan(plan, times), 1, 3) / CANDIDATES
     block = slow[:4096]
     arrays = best(lambda: add_arrays(block, ops), 3, 3) / block.size
     laid = best(lambda: order_of(UnknownOrder(schedule), p, m, v).program, 3)
@@ -94,7 +94,7 @@ def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
     )
 
 
-def replayed(plan: Plan, times: Times) -> Any:
+def replay_plan(plan: Plan, times: Times) -> Any:
     """Replay with a hop and never by closed form."""
     return plan.timeline(times, 0.125, [0.0] * len(plan.device), spans=False)
 

@@ -27,7 +27,7 @@ def rests_on(
 ) -> parcost.Section:
     text = SPEC.format(node=node, more=more, network=network)
     result = parcost.load_text(text)[0].evaluate().result
-    (section,) = [s for _, s in result.sections if s.title == "What it rests on"]
+    (section,) = [s for _, s in result.sections if s.title == "Inputs by provenance"]
     return section
 
 
@@ -67,7 +67,9 @@ def test_counts_are_no_values_to_take_a_tenth_off() -> None:
     notes = []
     for more in (known, guess):
         result = parcost.load_text(text.replace("cluster { ", more))[0].evaluate()
-        notes += [s.notes[1] for _, s in result.result.sections if s.title == "What it rests on"]
+        notes += [
+            s.notes[1] for _, s in result.result.sections if s.title == "Inputs by provenance"
+        ]
     assert notes[0] == notes[1]
 
 

@@ -20,7 +20,9 @@ def strategies(
     model: str, devices: int, batch: int = 64, tp: int = 1
 ) -> dict[str, tuple[str, str]]:
     (scenario,) = parcost.load_text(SPEC.format(model=model, devices=devices, batch=batch, tp=tp))
-    (section,) = [s for _, s in scenario.evaluate().result.sections if s.title == "Which strategy"]
+    (section,) = [
+        s for _, s in scenario.evaluate().result.sections if s.title == "Choice of a strategy"
+    ]
     return {str(row[1]): (str(row[0]), str(row[3])) for row in section.rows}
 
 
@@ -44,9 +46,9 @@ def test_what_does_not_divide_says_so() -> None:
     assert "16.0" not in why
 
 
-def test_a_plan_is_made_only_where_it_is_asked_for() -> None:
+def test_a_plan_needs_its_block() -> None:
     (scenario,) = parcost.load_text(
         SPEC.format(model="gpt2_small", devices=1, batch=8, tp=1).replace("plan { }", "")
     )
     titles = [s.title for _, s in scenario.evaluate().result.sections]
-    assert "Which strategy" not in titles
+    assert "Choice of a strategy" not in titles

@@ -35,7 +35,7 @@ def result(text: str, values: dict[str, Any] | None = None) -> parcost.Result:
 
 
 def rows(found: parcost.Result) -> list[tuple[str, float, float]]:
-    (section,) = [s for _, s in found.sections if s.title == "What would help"]
+    (section,) = [s for _, s in found.sections if s.title == "Levers"]
     return [(str(row[0]), float(row[1][0]), float(row[2][0])) for row in section.rows]
 
 

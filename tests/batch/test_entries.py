@@ -10,7 +10,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.output.json_encoding import encode
 
 
-def test_a_page_that_was_told_is_read_back() -> None:
+def test_a_page_survives_its_encoding() -> None:
     page: list[Item] = [
         Heading("one", 1, aside="a.par"),
         Line("fine", "good", 2),

@@ -291,7 +291,7 @@ def test_every_operation_has_an_algorithm_for_any_number_of_ranks() -> None:
         assert 0 < seconds < 1
 
 
-def test_an_algorithm_that_is_asked_for_by_name_is_used_even_where_it_is_slow() -> None:
+def test_an_algorithm_by_name_is_used_even_if_slower() -> None:
     study = SpecStudy("test", {}, PLUGINS)
     call = study.collective("all_reduce", 1e9, one_level(8.0, 1e-6, 1e11), "tree")
     assert call.algorithm == "tree"

@@ -92,7 +92,7 @@ def test_messages_take_their_latency(mixture: Mixture) -> None:
     assert works(study)["expert combine", "F"].seconds == pytest.approx(expected)
 
 
-def test_the_busiest_rank_takes_its_bytes_and_nobody_more_messages(mixture: Mixture) -> None:
+def test_the_busiest_rank_has_more_bytes_and_no_more_messages(mixture: Mixture) -> None:
     even, uneven = (
         works(
             mixture(

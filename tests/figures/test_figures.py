@@ -158,7 +158,7 @@ def test_every_utilisation_says_its_convention(bind: Bind) -> None:
     )
 
 
-def test_unfused_attention_executes_its_masked_half_and_the_model_never_asks_for_it(
+def test_the_masked_half_of_unfused_attention_counts_as_executed_only(
     bind: Bind,
 ) -> None:
     found = figures(bind({"training.flash_attention": "off"}, terms=[work("f", "F", 1.0)]))
@@ -167,7 +167,7 @@ def test_unfused_attention_executes_its_masked_half_and_the_model_never_asks_for
 
 
 @pytest.mark.parametrize("flash", ["on", "off"])
-def test_attention_in_both_directions_is_not_said_to_be_causal(bind: Bind, flash: str) -> None:
+def test_the_note_of_bidirectional_attention_is_not_causal(bind: Bind, flash: str) -> None:
     changes = {"training.flash_attention": flash, "small.causal": "off"}
     found = figures(bind(changes, terms=[work("f", "F", 1.0)]))
     for name in ("mfu", "hfu"):

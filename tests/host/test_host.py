@@ -355,7 +355,7 @@ def test_another_plugin_may_stand_in_for_the_host() -> None:
 def test_graphs_are_a_lever_where_the_host_is_waited_for() -> None:
     def changes(issue: str) -> dict[str, float]:
         (result,) = scenario(issue=issue).evaluate().results
-        (section,) = [s for _, s in result.sections if s.title == "What would help"]
+        (section,) = [s for _, s in result.sections if s.title == "Levers"]
         return {str(row[0]): float(row[2][0]) for row in section.rows}
 
     slow = changes("1 ms")

@@ -377,7 +377,7 @@ def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: lis
         ({"offload.activations": 0.25}, "25 % of the activations go to the host, and the device has no link to it"),
     ],
 )  # fmt: skip
-def test_what_offloading_lacks_is_said_with_its_share(
+def test_insufficient_offload_memory_is_an_error_with_the_share(
     bind: Bind, values: dict[str, Any], message: str
 ) -> None:
     study = bind(values)

@@ -243,7 +243,7 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
         ),
     ],
 )
-def test_a_network_that_cannot_be_is_told_why(
+def test_an_impossible_network_has_an_error_with_the_reason(
     text: str, id: str, message: str, help: str | None
 ) -> None:
     (found,) = diagnostics_of(text)

@@ -237,9 +237,7 @@ class QueryRecorder(Schedule):
         (20, set()),
     ],
 )
-def test_a_schedule_is_asked_of_whole_micro_batches(
-    bind: Bind, batches: Any, asked: set[int]
-) -> None:
+def test_a_schedule_gets_whole_micro_batches(bind: Bind, batches: Any, asked: set[int]) -> None:
     schedule = QueryRecorder()
     values = {"schedule.kind": "asked", "training.global_batch": batches}
     study = bind(values, schedules=[schedule])
@@ -249,7 +247,7 @@ def test_a_schedule_is_asked_of_whole_micro_batches(
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_no_longer_order_is_worked_out(bind: Bind, over: int) -> None:
+def test_an_order_longer_than_the_limit_is_refused(bind: Bind, over: int) -> None:
     """Two stages of four chunks have eight passes for each micro-batch."""
     m = LONGEST_ORDER // 8 + over
     values = {

@@ -397,7 +397,7 @@ def test_an_order_of_twice_to_six_times_the_stages_tells(
 # --- rules --------------------------------------------------------------------------------
 
 
-def failing(**more: Any) -> dict[str, Any]:
+def failed_checks(**more: Any) -> dict[str, Any]:
     of = study(**more)
     return {c.id: diagnose(c, of) for c in own_terms(of, "checks") if not np.all(c.holds)}
 
@@ -439,11 +439,11 @@ def failing(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_does_not_divide_is_refused(more: dict[str, Any], ids: set[str]) -> None:
-    assert set(failing(**{"batch": 24, **more})) == ids
+    assert set(failed_checks(**{"batch": 24, **more})) == ids
 
 
 def test_three_sequences_do_not_make_two_halves() -> None:
-    found = failing(**FOUR, overlap="tensor = split_batch", micro_batch=3, batch=24)
+    found = failed_checks(**FOUR, overlap="tensor = split_batch", micro_batch=3, batch=24)
     assert found["split-batch-halves"].message == (
         "a micro-batch of 3 sequences does not split into two halves"
     )

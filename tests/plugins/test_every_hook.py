@@ -43,7 +43,7 @@ class EndError(BaseException):
         raise EndError
 
 
-class Endless:
+class EndlessText:
     """Something with a huge ``repr`` and a name that no terminal should see."""
 
     name = "\x1b[2J\u202e" + "x" * 100_000
@@ -93,7 +93,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "returns texts": lambda: ["ten"],
     "returns an array": lambda: np.array([[1.0, 2.0]]),
     "returns a class": lambda: [dict],
-    "returns a huge repr": lambda: [Endless()],
+    "returns a huge repr": lambda: [EndlessText()],
     "returns what cannot be read": lambda: [Untouchable()],
     "recurses": recurse,
 }
@@ -161,7 +161,7 @@ FORMULAS: dict[str, Any] = {
     "a text that is none": parcost.Formula(text=5),  # type: ignore[arg-type]
     "inputs that are none": parcost.Formula(text="n", inputs=None),  # type: ignore[arg-type]
     "an input that is no number": parcost.Formula(text="n", inputs={"n": object()}),
-    "an input of anything": parcost.Formula(text="n", inputs={"n": (Endless(), "B")}),
+    "an input of anything": parcost.Formula(text="n", inputs={"n": (EndlessText(), "B")}),
     "escapes": parcost.Formula(text="\x1b[31mn"),
 }
 

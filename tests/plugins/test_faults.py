@@ -216,7 +216,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("hook", SHAPES)
 @pytest.mark.parametrize("text, wanted", [(SPEC, "one number is"), (SWEEP, "the sweep has 2")])
-def test_an_array_of_another_length_is_a_fault_of_whoever_made_it(
+def test_an_array_of_another_length_is_a_fault_of_its_plugin(
     hook: str, text: str, wanted: str
 ) -> None:
     plugin = ("warp", SimpleNamespace(**{hook: hookimpl(lambda: [SHAPES[hook]()])}))

@@ -67,7 +67,7 @@ def test_what_is_too_large_is_refused_at_once(text: str, id_: str) -> None:
     assert id_ in ids(text)
 
 
-def test_a_limit_is_told_in_digits() -> None:
+def test_a_limit_is_printed_in_digits() -> None:
     with pytest.raises(SpecError) as caught:
         parcost.load_text(job(more="model mixtral_8x7b { layers = 10000000 }"))[0].evaluate()
     (said,) = caught.value.diagnostics

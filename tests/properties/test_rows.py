@@ -129,7 +129,7 @@ def test_plugins_that_read_the_number_of_stages_are_no_more_than_those_known() -
     assert found == READERS
 
 
-def _failing(_: Study) -> tuple[float, ...]:
+def _raise_error(_: Study) -> tuple[float, ...]:
     raise ZeroDivisionError
 
 
@@ -143,7 +143,7 @@ def test_a_count_that_fails_is_a_fault_of_its_plugin() -> None:
         return [
             Once(name=name, seconds=1.0, formula=Formula(text="given"), when="end", count=row)
             for name, row in (
-                ("a", Row(1, _failing)),
+                ("a", Row(1, _raise_error)),
                 ("b", Row(1, _words)),
                 ("c", Row(16, layers)),
             )

@@ -168,13 +168,13 @@ FAULTS = [
         "reductions of a device do not crowd its links",
         [(step_costs, "_busiest")],
         _no_pairs,
-        "test_once",
+        "test_step_costs",
     ),
     Fault(
         "twice the compute of a micro-batch covers what is beside it",
         [(step_costs, "_room")],
         scaled(2.0),
-        "test_once",
+        "test_step_costs",
     ),
     Fault(
         "the fullest device is the first",

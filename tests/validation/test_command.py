@@ -313,9 +313,7 @@ def test_memory_is_scored_by_what_was_measured(
     assert document["groups"]["all"]["all"]["memory"]["mape"] == pytest.approx(15.0)
 
 
-def test_a_run_that_is_said_not_to_fit_is_counted(
-    small: Raw, file: Write, validate: Validate
-) -> None:
+def test_a_run_predicted_not_to_fit_is_counted(small: Raw, file: Write, validate: Validate) -> None:
     """Two hundred layers of 3072 in fp16 take 450 GB of state on one device."""
     found = validate(file([small("a", 1e3, model__layers=200)]), "--format", "json")
     document = json.loads(found.stdout)

@@ -71,7 +71,7 @@ def test_a_bad_row_is_named_and_the_next_is_kept(
     assert (flaw.file, flaw.line, flaw.id, flaw.kind) == ("runs.jsonl", 1, "megatron-1", kind)
 
 
-def test_all_that_is_wrong_with_a_row_is_told_at_once(raw: Raw, file: Write) -> None:
+def test_all_errors_of_a_row_are_reported_at_once(raw: Raw, file: Write) -> None:
     rows = reading(file([raw(model__layers=-1, source=..., hardware__gpus="8")]))
     assert len(rows.flaws) == 3
 

@@ -299,7 +299,7 @@ def test_the_ranking_is_the_mean_of_its_groups(ranked: Summary) -> None:
 PAGE = """
 | rows | n | MAPE | median | signed | p90 | constant MFU | refused |
 | all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
-| all, a configuration counted once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
+| each configuration once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | marked as core | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
 | mean over sources | | 22.5 % | | | | 15.9 % | |
 | error | rows | |

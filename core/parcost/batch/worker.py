@@ -107,14 +107,14 @@ class Worker:
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return Answer(entries)
-        return self._kept(spec, question, first, entries)
+        return self._answer_to_keep(spec, question, first, entries)
 
     def _forget(self) -> None:
         """Begin anew before what specs import becomes a burden."""
         if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
 
-    def _kept(
+    def _answer_to_keep(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
     ) -> Answer:
         """Return the answer to be kept, unless what it depends on cannot be told."""

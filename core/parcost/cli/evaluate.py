@@ -122,7 +122,7 @@ def command(
     question = Question(values, study, format_found.reads, view)
     files: Sequence[Spec | Rejection] = list(specs(paths))
     if given is not None:
-        given, files = _sharded(given, files, format_found, environment, question)
+        given, files = _select_files(given, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
     run = Run(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
@@ -230,7 +230,7 @@ def _format(
     return found, worker
 
 
-def _sharded(
+def _select_files(
     shard: Shard,
     files: Sequence[Spec | Rejection],
     format_: Format,

@@ -56,7 +56,7 @@ def command(
         _list(reports)
         return worst
     found = [_explain(report, term) for report in reports]
-    return worst if any(found) else max(worst, _unknown(reports, term))
+    return worst if any(found) else max(worst, _report_unknown_term(reports, term))
 
 
 def _several(report: Report) -> None:
@@ -80,7 +80,7 @@ def _explain(report: Report, term: str) -> bool:
     return bool(items)
 
 
-def _unknown(reports: list[Report], term: str) -> int:
+def _report_unknown_term(reports: list[Report], term: str) -> int:
     from parcost.language.diagnostics import nearest
     from parcost.output.explanation import names
 

@@ -73,7 +73,7 @@ def _figure_table(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
             if not names or any(fnmatchcase(f.name, name) for name in names)
         ]
         if rows:
-            meaning = Column("what it is", flexible=True)
+            meaning = Column("meaning", flexible=True)
             yield Table((Column("figure"), Column("value", "right"), meaning), rows)
 
 

@@ -195,7 +195,7 @@ class Collective(ABC):
         return ""
 
     def remedy(self, group: Group, fabric: str) -> str:  # noqa: ARG002
-        """Return what a spec has to say so that the algorithm can run, "" where nothing helps.
+        """Return the change of a spec that lets the algorithm run, "" if there is none.
 
         *fabric* is the name of the block of the fabric.
         """

@@ -290,11 +290,11 @@ class Memory:
 
 @record(kw_only=True, eq=False)
 class Check:
-    """A rule that a study must meet: a mask, and what to say where it fails.
+    """A rule that a study must meet: a mask, and the message of a failure.
 
     *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
     *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
-    A failed ``error`` makes the point infeasible; a ``warning`` only speaks.
+    A failed ``error`` makes the point infeasible; a ``warning`` is only printed.
     """
 
     id: str

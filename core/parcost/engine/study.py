@@ -278,7 +278,7 @@ def _price(
     best = times[0]
     for time in times[1:]:
         best = minimum(best, time)
-    chosen = _fastest(offered, times, best)
+    chosen = _fastest_algorithms(offered, times, best)
     used = [times[offered.index(algorithm)] for algorithm in chosen]
     found = price(operation, n, group, chosen, used, best)
     return Call(
@@ -364,7 +364,7 @@ def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
     return Call(seconds=seconds, algorithm=algorithm, formula=formula)
 
 
-def _fastest(
+def _fastest_algorithms(
     offered: Sequence[Collective], times: Sequence[Real], best: Real
 ) -> Sequence[Collective]:
     """Return the algorithms that are fastest somewhere; each point counts once."""

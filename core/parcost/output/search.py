@@ -94,7 +94,7 @@ def search_page(
         yield Heading("Why the others lost")
         yield _why(found, best)
     if near:
-        yield Heading("What one change to the best makes of it")
+        yield Heading("Single changes to the best layout")
         yield _near(space, near)
     yield from _left_out(found)
     for axis in space.unsearched:
@@ -105,7 +105,7 @@ def search_page(
     if len(found.front) > 1:
         yield Heading("Time against memory")
         yield _front(space, found)
-    sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
+    sections = [s for _, s in best[0].result.sections if s.title == "Levers"]
     for section in sections:
         yield from section_page(section)
     for fault in faults(found, best):

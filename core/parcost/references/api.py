@@ -84,10 +84,10 @@ def _names(module: str) -> Sequence[str]:
 
 def _entry(name: str) -> str:
     value = getattr(parcost, name)
-    return "\n".join([f"### `{name}`", "", *_described(name, value)])
+    return "\n".join([f"### `{name}`", "", *_description(name, value)])
 
 
-def _described(name: str, value: Any) -> Iterator[str]:
+def _description(name: str, value: Any) -> Iterator[str]:
     """Yield the lines of one name: its call, its docstring, its attributes and methods."""
     if isinstance(value, Dimension):
         yield from (f"Dimension of {f'values in `{value}`' if value != ONE else 'numbers'}.", "")

@@ -171,7 +171,7 @@ def _components(whole: FitProblem) -> list[Component]:
 
 
 def require_scipy() -> None:
-    """Require scipy; say how to install it where it is missing."""
+    """Require scipy; the error has the command that installs it."""
     try:
         import scipy.optimize  # noqa: F401
     except ImportError:

@@ -50,9 +50,9 @@ def sections(study: Study) -> Iterator[Section]:
     if rows:
         yield Section(
             title="Traffic that stays on a rail",
-            columns=("group", "level", "to the next node", "to all ranks", "messages go"),
+            columns=("group", "level", "to the next node", "to all ranks", "route"),
             rows=rows,
-            notes=["what leaves its rail goes up from its leaf, by what oversubscription leaves"],
+            notes=["traffic to another rail leaves its leaf at the oversubscribed bandwidth"],
         )
 
 

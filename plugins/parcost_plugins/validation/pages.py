@@ -25,7 +25,7 @@ _TITLES = {
 }
 _NAMES = {
     ("all", "all"): "all rows",
-    ("once", "once"): "all, a configuration counted once",
+    ("once", "once"): "each configuration once",
     ("core", "core"): "marked as core",
     ("framework", GENERIC.framework): "not stated",
 }
@@ -50,8 +50,8 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     )
     yield Line(
         "Error of the seconds of a step, predicted / measured - 1. Constant MFU is one rate for "
-        "each class of device and precision, the median of these rows; a star says that it is "
-        "closer. Refused are runs that took place and are said not to fit."
+        "each class of device and precision, the median of these rows; a star marks where it is "
+        "closer. Refused: runs that completed in reality but are predicted not to fit."
     )
     yield Heading("Step time")
     yield _overall(summary)
@@ -149,7 +149,7 @@ def _memory(summary: Summary) -> Iterator[Item]:
     yield Heading("Peak memory, by what was measured")
     group = summary.all
     if group is None or group.memory is None:
-        yield Line("No row has the memory that it took.")
+        yield Line("No selected row has measured memory.")
         return
     columns = [Column("measured"), *(Column(t, "right") for t in ("n", *_SCORES))]
     rows = [Row([name, f"{s.n:,}", *_scores(s)]) for name, s in summary.memory]

@@ -24,11 +24,11 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 
-_UNSAID = "unsaid"
+_UNSAID = "no provenance"
 _WEAKEST_FIRST = (_UNSAID, "assumed", "fitted", "vendor", "published", "measured")
 _LEAST = 0.001  # of the step or the memory; what moves them less does not matter
 _MOST = 8  # lines
-_LINE_RATE = "left out: {names}, as if 100 %; long messages achieve the whole bandwidth"
+_LINE_RATE = "no efficiency is given for {names}: 100 % is used for long messages"
 
 
 class SourcedValue(NamedTuple):
@@ -62,11 +62,11 @@ def section(values: Sequence[SourcedValue], found: Sequence[Effect]) -> Section:
     ]
     lines = [f"`{value.name}`" for value, _ in matter if value.left_out]
     return Section(
-        title="What it rests on",
-        columns=("value", "is", "provenance", "step", "memory"),
+        title="Inputs by provenance",
+        columns=("input", "value", "provenance", "step", "memory"),
         rows=rows[:_MOST],
         notes=[
-            "step, memory: what 10 % less of the value does to them",
+            "step, memory: their change if the value decreases by 10 %",
             _count_text([value for value, _ in matter]),
             *([_LINE_RATE.format(names=" and ".join(lines))] if lines else []),
         ],
@@ -81,7 +81,7 @@ def _count_text(values: list[SourcedValue]) -> str:
     """Return how many values matter, by provenance."""
     number = Counter(value.kind for value in values)
     listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
-    return f"values with a provenance that matter: {listed or 'none'}"
+    return f"inputs with an effect, by provenance: {listed or 'none'}"
 
 
 def values_with_provenance(study: Study) -> list[SourcedValue]:

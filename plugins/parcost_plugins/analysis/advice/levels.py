@@ -28,7 +28,7 @@ _RATIO = (
     "beyond 1 no overlap hides it"
 )
 _WOULD_DO = (
-    "would do: the least bandwidth of a port at which the step is within {slack:.0%} of one "
+    "sufficient: the least bandwidth of a port at which the step is within {slack:.0%} of one "
     "on a link without limit, with the overlap that there is"
 )
 
@@ -88,7 +88,7 @@ def _is_nonzero(value: Real) -> bool:
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield ridge and ratio of each level, and the bandwidth that would do."""
+    """Yield ridge and ratio of each level, and the sufficient bandwidth."""
     compute = study[Training].precision.compute
     peak = getattr(study[Cluster].device, compute)
     levels = level_uses(study, outcome)
@@ -175,7 +175,7 @@ def regime(ratio: float, targets: Targets) -> str:
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the table of levels; with a plan or a target, the bandwidth that would do as well.
+    """Yield the table of levels; with a plan or a target, the sufficient bandwidth as well.
 
     That is looked for by evaluating the step at many bandwidths.
     """
@@ -203,8 +203,8 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
         rows.append(row)
     columns = ("level", "busy", "exposed", "to compute", "regime", "bandwidth")
     yield Section(
-        title="Computation against communication",
-        columns=(*columns, "would do") if asked else columns,
+        title="Compute and communication by level",
+        columns=(*columns, "sufficient") if asked else columns,
         rows=rows,
         notes=[_RATIO, _WOULD_DO.format(slack=targets.slack)] if asked else [_RATIO],
     )

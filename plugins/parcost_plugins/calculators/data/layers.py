@@ -45,13 +45,13 @@ def figures(f: FsdpSketch) -> Iterator[Figure]:
     text = f"{first}(L - 1) max(BW, {'AG + RS' if f.reshard else 'RS'}) + BW + RS"
     yield sheet("backward_time", "backward pass", "s", text)
     yield sheet("time", "both passes", "s", "forward_time + backward_time")
-    yield sheet("exposed", "what shows of the traffic", "s", "time - L (F + BW)")
+    yield sheet("exposed", "exposed time of the traffic", "s", "time - L (F + BW)")
     yield sheet("traffic", "time of all traffic", "s", "(L + again) AG + L RS")
     yield sheet(
         "collectives",
         "collectives of both passes",
         "",
-        "2 L + again, gathers forward, reductions, and what is gathered again",
+        "2 L + again, gathers forward, reductions, and repeated gathers",
     )
 
 
@@ -63,7 +63,7 @@ def section(f: FsdpSketch) -> Iterator[Section]:
     shown = timeline(f, most=_ROWS)[:_ROWS]
     yield Section(
         title=f"Timeline, {block_name(f)}",
-        columns=("what", "layer", "from", "to"),
+        columns=("operation", "layer", "start", "end"),
         rows=[(e.what, e.layer, (e.start, "s"), (e.end, "s")) for e in shown],
         notes=[f"{count - _ROWS} more follow"] if count > _ROWS else [],
     )

@@ -146,7 +146,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     ]
     return Section(
         title="Checklist of data parallelism",
-        columns=("what", "is", "so", "or else"),
+        columns=("check", "value", "ok", "otherwise"),
         rows=rows,
     )
 
