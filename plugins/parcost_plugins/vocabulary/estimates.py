@@ -86,7 +86,7 @@ class PipelineSketch:
         "step", "busy", default="step", doc="what the target is a share of: the step, or busy time"
     )
     stage: int = integer(
-        default=0, minimum=0, structural=True, doc="device that is asked about, counted from 0"
+        default=0, minimum=0, structural=True, doc="device of the calculation, counted from 0"
     )
 
 
@@ -116,7 +116,7 @@ class Grid:
         qualifiers={"devices": 1.0},
         doc="devices of a machine, whose layouts are counted",
     )
-    rank: Real = integer(default=0, minimum=0, doc="rank whose coordinates are asked for")
+    rank: Real = integer(default=0, minimum=0, doc="rank whose coordinates are printed")
 
 
 @block("estimate", label="required")
@@ -218,7 +218,7 @@ class Estimate:
         default="max(1, dp * tp / node)", doc="that the gradients are reduced over"
     )
     target: Real = fraction(
-        positive=True, default=0.9, doc="of the peak, for which `batch_for_target` is asked"
+        positive=True, default=0.9, doc="share of the peak that defines `batch_for_target`"
     )
     baseline: Estimate | None = reference(
         "estimate", default=None, doc="estimate that this one is compared with"

@@ -57,7 +57,7 @@ class Routing:
         ONE,
         default=None,
         minimum=1.0,
-        doc="tokens of the busiest rank over the mean, in place of what the distribution says",
+        doc="tokens of the busiest rank over the mean, in place of the value of the distribution",
     )
     capacity_factor: Real | None = quantity(
         ONE,

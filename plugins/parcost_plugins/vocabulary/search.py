@@ -50,5 +50,5 @@ class Search:
     )
     top: int = integer(default=10, structural=True, doc="layouts that are listed")
     budget: float = quantity(
-        SECONDS, default=60.0, doc="after which proving stops, and the gap is told"
+        SECONDS, default=60.0, doc="time limit of the search; the remaining gap is printed"
     )

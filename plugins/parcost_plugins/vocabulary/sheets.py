@@ -31,7 +31,7 @@ class LinkSheet:
     lanes: Real = integer(default=1, doc="of one port")
     payload_bits: Real = integer(default=1, doc="that arrive in a block of the line code")
     line_bits: Real = integer(default=1, doc="that are sent in a block: 130 for 128 in PCIe")
-    ports: Real = integer(default=1, doc="of the device or node that is asked about")
+    ports: Real = integer(default=1, doc="of the device or node")
     reference: LinkSheet | None = reference(
         "link", default=None, doc="link that this one is compared with"
     )

@@ -231,8 +231,8 @@ class Training:
     loss: str | None = word(
         *LOSSES,
         default=None,
-        doc="what the cross entropy keeps of its logits (see `framework`); what the framework says "
-        "where it is left out",
+        doc="what the cross entropy keeps of its logits (see `framework`); the default is that "
+        "of the framework",
     )
     loss_chunks: int = integer(
         default=1,
@@ -418,19 +418,20 @@ class KernelChoice:
         *MODES,
         default=None,
         doc="whether operators of a layer run one by one, or as a program that a compiler made of "
-        "it; what the framework says where it is left out",
+        "it; the default is that of the framework",
     )
     cuda_graphs: str | None = word(
         *CUDA_GRAPHS,
         default=None,
-        doc="what the device replays in place of kernels issued one by one: none, those of a layer "
-        "and pass, or those of all forward and backward passes; what the framework says where it "
-        "is left out",
+        doc="what the device replays in place of kernels issued one by one: none, those of a "
+        "layer "
+        "and pass, or those of all forward and backward passes; the default is that of the "
+        "framework",
     )
     grouped_experts: bool | None = switch(
         default=None,
-        doc="the experts of a rank run as one product, not in a loop; what the framework says "
-        "where it is left out",
+        doc="the experts of a rank run as one product, not in a loop; the default is that of "
+        "the framework",
     )
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
@@ -473,8 +474,8 @@ class Overlap:
     multiprocessors: Real | None = integer(
         default=None,
         minimum=0,
-        doc="multiprocessors that a collective takes from compute while it hides; what the "
-        "device says where it is left out",
+        doc="multiprocessors that a collective takes from compute while it hides; the default "
+        "is that of the device",
     )
 
 
@@ -554,6 +555,6 @@ class MemoryBudget:
     )
     fragmentation: Real | None = fraction(
         default=None,
-        doc="of the activations, lost between blocks of the allocator; what the framework says "
-        "where it is left out",
+        doc="of the activations, lost between blocks of the allocator; the default is that of "
+        "the framework",
     )
