@@ -143,7 +143,7 @@ def test_bad_input_prints_every_problem_on_stderr_and_exits_with_2(run: Run) -> 
         ("notes.txt", "`notes.txt` is no spec: its name does not end in `.par`"),
         ("empty", "there is no `.par` file in `empty`"),
         ("binary.par", "`binary.par` is not UTF-8: byte 0xff on line 1"),
-        ("nothing.par", "`nothing.par` says nothing"),
+        ("nothing.par", "`nothing.par` is empty"),
     ],
 )
 def test_an_unreadable_path_is_an_error_and_exits_with_2(
@@ -776,7 +776,7 @@ def test_check_of_a_good_spec_says_nothing_on_stdout(run: Run) -> None:
     assert (done.code, done.out, done.err) == (
         0,
         "",
-        "1 study checked, no errors; whether a step fits into memory, `parcost eval` says\n",
+        "1 study checked, no errors; run `parcost eval` for the fit into memory\n",
     )
 
 

@@ -39,7 +39,7 @@ def test_what_can_run_is_let_through() -> None:
 @pytest.mark.parametrize(
     "tp, choice, layout, reduces, said, hint",
     [
-        (8, "tensor = nvls", "zero = 0", "off", "whose level says `in_network = on`", "`auto`"),
+        (8, "tensor = nvls", "zero = 0", "off", "whose level has `in_network = on`", "`auto`"),
         (16, "tensor = nvls", "zero = 0", "on", "16 ranks of `tp`, 8 on each node", "`auto`"),
         (8, "data = halving_doubling", "zero = 1", "off", "power of two", "are 8 and 16"),
         (8, "data = torus", "zero = 0", "off", "`kind = torus`", "`auto`"),

@@ -74,7 +74,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "ep = 8",
             "concentration = 100",
             "routing-unread",
-            "`concentration` says nothing while the distribution is `uniform`",
+            "`concentration` has no effect while the distribution is `uniform`",
             "",
         ),
         (

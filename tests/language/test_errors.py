@@ -82,7 +82,7 @@ def test_an_empty_file_says_what_it_lacks(
     monkeypatch.chdir(tmp_path)
     Path("empty.par").write_text(text)
     assert message(Path("empty.par")).startswith(
-        "error[empty-file]: `empty.par` says nothing\n --> empty.par\n"
+        "error[empty-file]: `empty.par` is empty\n --> empty.par\n"
     )
 
 

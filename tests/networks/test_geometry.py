@@ -202,19 +202,19 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
         (
             network("fat_tree", 64),
             "network-lacks",
-            "`n` is a fat_tree, and says nothing of its `radix`",
+            "`n` is a fat_tree without its `radix`",
             "write `radix = ...`",
         ),
         (
             network("dragonfly", 64, groups=8),
             "network-lacks",
-            "`n` is a dragonfly, and says nothing of its `global_links`",
+            "`n` is a dragonfly without its `global_links`",
             "write `global_links = ...`",
         ),
         (
             network("torus", 64),
             "network-lacks",
-            "`n` is a torus, and says nothing of its `dimensions`",
+            "`n` is a torus without its `dimensions`",
             "write `dimensions = ...`",
         ),
         (

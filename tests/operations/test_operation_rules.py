@@ -71,7 +71,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             "the job fails every 3600 s",
         ),
         ("data-untrained", "data { stall = 1 ms }", "no training job"),
-        ("data-not-prefetched", JOB + "data { prefetch = off }", "nothing says how long"),
+        ("data-not-prefetched", JOB + "data { prefetch = off }", "that time is unknown"),
         (
             "power-unknown",
             "run { tokens = 1 T tokens, device_time = 1 h, devices = 8 }\nenergy { }",

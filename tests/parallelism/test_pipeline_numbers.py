@@ -199,7 +199,7 @@ DEAL = "deal them unevenly: `schedule.stages = [...]` with "
         (9, 0, 4, 2, [FRONT, f"{DEAL}1 times 2 and 7 times 1"]),
         # fewer layers than stages
         (3, 0, 4, 1, ["pp = 3 divides"]),
-        # what is asked for is no other way
+        # what is expected is no other way
         (8, 0, 4, 1, ["pp = 2 or 8 divides", FRONT, f"{DEAL}0 times 3 and 4 times 2"]),
     ],
 )

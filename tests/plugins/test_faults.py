@@ -78,7 +78,7 @@ def test_a_plugin_that_returns_something_else_is_named() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: ["ten seconds"]))
     bad = evaluate_with(("warp", plugin))
     assert faults(bad) == [
-        "plugin `warp` terms: returned str where Work or Edge or Once is asked for"
+        "plugin `warp` terms: returned str where Work or Edge or Once is expected"
     ]
     assert bad.exit_code == 3
 

@@ -426,7 +426,7 @@ def test_processes_are_refused_with_the_reason(run: Run, option: tuple[str, str]
 def test_a_budget_that_is_no_number_is_a_usage_error(run: Run) -> None:
     code, out, err = run(SPEC, "--budget", "nan")
     assert (code, out) == (2, "")
-    assert "`--budget nan` says no time" in err
+    assert "`--budget nan` is no time" in err
 
 
 def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
@@ -503,7 +503,7 @@ sys.exit(main(sys.argv[1:]))"""
         ('search { axes = "tp, qp" }', "nothing that is called `qp` can be chosen"),
         (
             "search { objective = cost_per_million_tokens }",
-            "nothing called `cost_per_million_tokens` can be looked for",
+            "no objective is called `cost_per_million_tokens`",
         ),
     ],
 )

@@ -78,7 +78,7 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
         "the limit `odd` is array(",
     ),
     "no function": ("goals", limit(True), "the limit `odd` raised TypeError: "),
-    "limit says nothing": ("goals", limit(lambda *_: True, says=7), "which is none or says"),
+    "limit says nothing": ("goals", limit(lambda *_: True, says=7), "which is none or has no"),
     "no limit": ("goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
     "objective of a number": ("goals", Goal(objective=7), "gave a goal objective = 7"),  # type: ignore[arg-type]
     "axes in a word": ("goals", Goal(axes="tp"), "gave a goal axes = 'tp'"),

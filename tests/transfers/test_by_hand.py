@@ -472,7 +472,7 @@ def test_algorithms_are_listed_with_what_each_moves_and_why_another_cannot_run()
     assert rows["naive"] == (6, (180, "B"), (12, "s"), (48, "s"), "only by name")
     assert rows["lower_bound"] == ("-", "-", "-", (9, "s"), "nothing beats it")
     assert section.columns == ("algorithm", "rounds", "bytes", "start-up", "time", "")
-    reason = "all ranks on one node, whose level says `in_network = on`"
+    reason = "all ranks on one node, whose level has `in_network = on`"
     assert f"`nvls` cannot run here: it needs {reason}" in section.notes
 
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class UnknownExecutorError(ParcostError):
-    """No engine has that name, or the address says nothing."""
+    """No engine has that name, or the address is empty."""
 
 
 class ExecutorError(ParcostError):

@@ -60,7 +60,7 @@ def command(
     count = sum(map(_is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
     errors = f"{count or 'no'} {'error' if count == 1 else 'errors'}"
-    more = "" if count else "; whether a step fits into memory, `parcost eval` says"
+    more = "" if count else "; run `parcost eval` for the fit into memory"
     write_message(f"{studies} checked, {errors}{more}")
     return worst
 

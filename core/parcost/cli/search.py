@@ -117,7 +117,7 @@ def command(
     from parcost.search.space import LARGEST, space
 
     if budget is not None and isnan(budget):
-        raise click.UsageError("`--budget nan` says no time; write seconds, such as `--budget 60`")
+        raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     if out is not None:
@@ -232,7 +232,7 @@ def _check_name(out: str) -> None:
 
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
-        raise click.UsageError(f"`--out {out}` says no format: its name ends in one of {known}")
+        raise click.UsageError(f"`--out {out}` has no format: its name ends in one of {known}")
 
 
 def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:

@@ -40,7 +40,7 @@ def check_problem(check: Check) -> str:
     words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
     for word in words:
         if not isinstance(word, str):
-            return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+            return f"gave the rule `{check.id}` {quote(word)} where text is expected"
     if not check.id or not check.message:
         return f"gave a rule the id {quote(check.id)} and the message {quote(check.message)}"
     if holds.__class__ is not bool and array_kind(holds) != "b":

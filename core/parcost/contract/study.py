@@ -428,7 +428,7 @@ class Study(ABC):
 
     @abstractmethod
     def legal(self) -> Mask:
-        """Return where the study meets every rule, which says nothing of its memory."""
+        """Return where the study meets every rule before it is priced; its memory may not fit."""
 
     @abstractmethod
     def evaluate(self) -> Outcome:

@@ -78,7 +78,7 @@ def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
     if answer is None:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
-        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is expected"
     return list(answer), ""
 
 
@@ -95,7 +95,7 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     """
     expected = _ANSWERS.get(hook)
     if expected is not None and not isinstance(answer, expected):
-        return (), f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where {_expectation(hook)} is expected"
     complaint = _bad_text(answer)
     if complaint:
         return (), complaint
@@ -255,7 +255,7 @@ def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
         if not (letter.__class__ is str and _is_input(value, parts)):
             return (
                 f"gave the formula of `{name}` the input {quote(letter)} = "
-                f"{quote(value)}, where a number and its unit are asked for"
+                f"{quote(value)}, where a number and its unit are expected"
             )
     return ""
 
@@ -304,7 +304,7 @@ def _bad_section(section: terms.Section) -> str:
             and len(row) == len(section.columns)
             and all(map(_is_cell, row))
         ):
-            columns = f"{len(section.columns)} cells of text or numbers are asked for"
+            columns = f"{len(section.columns)} cells of text or numbers are expected"
             return f"gave the section {quote(section.title)} the row {quote(row)}, where {columns}"
     return ""
 
@@ -314,7 +314,7 @@ def _bad_ranges(view: terms.Section) -> str:
     for row in view.rows:
         for cell in row:
             if isinstance(cell, list) and not all(map(_is_whole, cell)):
-                wrong = "a list of whole numbers is asked for"
+                wrong = "a list of whole numbers is expected"
                 return f"gave the view {quote(view.title)} the cell {quote(cell)}, where {wrong}"
     return ""
 

@@ -216,7 +216,7 @@ class Scenario:
         """Return the first errors, up to a limit."""
         if len(errors) <= MOST_ERRORS:
             return errors
-        message = f"{len(errors) - MOST_ERRORS} more errors are not told"
+        message = f"{len(errors) - MOST_ERRORS} more errors are not shown"
         return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
 
     def _replacer(self, points: Mapping[int, Any]) -> Any:

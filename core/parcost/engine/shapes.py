@@ -133,4 +133,4 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _expected_shape(points: int) -> str:
-    return "one number is asked for" if points <= 1 else f"the sweep has {points} points"
+    return "one number is expected" if points <= 1 else f"the sweep has {points} points"

@@ -154,7 +154,7 @@ class SpecStudy(Study):
                 f"plugin {plugin} failed in `schedules`: `for_study` {error}"
             ) from error
         if not isinstance(found, Schedule):
-            said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
+            said = f"`for_study` returned {type(found).__name__} where a schedule is expected"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
 
@@ -304,7 +304,7 @@ def _times(
             if time.__class__ is float or isinstance(time, (float, int)) or array_kind(time):
                 found.append((one, time))
                 continue
-            complaint = f"is {quote(time)}, where seconds are asked for"
+            complaint = f"is {quote(time)}, where seconds are expected"
         except CallError as error:
             complaint = str(error)
         plugin, _ = study.plugins.offers("collectives")[one.name]

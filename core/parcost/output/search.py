@@ -137,7 +137,7 @@ def _layout_counts(found: SearchResult) -> Iterator[Line]:
             f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
         )
         if found.cut_short:
-            yield Line(f"{ended} before as many were drawn as were asked for.", "warning")
+            yield Line(f"{ended} before all requested layouts were drawn.", "warning")
         yield from (Line(fault, "bad") for fault in found.faults)
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return

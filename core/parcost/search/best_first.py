@@ -171,7 +171,7 @@ class _Search:
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
         size = _FIRST
         while True:
-            worst = self.best.worst if self.points is None else nan  # all points are asked for
+            worst = self.best.worst if self.points is None else nan  # all points are expected
             matters = [bound.matters(worst, self.front) for bound in bounds]
             lowest = [b.minimum_cost(which) for b, which in zip(bounds, matters, strict=True)]
             least = np.minimum.reduce(lowest) if lowest else np.empty(0)

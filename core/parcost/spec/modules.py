@@ -188,7 +188,7 @@ class Loader:
             module.diagnostics.append(
                 Diagnostic(
                     "empty-file",
-                    f"`{source.name}` says nothing",
+                    f"`{source.name}` is empty",
                     place=source.name,
                     help="write blocks, or import some: `parcost catalog` lists what there is",
                 )

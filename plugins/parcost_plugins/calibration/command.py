@@ -446,7 +446,7 @@ class _Calibration:
             self.passed += [f"{n:,} rows of {content}: {why}" for why, n in tables.passed.items()]
             grids: list[TimeGrid] = tables.grids()
             if not grids:
-                self.refused.append(f"{content}: no row says anything of a constant")
+                self.refused.append(f"{content}: no row determines a constant")
                 continue
             task = problem(tables.constants, grids)
             fitted = fit(task, _model, self.folds)

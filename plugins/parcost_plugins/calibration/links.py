@@ -77,7 +77,7 @@ def _inability(algorithm: Collective, operation: str, ranks: int) -> str:
     why = f"`{algorithm.name}` cannot do {operation} over {ranks} ranks of a plain link"
     needs = getattr(algorithm, "needs", None)
     if needs is not None:
-        why += f": it needs {needs(operation)}, which no log says"
+        why += f": it needs {needs(operation)}, which no log has"
     return f"{why}; fit the link by an algorithm of messages, such as --algorithm ring"
 
 

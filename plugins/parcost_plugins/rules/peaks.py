@@ -46,7 +46,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
         id="power-cap-without-power",
         holds=power is not None,
         subject=f"{block_name(device)}.power_cap",
-        message="a cap of {cap:g} W says nothing of a device whose design power is not known",
+        message="a cap of {cap:g} W has no effect on a device without a design power",
         inputs={"cap": cap},
         help="write `power = ...`: the power at which its rates were measured",
     )
@@ -80,7 +80,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
             id="power-cap-unread",
             holds=False,
             subject=f"{block_name(device)}.power_cap",
-            message="the cap slows nothing down of which {given} says what it reaches",
+            message="the cap does not slow kernels with a measured rate in {given}",
             inputs={"given": " and ".join(f"`kernels.{name}`" for name in given)},
             help="leave {given} out, or write what is reached under the cap",
             severity="warning",

@@ -135,7 +135,7 @@ _IDLE = (
         ScheduleChoice,
         ("assignment", "count_embedding", "count_head"),
         lambda study: not study[ScheduleChoice].stages or study[Layout].pp == 1,
-        "layers that are dealt: `schedule.stages` says where they are",
+        "assigned layers: `schedule.stages` places them",
     ),
     _UnreadAttributes(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
     _UnreadAttributes(
@@ -370,7 +370,7 @@ _IDLE = (
         MemoryBudget,
         ("channels", "peers", "connection"),
         lambda study: not _is_given(study, study[MemoryBudget], "communicator"),
-        "buffers that are worked out: `memory.communicator` says what they are",
+        "computed buffers: `memory.communicator` sets them",
     ),
     _UnreadAttributes(
         Checkpoint,

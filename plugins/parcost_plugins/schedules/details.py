@@ -31,7 +31,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="longest span",
         value=longest,
         unit="s",
-        note="what a step takes without a barrier before the optimizer, hops included",
+        note="time of a step without a barrier before the optimizer, including hops",
     )
     yield Figure(
         name="span_bubble",

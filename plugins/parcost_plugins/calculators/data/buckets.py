@@ -43,8 +43,8 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     )
     yield sheet("share", "communication over backward", "%", "N tau / T")
     event = "max(tau, N tau - (1 - 1/N) T)"
-    yield sheet("exposed", "what shows behind backward", "ms", event)
-    yield sheet("hidden", "what hides under backward", "ms", "N tau - exposed")
+    yield sheet("exposed", "time exposed after backward", "ms", event)
+    yield sheet("hidden", "time hidden under backward", "ms", "N tau - exposed")
     yield sheet(
         "efficiency",
         "share of the communication that could hide",
@@ -59,7 +59,7 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     )
     yield sheet(
         "cost",
-        "what shows, and what compute loses to traffic",
+        "exposed time, and slowdown of compute by traffic",
         "ms",
         "exposed + kappa N tau",
     )

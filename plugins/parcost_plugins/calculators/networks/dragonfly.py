@@ -41,7 +41,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "bandwidth of all ends of global links",
         "B/s",
         "G H B",
-        note="both ends of every link: twice what the links carry in one direction",
+        note="both ends of every link: twice the capacity in one direction",
     )
     yield sheet(
         "crossing",
@@ -74,7 +74,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
 
 
 def global_links(network: Network) -> Real | None:
-    """Return the global links of one group, None where nothing says how many."""
+    """Return the global links of one group, None if they are unknown."""
     if network.global_links is not None:
         return network.global_links
     if network.routers is None or network.links_per_router is None:

@@ -62,7 +62,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "dp_volume_replicas",
-        "what a rank would send if it held everything",
+        "bytes of a rank with all parameters",
         "GB",
         "max(plain), 2 (N - 1) / N psi g of a rank of each stage",
     )

@@ -72,7 +72,7 @@ class Placement:
         "blind",
         default="blind",
         doc="what it is compared with: experts as listed, group by group, or a placement that "
-        "knows nothing of the tokens",
+        "is independent of the tokens",
     )
     baseline_remote: Real | None = fraction(
         default=None,
@@ -135,7 +135,7 @@ def _rules(one: Placement) -> Iterator[Check]:
             id="placement-unknown",
             holds=known,
             subject=name,
-            message="nothing says where the tokens of `{name}` go",
+            message="the destinations of the tokens of `{name}` are unknown",
             inputs={"name": name},
             help="list a `source` for each group, or state `local_share`",
         )
@@ -146,7 +146,7 @@ def _rules(one: Placement) -> Iterator[Check]:
             subject=name,
             message="`{name}` states a local share, and nothing to compare it with",
             inputs={"name": name},
-            help="`groups = ...` for a placement that knows nothing, or `baseline_remote = ...`",
+            help="`groups = ...` for a random placement, or `baseline_remote = ...`",
         )
         return
     experts, groups = counts[0], len(counts)
