@@ -38,7 +38,7 @@ def test_seven_billion_parameters_need_sharding() -> None:
     assert any(fits == "yes" for layout, (_, fits) in told.items() if "zero = 1" in layout)
 
 
-def test_what_does_not_divide_says_so() -> None:
+def test_an_indivisible_layout_is_an_error() -> None:
     told = strategies("llama2_7b", 16, batch=8, tp=2)
     why = told["dp = 16, zero = 0"][1]
     assert why.startswith("no: ")

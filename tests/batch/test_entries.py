@@ -24,7 +24,7 @@ def test_a_page_survives_its_encoding() -> None:
     assert entry.page()[:2] == page[:2]
 
 
-def test_what_is_packed_is_unpacked_and_nothing_else_is() -> None:
+def test_only_packed_answers_are_unpacked() -> None:
     needed = [Import("lib.par", "", "lib.par", "0" * 64)]
     entries = [
         Entry(

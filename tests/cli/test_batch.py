@@ -388,7 +388,7 @@ def damage_empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_cut, damage_flip, damage_empty])
-def test_what_is_damaged_is_evaluated_again(
+def test_a_damaged_answer_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     files(many_specs(3))
@@ -404,7 +404,7 @@ def test_what_is_damaged_is_evaluated_again(
     assert evaluated == []
 
 
-def test_what_stands_in_the_place_of_another_is_evaluated_again(
+def test_a_misplaced_answer_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path
 ) -> None:
     files(many_specs(3))
@@ -595,7 +595,7 @@ def test_ctrl_c_loses_nothing_and_leaves_no_process(run: Run, tmp_path: Path, jo
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.usefixtures("run")
-def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str, name: str) -> None:
+def test_other_signals_end_a_batch_like_ctrl_c(tmp_path: Path, jobs: str, name: str) -> None:
     with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
         for _ in range(2):  # as `timeout` does
             child.send_signal(getattr(signal, name))
@@ -711,7 +711,7 @@ def test_several_processes_give_the_same_to_the_bit(run: Run, format_: str) -> N
     assert (spread.code, spread.out, spread.err) == (alone.code, alone.out, alone.err)
 
 
-def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> None:
+def test_answers_of_processes_are_cached(run: Run, evaluated: list[str]) -> None:
     files({**ALL, **many_specs(20)})
     spread = run("eval", "specs", "--format", "jsonl", "--jobs", "2")
     again = run("eval", "specs", "--format", "jsonl")

@@ -248,7 +248,7 @@ def test_its_terms_take_part_in_a_search(run: Run) -> None:
         (["loader.py", "specs/loader.py"], "a plugin called `loader` is in `loader.py` already"),
     ],
 )
-def test_what_is_no_plugin_is_a_usage_error(run: Run, files: list[str], said: str) -> None:
+def test_an_invalid_plugin_file_is_a_usage_error(run: Run, files: list[str], said: str) -> None:
     Path("calculators.py").write_text(LOADER, encoding="utf-8")
     Path("specs/loader.py").write_text(LOADER, encoding="utf-8")
     flags = [word for file in files for word in ("--plugin", file)]
@@ -545,7 +545,7 @@ def terms():
 @pytest.mark.slow
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
-def test_what_a_plugin_prints_stands_between_no_results(jobs: tuple[str, ...]) -> None:
+def test_output_of_a_plugin_is_not_mixed_with_results(jobs: tuple[str, ...]) -> None:
     Path("printing.py").write_text(PRINTING, encoding="utf-8")
     Path("specs/b.par").write_text(SPEC, encoding="utf-8")
     command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]

@@ -28,7 +28,7 @@ def ids(tp: int, choice: str, layout: str = "zero = 0", reduces: str = "off") ->
     return {d.id: d for d in found if d.id.startswith("collective")}
 
 
-def test_what_can_run_is_let_through() -> None:
+def test_a_runnable_algorithm_passes() -> None:
     assert not ids(8, "tensor = ring, data = hierarchical")
     assert not ids(8, "tensor = nvls", reduces="on")
     assert not ids(1, "tensor = nvls")  # no group to run over

@@ -178,7 +178,7 @@ def test_operations_that_sum_nothing_pay_for_no_additions(
         (Pairwise(), "reduce_scatter", 21),
     ],
 )
-def test_what_a_rank_adds(algorithm: Any, operation: str, added: float) -> None:
+def test_bytes_reduced_by_a_rank(algorithm: Any, operation: str, added: float) -> None:
     plain = group(4, 2, levels=(level(in_network=True),) * 2)
     seconds = [
         algorithm.seconds(operation, 24.0, evolve(plain, reduction=gamma)) for gamma in (0.0, 1e3)

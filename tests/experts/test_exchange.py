@@ -322,7 +322,7 @@ def test_a_sweep_to_no_counts_pays_no_latency(mixture: Mixture) -> None:
 @pytest.mark.parametrize(
     ("training", "extra"), [("recompute = full", ""), ("", "recompute { moe = on }")]
 )
-def test_what_is_dispatched_again_is_counted_again(
+def test_repeated_dispatches_count_again(
     mixture: Mixture, training: str, extra: str
 ) -> None:
     found = works(mixture("ep = 64", training=training, extra=extra))

@@ -54,7 +54,7 @@ def test_twice_the_machine_gains_what_it_takes_of_the_step(bind: Bind) -> None:
     assert "latency of `net` / 2" not in found
 
 
-def test_what_helps_most_comes_first(bind: Bind) -> None:
+def test_the_strongest_lever_is_first(bind: Bind) -> None:
     study = bind(terms=machine, parameters=parameters(1e9 / 4))
     steps = [step for step, _ in helps(study).values()]
     assert steps == sorted(steps)
@@ -94,7 +94,7 @@ def test_an_answer_rests_on_the_weakest_values_that_move_it(bind: Bind) -> None:
     ((name, (value, unit), kind, step, _),) = found.rows
     assert (name, value, unit, kind) == ("kernels.shape_efficiency", 0.92, "", "assumed")
     assert step == (pytest.approx(1 / 0.9 - 1), "%")
-    assert found.notes[-1] == "values with a provenance that matter: 1 assumed"
+    assert found.notes[-1] == "inputs with an effect, by provenance: 1 assumed"
 
 
 def test_a_job_value_without_provenance_is_a_choice(bind: Bind) -> None:
@@ -115,7 +115,7 @@ training { sequence = 2048, global_batch = 8 sequences }
 """
     result = parcost.load_text(text)[0].evaluate().result
     (section,) = [s for _, s in result.sections if s.title == "Inputs by provenance"]
-    assert [(row[0], row[2]) for row in section.rows] == [("mine.matmul_efficiency", "unsaid")]
+    assert [(row[0], row[2]) for row in section.rows] == [("mine.matmul_efficiency", "no provenance")]
 
 
 def test_each_part_of_the_machine_is_improved_in_turn() -> None:

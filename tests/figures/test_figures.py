@@ -135,7 +135,7 @@ def test_parameters_are_counted_without_copies_and_shards(bind: Bind) -> None:
     assert values(study)["parameters"] == 320.0
 
 
-def test_what_is_left_is_of_the_usable_share(bind: Bind) -> None:
+def test_headroom_is_relative_to_the_usable_share(bind: Bind) -> None:
     held = [Parameters(name="a", elements=1e9, total=1e9, count=(1.0,))]
     found = values(bind({"memory.usable": 0.9}, parameters=held))
     assert found["memory"] == 18e9

@@ -396,7 +396,7 @@ def test_the_ring_buffer_of_128k_tokens_in_fp8() -> None:
 # --- Everything else ------------------------------------------------------------------------------
 
 
-def test_what_works_token_by_token_divides_by_the_degree() -> None:
+def test_work_per_token_divides_by_the_degree() -> None:
     def totals(cp: int) -> tuple[float, float]:
         of = study(f"cp = {cp}, pp = 1", devices=16)
         flops = sum(op.flops * sum(op.count) for op in of.operators if not hasattr(op, "bytes_"))

@@ -120,7 +120,7 @@ def test_under_zero_2_what_every_micro_batch_reduces_counts(bind: Bind) -> None:
     assert VIEWS not in rows
 
 
-def test_what_sends_nothing_hides(bind: Bind) -> None:
+def test_traffic_of_zero_bytes_counts_as_hidden(bind: Bind) -> None:
     rows = checklist(bind, {"local_updates.workers": 2, "local_updates.period": 10})
     assert rows[HIDES] == ((1.0, "%"), "yes", "")
 

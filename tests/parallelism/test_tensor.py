@@ -196,7 +196,7 @@ def test_sums_of_backward_may_hide_under_weight_gradients(
     }
 
 
-def test_what_hides_takes_multiprocessors_from_compute() -> None:
+def test_hidden_collectives_take_multiprocessors_from_compute() -> None:
     found = work(study("tp = 8", overlap="tensor = on, multiprocessors = 12"))
     assert {t.slowdown for t in found.values()} == {12 / (132 - 12)}
 

@@ -124,7 +124,7 @@ def test_a_hook_that_parcost_does_not_ask_for_is_named() -> None:
     assert str(fault).startswith("plugin `odd` failed in `termz`: no hook has this name; did you")
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+def test_a_non_regular_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.par")
     (tmp_path / "a.par").symlink_to(tmp_path / "b.par")
     (tmp_path / "b.par").symlink_to(tmp_path / "a.par")

@@ -210,7 +210,7 @@ EXPERTS = SPEC.replace("llama3_8b", "mixtral_8x7b")
         ("deduplicate", "on", ["alltoall"]),
     ],
 )
-def test_what_one_dispatcher_reads_has_no_effect_beside_another(
+def test_attributes_of_another_dispatcher_have_no_effect(
     attribute: str, value: str, dispatchers: list[str]
 ) -> None:
     for dispatcher in ("alltoall", "allgather", "deepep", "hybridep"):

@@ -316,7 +316,7 @@ def test_a_space_that_is_too_large_is_refused_at_once_with_its_size(run: Run) ->
     assert time.monotonic() - start < 20
 
 
-def test_what_is_too_large_can_be_sampled_and_a_seed_draws_the_same(run: Run) -> None:
+def test_a_large_space_can_be_sampled_reproducibly(run: Run) -> None:
     numbers = ",".join(map(str, range(1, 17)))
     flags = [f"--over=micro_batch={numbers}", "--over=tp=1,2,4", "--over=pp=1,2"]
     flags += ["--axes", "tp,pp,micro_batch,zero", "--sample", "10"]
@@ -334,7 +334,7 @@ def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> 
     assert "`layout.tp` = 1 or 2 or 4 or 8 would do" in err
 
 
-def test_what_the_spec_says_against_every_layout_is_underlined(run: Run) -> None:
+def test_an_error_of_every_layout_is_underlined_in_the_spec(run: Run) -> None:
     code, _, err = run(SPEC + "layout { pp = 3 }\n", "--axes", "tp,zero")
     assert code == 1
     assert "error[layers-divide]: 32 layers are not divisible by pp 3" in err
@@ -507,7 +507,7 @@ sys.exit(main(sys.argv[1:]))"""
         ),
     ],
 )
-def test_what_the_block_names_in_vain_is_underlined_by_both_commands(
+def test_unknown_names_of_the_block_are_underlined_by_both_commands(
     run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, block: str, message: str
 ) -> None:
     text = SPEC + block + "\n"

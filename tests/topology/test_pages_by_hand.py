@@ -290,7 +290,7 @@ def test_a_dragonfly_reaches_each_other_group_by_a_link_where_routes_are_straigh
     )
 
 
-def test_what_a_figure_is_made_of_is_in_its_formula() -> None:
+def test_the_inputs_of_a_figure_are_in_its_formula() -> None:
     given = study()
     figures: list[Figure] = list(details._machine(given))
     of = {f.name: {k: v for k, (v, _) in f.formula.inputs.items()} for f in figures}

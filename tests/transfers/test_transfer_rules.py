@@ -135,7 +135,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         ),
     ],
 )
-def test_what_a_transfer_may_not_be(id: str, body: str, said: str, hint: str) -> None:
+def test_invalid_transfers(id: str, body: str, said: str, hint: str) -> None:
     (found,) = problems(body)
     assert found.id == id
     assert said in found.message

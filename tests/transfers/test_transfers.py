@@ -67,7 +67,7 @@ def test_a_message_meets_its_start_up_at_alpha_times_bandwidth() -> None:
         ("all_to_all", "bruck", 8, 3, 1.5),
     ],
 )
-def test_what_an_algorithm_moves(
+def test_bytes_moved_by_an_algorithm(
     operation: str, algorithm: str, ranks: int, rounds: float, buffers: float
 ) -> None:
     x = figures(

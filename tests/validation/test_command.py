@@ -132,8 +132,8 @@ def test_unknown_fields_are_a_warning(
 ) -> None:
     found = validate(file([{**small("a", predicted), "colour": "red"}]))
     assert found.exit_code == 0
-    assert "warning[unknown-field]: nobody reads `colour`, which 1 rows have" in found.stderr
-    assert "Fields that nobody reads: `colour` (1)." in found.stdout
+    assert "warning[unknown-field]: the unknown field `colour` of 1 rows is ignored" in found.stderr
+    assert "Unknown fields, which are ignored: `colour` (1)." in found.stdout
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, validate: Validate) -> None:

@@ -239,7 +239,7 @@ def test_keys_reach_ranks_that_share_a_sequence(row: Make) -> None:
     assert algorithm(study(write(row(**megatron)))) == "ring"
 
 
-def test_what_is_assumed_is_a_comment_and_a_list(row: Make) -> None:
+def test_assumptions_are_comments_and_a_list(row: Make) -> None:
     written = write(row(**EXPERTS))
     assert "a network as that of nvl72: the row does not say" in written.assumptions
     for assumption in written.assumptions:

@@ -340,7 +340,9 @@ class _Calibration:
             self.refused.append("runs: every row has a flaw")
             return []
         for field, count in rows.unknown.items():
-            write_message(f"warning[unknown-field]: no plugin reads `{field}` of {count:,} rows")
+            write_message(
+                f"warning[unknown-field]: the unknown field `{field}` of {count:,} rows is ignored"
+            )
         with temporary_folder() as folder:
             found = runs.studies(rows, folder.path, self.session, self.table)
             self.unmodelled += found.unmodelled

@@ -120,7 +120,9 @@ def command(
     if len(rows.flaws) > _MOST_TOLD:
         write_message(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
     for name, count in rows.unknown.items():
-        write_message(f"warning[unknown-field]: no plugin reads `{name}` of {count:,} rows")
+        write_message(
+            f"warning[unknown-field]: the unknown field `{name}` of {count:,} rows is ignored"
+        )
     interrupts = Interrupts()
     target = Target(out, interrupts)
     try:
