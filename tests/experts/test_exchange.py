@@ -322,9 +322,7 @@ def test_a_sweep_to_no_counts_pays_no_latency(mixture: Mixture) -> None:
 @pytest.mark.parametrize(
     ("training", "extra"), [("recompute = full", ""), ("", "recompute { moe = on }")]
 )
-def test_repeated_dispatches_count_again(
-    mixture: Mixture, training: str, extra: str
-) -> None:
+def test_repeated_dispatches_count_again(mixture: Mixture, training: str, extra: str) -> None:
     found = works(mixture("ep = 64", training=training, extra=extra))
     assert tuple(found[COUNTS, "R"].count) == tuple(found["expert dispatch", "R"].count)
     assert found[COUNTS, "R"].seconds == found[COUNTS, "F"].seconds

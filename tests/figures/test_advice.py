@@ -115,7 +115,9 @@ training { sequence = 2048, global_batch = 8 sequences }
 """
     result = parcost.load_text(text)[0].evaluate().result
     (section,) = [s for _, s in result.sections if s.title == "Inputs by provenance"]
-    assert [(row[0], row[2]) for row in section.rows] == [("mine.matmul_efficiency", "no provenance")]
+    assert [(row[0], row[2]) for row in section.rows] == [
+        ("mine.matmul_efficiency", "no provenance")
+    ]
 
 
 def test_each_part_of_the_machine_is_improved_in_turn() -> None:

@@ -365,7 +365,9 @@ def failed(study: Study) -> list[str]:
         ({"plain.host_bandwidth": 10.0}, []),
     ],
 )  # fmt: skip
-def test_requirements_of_offloading(bind: Bind, values: dict[str, Any], expected: list[str]) -> None:
+def test_requirements_of_offloading(
+    bind: Bind, values: dict[str, Any], expected: list[str]
+) -> None:
     assert failed(bind(values, parameters=[part(800)])) == expected
     assert not work(bind({"offload.activations": 0.5}, memory=[memory_term(100)]))
 

@@ -159,9 +159,7 @@ def test_nothing_is_sent_where_nothing_is_held(monkeypatch: pytest.MonkeyPatch) 
         ("power_sgd", 3 / 4 * 800 * 0.7),
     ],
 )
-def test_bytes_of_a_reduction(
-    method: str, bytes_: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_of_a_reduction(method: str, bytes_: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "SUMMED", {"summed": 6})
     monkeypatch.setattr(volumes, "EXCHANGED", {"exchanged"})
     monkeypatch.setattr(volumes, "quantised_bytes", lambda _: 0.5)
