@@ -90,7 +90,7 @@ def test_a_formula_is_the_input_of_another() -> None:
         ("1n", {"n": 1.0}, "cannot be read"),
     ],
 )
-def test_what_is_no_formula_is_an_error(text: str, letters: dict[str, Any], said: str) -> None:
+def test_an_invalid_formula_is_an_error(text: str, letters: dict[str, Any], said: str) -> None:
     with pytest.raises(FormulaError, match=None) as caught:
         formula(text, **letters)
     assert said in str(caught.value)

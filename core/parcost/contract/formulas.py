@@ -76,8 +76,8 @@ class Formula:
     :func:`formula` makes it of an expression. What no expression can say, such as a replay,
     is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
-    *title* stands before the text where it is printed. *explain* makes a formula with a better
-    text and inputs, as soon as somebody reads either.
+    *title* stands before the text where it is printed. *explain* makes a formula with a better text
+    and inputs, at the first read of either.
     """
 
     own_text: str = field(alias="text")
@@ -331,7 +331,7 @@ class _Writer:
         self.at += 1
         then = self.choice()
         self.take(":")
-        return self.chosen(first if compared else self.condition(first), then, self.choice())
+        return self.conditional(first if compared else self.condition(first), then, self.choice())
 
     def comparison(self) -> tuple[str, bool]:
         first = self.sum()
@@ -456,7 +456,7 @@ class _Writer:
     def condition(self, number: str) -> str:
         return number
 
-    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+    def conditional(self, condition: str, then: str, otherwise: str) -> str:
         return f"{condition} ? {then} : {otherwise}"
 
 
@@ -497,7 +497,7 @@ class _Python(_Writer):
     def condition(self, number: str) -> str:
         return f"({number}) != 0.0"
 
-    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+    def conditional(self, condition: str, then: str, otherwise: str) -> str:
         return f"_where({condition}, {then}, {otherwise})"
 
 
