@@ -19,7 +19,7 @@ import numpy as np
 from parcost import Pipeline
 from parcost.contract.terms import Times
 from parcost.engine.orders import order_of
-from parcost.engine.replay import Plan, run
+from parcost.engine.replay import PipelinePlan, run
 from parcost.plugins.discovery import load
 
 CANDIDATES = 100_000
@@ -74,7 +74,7 @@ def main() -> None:
 def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
     """Return the figures of one schedule."""
     cut = Pipeline(schedule=schedule.name, stages=p, micro_batches=float(m), chunks=v)
-    plan = Plan(schedule, cut)
+    plan = PipelinePlan(schedule, cut)
     order = order_of(schedule, p, m, v)
     ops = len(order.program.into)
     values = [float(x) for x in range(p * v)]
@@ -94,7 +94,7 @@ def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
     )
 
 
-def replay(plan: Plan, times: Times) -> Any:
+def replay(plan: PipelinePlan, times: Times) -> Any:
     """Replay with a hop and never by closed form."""
     return plan.timeline(times, 0.125, [0.0] * len(plan.device), spans=False)
 

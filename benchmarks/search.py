@@ -54,13 +54,13 @@ MORE = "tp,pp,cp,ep,etp,micro_batch,schedule,recompute,zero,sequence_parallel,gr
 def inside(path: str, axes: str) -> None:
     """Search in this process and print points, legal layouts, seconds and bytes."""
     import parcost
-    from parcost.search.best_first import Wish, search
+    from parcost.search.best_first import SearchRequest, search
     from parcost.search.space import space
 
     (scenario,) = parcost.load(path)
     start = process_time()
     names = [name for name in axes.split(",") if name]
-    found = search(space(scenario, {}, names), Wish(budget_seconds=1e9))
+    found = search(space(scenario, {}, names), SearchRequest(budget_seconds=1e9))
     seconds = process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(found.size, found.legal, seconds, peak, found.gap)

@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Phase as Phase
     from parcost.contract.terms import Pipeline as Pipeline
     from parcost.contract.terms import PipelineShape as PipelineShape
-    from parcost.contract.terms import Row as Row
     from parcost.contract.terms import Section as Section
+    from parcost.contract.terms import StageCounts as StageCounts
     from parcost.contract.terms import Times as Times
     from parcost.contract.terms import Work as Work
     from parcost.contract.terms import link_resources as link_resources
@@ -198,7 +198,7 @@ HOMES = {
         "Phase",
         "Pipeline",
         "PipelineShape",
-        "Row",
+        "StageCounts",
         "Section",
         "Times",
         "Work",

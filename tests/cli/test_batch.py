@@ -724,7 +724,7 @@ def test_answers_of_processes_are_cached(run: Run, evaluated: list[str]) -> None
     [
         (["--executor", "dusk://host:1"], "did you mean `dask`?"),
         (["--executor", "dask"], "`dask` names no executor; write dask://HOST:PORT"),
-        (["--executor", "dask://h:1", "--jobs", "2"], "both say where work is done"),
+        (["--executor", "dask://h:1", "--jobs", "2"], "exclude each other"),
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--shard", "3/2"], "`3/2` is no shard; write 1/8, 2/8, ... 8/8"),
         (["--shard", f"1/{'9' * 5000}"], "is no shard; write 1/8, 2/8, ... 8/8"),

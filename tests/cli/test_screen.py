@@ -80,7 +80,7 @@ def test_a_large_mixture_of_experts_is_one_screen(run: Run) -> None:
     assert max(map(len, lines)) <= 80
     causes = re.findall(r"^  (compute|expert|pipeline bubble|hops|data) ", done.out, re.MULTILINE)
     assert {"compute", "expert", "hops", "data"} <= set(causes)
-    assert "fp8 peak x 2" in run("eval", "a.par", "--section", "help").out
+    assert "fp8 peak x 2" in run("eval", "a.par", "--section", "levers").out
 
 
 def test_causes_add_up_to_the_step_and_stand_in_order_of_size(run: Run) -> None:
@@ -242,7 +242,7 @@ def test_figures_stay_on_the_page(run: Run) -> None:
     assert len(lines) > 100
     assert max(map(len, lines)) <= 80
     (start,) = (i for i, text in enumerate(lines) if " communication_overhead " in text)
-    column = lines[3].index("what it is")
+    column = lines[3].index("meaning")
     words = [text[column:].strip() for text in lines[start : start + 4]]
     assert "exposed communication over the rest of the busy time; may pass" in " ".join(
         words

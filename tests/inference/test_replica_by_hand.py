@@ -11,7 +11,7 @@ from parcost import Study, formula, plain_of
 from parcost_plugins.inference.memory import ServingMemory, cache_read, copies
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.rules import capacity_check, ends, prerequisites
-from parcost_plugins.inference.speed import Phase, decode, prefill
+from parcost_plugins.inference.speed import ServingPhase, decode, prefill
 from parcost_plugins.vocabulary import Cluster, Layout, Serving, Training
 
 LAYERS, HIDDEN, VOCABULARY = 6, 64, 1000
@@ -94,14 +94,14 @@ def test_one_device_without_a_fabric_has_no_communication() -> None:
     assert (plain_of(found.all_reduce), plain_of(found.communication)) == (0.0, 0.0)
 
 
-def phase(**seconds: float) -> Phase:
+def phase(**seconds: float) -> ServingPhase:
     nothing = dict.fromkeys(
         ("flops", "compute", "weights", "cache", "all_reduce", "communication", "launches"), 0.0
     )
     given: dict[str, Any] = {**nothing, **seconds}
     for name in ("all_reduce", "communication"):
         given[name] = formula("T", T=(given[name], "s"))
-    return Phase(**given)
+    return ServingPhase(**given)
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,13 @@ def test_conditionals_nest_to_the_right() -> None:
 def test_calls_and_lists_hold_expressions() -> None:
     got = value('min([], [1, 2,], f(), "x", a.b,)')
     assert got.function == name("min")
-    assert [type(part) for part in got.arguments] == [s.List, s.List, s.Call, s.Text, s.Path]
+    assert [type(part) for part in got.arguments] == [
+        s.List,
+        s.List,
+        s.FunctionCall,
+        s.Text,
+        s.Path,
+    ]
     assert len(got.arguments[1].items) == 2
 
 

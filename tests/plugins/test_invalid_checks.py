@@ -13,7 +13,7 @@ import parcost
 from parcost import Check, Report, SpecError, Study, hookimpl
 from parcost.output.search import faults, rank_layouts
 from parcost.plugins.discovery import Plugins, load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
 
@@ -76,7 +76,7 @@ def search_text(plugins: Plugins) -> Iterator[str]:
     """Yield what a search tells of plugins."""
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     try:
-        found = search(space(scenario, {"layout.tp": [2, 4]}, ["tp"]), Wish())
+        found = search(space(scenario, {"layout.tp": [2, 4]}, ["tp"]), SearchRequest())
     except SpecError as error:
         yield from (d.message for d in error.diagnostics if d.id == "plugin-failed")
     else:

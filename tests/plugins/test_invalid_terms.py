@@ -14,7 +14,7 @@ import parcost
 from parcost import Check, Edge, Figure, Formula, Memory, Once, SpecError, Study, Work, hookimpl
 from parcost.contract.terms import Names
 from parcost.plugins.discovery import Plugins, load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
@@ -80,7 +80,7 @@ def evaluate_single(plugins: Plugins | None) -> Any:
 def run_search(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     axes = axes or {"layout.zero": [0, 1]}
-    return search(space(scenario, axes, list(axes)), Wish(keep=3, budget_seconds=1e9))
+    return search(space(scenario, axes, list(axes)), SearchRequest(keep=3, budget_seconds=1e9))
 
 
 FAULTY: dict[str, tuple[Callable[[], Any], str]] = {

@@ -15,7 +15,7 @@ from parcost.contract.page import Line
 from parcost.engine.scenario import Scenario
 from parcost.output.search import rank_layouts, search_page
 from parcost.plugins.discovery import load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
@@ -31,7 +31,7 @@ cluster { devices = 16 }
 layout { tp = 4 }
 training { sequence = 4096, global_batch = 32 sequences }
 """
-EVERYTHING = Wish(keep=3, budget_seconds=1e9)
+EVERYTHING = SearchRequest(keep=3, budget_seconds=1e9)
 
 
 def scenario(text: str = TEXT, **hooks: Any) -> Scenario:
@@ -205,7 +205,7 @@ def test_the_budget_ends_a_search_that_finds_nothing() -> None:
     text = TEXT + "search { longest_step = 1 ms }\n"
     whole = space(scenario(text), {}, [])
     with pytest.raises(SpecError) as error:
-        search(whole, Wish(budget_seconds=0.0))
+        search(whole, SearchRequest(budget_seconds=0.0))
     assert error.value.diagnostics[0].id == "out-of-time"
 
 
@@ -244,7 +244,7 @@ def test_a_cost_below_zero_is_proven_like_any_other() -> None:
         return [Objective(name="own", **own)]
 
     chosen = space(scenario(objectives=hookimpl(objectives)), {"layout.tp": [2, 4]}, ["layout.tp"])
-    result = search(chosen, Wish(objective="own"))
+    result = search(chosen, SearchRequest(objective="own"))
     assert result.proven
     assert result.gap == 0
     steps = [one.seconds for one in result.best]

@@ -11,7 +11,7 @@ import pytest
 import parcost
 from parcost import Check, Formula, Outcome, SpecError, Study, Work, hookimpl
 from parcost.plugins.discovery import Plugins, load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout, Training
@@ -35,7 +35,7 @@ AXES: dict[str, list[Any]] = {
 
 def run_search(plugins: Plugins | None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
-    return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
+    return search(space(scenario, AXES, list(AXES)), SearchRequest(keep=3, budget_seconds=1e9))
 
 
 @hookimpl
@@ -92,7 +92,9 @@ def test_a_layout_refused_by_a_verdict_excludes_no_other(keep: int) -> None:
     by_degree = {
         at["layout.tp"]: seconds for seconds, at in sorted(expected, key=first_item, reverse=True)
     }
-    result_ = search(space(scenario, AXES, list(AXES)), Wish(keep=keep, budget_seconds=1e9))
+    result_ = search(
+        space(scenario, AXES, list(AXES)), SearchRequest(keep=keep, budget_seconds=1e9)
+    )
     assert [layout.seconds for layout in result_.best] == sorted(by_degree.values())[:keep]
     assert result_.proven
     assert result_.refused["too-good"] >= 1

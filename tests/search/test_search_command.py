@@ -19,7 +19,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost.language.errors import SpecError
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -456,7 +456,7 @@ def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.Monk
     monkeypatch.setattr(sample, "evaluate_layout", interruption)
     code, out, _ = run(SPEC, *NARROW, "--over", "zero=1,2", "--sample", "1000")
     assert code == 130
-    assert "It was interrupted before as many were drawn" in out
+    assert "It was interrupted before all requested layouts were drawn" in out
     assert "Time ran out" not in out
 
 
@@ -471,7 +471,7 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
         if told == 3:
             raise KeyboardInterrupt
 
-    found = search(whole, Wish(keep=3), told=progress)
+    found = search(whole, SearchRequest(keep=3), on_progress=progress)
     assert found.interrupted
     assert found.gap is None
     assert found.best

@@ -11,7 +11,7 @@ import pytest
 import parcost
 from parcost import Axis, Diagnostic, Goal, Limit, Objective, PluginError, SpecError, hookimpl
 from parcost.plugins.discovery import load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 
@@ -34,7 +34,9 @@ def run_search(
 ) -> SearchResult:
     plugins = load(("odd", SimpleNamespace(**{k: hookimpl(v) for k, v in hooks.items()})))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
-    return search(space(scenario, {"layout.tp": [2, 4, 8]}, names), Wish(objective=objective))
+    return search(
+        space(scenario, {"layout.tp": [2, 4, 8]}, names), SearchRequest(objective=objective)
+    )
 
 
 def raises(*_: Any) -> Any:

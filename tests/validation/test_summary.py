@@ -12,7 +12,7 @@ from attrs import evolve
 from parcost.contract.page import Heading, Table
 from parcost_plugins.validation import documents, pages
 from parcost_plugins.validation.intervals import Coverage, Range, Ranges
-from parcost_plugins.validation.pricing import Case, Prediction
+from parcost_plugins.validation.pricing import Prediction, RowResult
 from parcost_plugins.validation.rows import Flaw, PlacedRow, RunRow
 from parcost_plugins.validation.scores import chance, quantile, rho
 from parcost_plugins.validation.study import StudyText
@@ -31,14 +31,16 @@ Make = Callable[..., RunRow]
 GB = 10**9
 
 
-def case(row: RunRow, seconds: float | None, line: int = 1, **more: Any) -> Case:
+def case(row: RunRow, seconds: float | None, line: int = 1, **more: Any) -> RowResult:
     """Return a row of which a step of *seconds* is predicted, or none."""
     placed = PlacedRow(row=row, file="runs.jsonl", line=line)
     written = StudyText(text="", assumptions=[], framework=more.pop("framework", "x"))
     if seconds is None:
-        return Case(placed=placed, written=written, reason="it has no step")
+        return RowResult(placed=placed, written=written, reason="it has no step")
     known = {"memory": 0.0, "fits": True, "model_flops": seconds * 1e14, "peak": 3e14, **more}
-    return Case(placed=placed, written=written, prediction=Prediction(step_time=seconds, **known))
+    return RowResult(
+        placed=placed, written=written, prediction=Prediction(step_time=seconds, **known)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +196,7 @@ def test_a_ranking_is_of_the_fastest_run_of_each_layout(row: Make) -> None:
     measured = [3.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     predicted = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 6.0]
 
-    def run(i: int, seconds: float, source: str, layers: int = 24) -> Case:
+    def run(i: int, seconds: float, source: str, layers: int = 24) -> RowResult:
         one = row(
             id=f"{source}{i}{seconds}",
             source_key=source,

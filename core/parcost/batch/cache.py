@@ -58,7 +58,7 @@ def default_place() -> Path:
 
 
 @frozen(eq=False)
-class Answer:
+class CachedResult:
     """The entries of one file, packed to be kept, and where: *key* is empty if they are not."""
 
     entries: Sequence[Entry]
@@ -96,7 +96,7 @@ class Cache:
         self._touch(place)
         return entries
 
-    def store(self, answer: Answer) -> None:
+    def store(self, answer: CachedResult) -> None:
         """Keep an answer."""
         if answer.key:
             self._write(self._place(answer.key), answer.packed)

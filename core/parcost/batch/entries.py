@@ -102,7 +102,7 @@ def _first(report: Report, code: int, on_page: bool) -> Iterator[Problem]:
 def _problems(
     found: Sequence[Diagnostic], code: int, shown: Sequence[Diagnostic] = ()
 ) -> Iterator[Problem]:
-    """Yield what is to be told.
+    """Yield the diagnostics of an entry.
 
     What fails at some point of a sweep that is good as a whole stands in its table.
     """
@@ -155,18 +155,18 @@ def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
 
 def page_data(items: Sequence[Item]) -> list[Any]:
     """Return a page as plain data, as :meth:`Entry.page` reads it."""
-    told: list[Any] = []
+    page: list[Any] = []
     for item in items:
         match item:
             case Heading():
-                told.append(["heading", item.text, item.level, item.aside])
+                page.append(["heading", item.text, item.level, item.aside])
             case Line():
-                told.append(["line", item.text, item.style, item.indent])
+                page.append(["line", item.text, item.style, item.indent])
             case _:
                 columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
                 rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
-                told.append(["table", columns, rows])
-    return told
+                page.append(["table", columns, rows])
+    return page
 
 
 def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from parcost.batch.cache import Answer, pack
+from parcost.batch.cache import CachedResult, pack
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Imports, Question
 from parcost.batch.rejections import attempt
@@ -84,7 +84,7 @@ class Worker:
         *,
         keep: bool,
         progress: Callable[[str], None] | None = None,
-    ) -> Answer:
+    ) -> CachedResult:
         """Evaluate every study of a file; *progress* takes how far that has got."""
         from parcost.batch.entries import entry_of
         from parcost.batch.scenarios import of_spec, passed_over
@@ -106,7 +106,7 @@ class Worker:
                 if not isinstance(report, Rejection):
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
-            return Answer(entries)
+            return CachedResult(entries)
         return self._answer_to_keep(spec, question, first, entries)
 
     def _forget(self) -> None:
@@ -116,15 +116,15 @@ class Worker:
 
     def _answer_to_keep(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
-    ) -> Answer:
+    ) -> CachedResult:
         """Return the answer to be kept, unless what it depends on cannot be told."""
         module = scenario.module
         needed = self._imports.of(module, spec.path)
         if needed is None:
-            return Answer(entries)
+            return CachedResult(entries)
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
-        return Answer(entries, key, pack(needed, entries, key))
+        return CachedResult(entries, key, pack(needed, entries, key))
 
 
 def _steps(
@@ -152,7 +152,7 @@ def _let_go(scenario: Scenario, report: Report) -> None:
     scenario.forget()
 
 
-def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
+def answers(task: Task, files: Sequence[Spec]) -> list[CachedResult]:
     """Evaluate files, in a process that may have done so before.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
@@ -100,7 +100,7 @@ def command(
     """
     from parcost.batch.files import is_several, specs
     from parcost.batch.fingerprints import Environment, Question
-    from parcost.batch.run import Run
+    from parcost.batch.run import BatchRun
     from parcost.cli.formats import Watch
 
     if folder and no_cache:
@@ -124,13 +124,13 @@ def command(
     if given is not None:
         given, files = _select_files(given, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
-    run = Run(question, environment, cache, engine, worker, inside.show)
+    run = BatchRun(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
     repeat = format_found.reads != "page" or view.kind in ("full", "section")
     elsewhere = out is not None
     watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat)
     interrupts = Interrupts()
-    target = Target(out, interrupts)
+    target = OutputFile(out, interrupts)
     try:
         with interrupts:
             entries = watch(run.entries(files), interrupts)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 from attrs import frozen
 
-from parcost.cli.streams import Interrupts, Progress, Reporter, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, Reporter, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
     from parcost.batch.fingerprints import Environment
-    from parcost.batch.run import Run
+    from parcost.batch.run import BatchRun
     from parcost.contract.entries import Entry, Part
     from parcost.contract.plugin import Plugin
     from parcost.contract.terms import Exporter, FileExporter
@@ -64,7 +64,7 @@ class Format:
         if out is None and isinstance(self.exporter, FileExporter):
             raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
 
-    def write(self, entries: Iterable[Entry], target: Target, view: View) -> None:
+    def write(self, entries: Iterable[Entry], target: OutputFile, view: View) -> None:
         """Write *entries*, of which pages are as *view* has them."""
         fed = _Fed(entries)
         found: Iterable[Entry] = fed
@@ -77,7 +77,7 @@ class Format:
                 raise fed.failure from None
             raise
 
-    def _write(self, entries: Iterable[Entry], target: Target) -> None:
+    def _write(self, entries: Iterable[Entry], target: OutputFile) -> None:
         from parcost.contract.calls import CallError, call
         from parcost.contract.terms import FileExporter
         from parcost.language.errors import ParcostError, PluginError
@@ -174,7 +174,7 @@ class Watch:
 
     def __init__(
         self,
-        run: Run,
+        run: BatchRun,
         files: int,
         inside: Progress,
         *,

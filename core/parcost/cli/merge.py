@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Target, write_message
+from parcost.cli.streams import OutputFile, write_message
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
@@ -49,7 +49,7 @@ def command(
             f"`{shard.part}`: write them with `--format {format_}` as well"
         )
     found.check(out)
-    target = Target(out)
+    target = OutputFile(out)
     try:
         entries = chain.from_iterable(map(entries_of, ordered))
         found.write(entries, target, View(kind=shard.kind))

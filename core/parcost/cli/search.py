@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Reporter, Target, put, show, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, Reporter, put, show, write_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
-    from parcost.search.best_first import Wish
+    from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
 
@@ -134,11 +134,11 @@ def command(
         names = [name.strip() for name in axes.split(",")] if axes else list(goal.axes)
         most = float("inf") if sample is not None else LARGEST
         whole = space(scenario, given, names, most=most)
-        wish = _wish(goal, objective, top, budget)
+        request = _request(goal, objective, top, budget)
         if sample is not None:
-            found = drawn(whole, wish, sample, seed=seed, told=progress.show)
+            found = drawn(whole, request, sample, seed=seed, on_progress=progress.show)
         else:
-            found = _search(whole, wish, out, progress)
+            found = _search(whole, request, out, progress)
         best = search.rank_layouts(found)
         at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
@@ -160,13 +160,15 @@ def command(
     return _FAULT if faults else 0
 
 
-def _wish(goal: Goal, objective: str | None, top: int | None, budget: float | None) -> Wish:
-    from parcost.search.best_first import Wish
+def _request(
+    goal: Goal, objective: str | None, top: int | None, budget: float | None
+) -> SearchRequest:
+    from parcost.search.best_first import SearchRequest
 
-    standard = Wish()
+    standard = SearchRequest()
     if budget is None:
         budget = goal.budget_seconds
-    return Wish(
+    return SearchRequest(
         objective=objective or goal.objective or standard.objective,
         keep=top or goal.keep or standard.keep,
         budget_seconds=standard.budget_seconds if budget is None else budget,
@@ -190,29 +192,33 @@ def _check_goal(
         raise SpecError(wrong)
 
 
-def _search(whole: Space, wish: Wish, out: str | None, progress: Progress) -> SearchResult:
+def _search(
+    whole: Space, request: SearchRequest, out: str | None, progress: Progress
+) -> SearchResult:
     from parcost.search.best_first import search
 
     if out is None:
-        return search(whole, wish, told=progress.show)
+        return search(whole, request, on_progress=progress.show)
     from parcost.output.search_points import PointsError
 
     try:
-        return _write_points(whole, wish, out, progress)
+        return _write_points(whole, request, out, progress)
     except PointsError as error:
         raise click.ClickException(f"`{out}` cannot be written: {error}") from error
 
 
-def _write_points(whole: Space, wish: Wish, out: str, progress: Progress) -> SearchResult:
-    from parcost.output.search_points import Parquet, Points
+def _write_points(
+    whole: Space, request: SearchRequest, out: str, progress: Progress
+) -> SearchResult:
+    from parcost.output.search_points import ParquetPoints, Points
     from parcost.search.best_first import search
 
     kind = Path(out).suffix.removeprefix(".")
-    parquet = Parquet(whole) if kind == "parquet" else None
-    target = Target(out)
+    parquet = ParquetPoints(whole) if kind == "parquet" else None
+    target = OutputFile(out)
     try:
         points = parquet.points if parquet is not None else Points(whole, kind, target.put)
-        found = search(whole, wish, told=progress.show, points=points)
+        found = search(whole, request, on_progress=progress.show, points=points)
         if found.looked < found.structures:
             progress.clear()
             write_message(f"warning: `{out}` was not written: not every layout was looked at")

@@ -409,7 +409,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-class Target:
+class OutputFile:
     """Where results go: stdout, or a file that appears whole or not at all.
 
     What a file held before stays until the new one is complete, also where it never is.

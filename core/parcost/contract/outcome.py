@@ -24,7 +24,7 @@ BUBBLE = "pipeline bubble"
 
 
 @record(kw_only=True, eq=False)
-class Line:
+class LedgerLine:
     """One line of the ledger, for one step, on the reference device.
 
     *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
@@ -98,7 +98,7 @@ class Outcome:
 
     pipeline: Pipeline
     step_seconds: Real
-    ledger: Sequence[Line]
+    ledger: Sequence[LedgerLine]
     device: Real
     ideal_seconds: Real
     makespan_seconds: Real

@@ -313,7 +313,7 @@ class Study(ABC):
     ) -> tuple[Any, ...]:
         """Return how often something stands on each virtual stage, as *function* counts it.
 
-        Where attributes are on axes it is a :class:`parcost.Row`, which depends on no stages:
+        With attributes on axes it is a :class:`parcost.StageCounts`, which depends on no stages:
         there are *total* on all of them.
         """
 

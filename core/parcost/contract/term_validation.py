@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from attrs import evolve, fields
 
-from parcost.contract.terms import Edge, Figure, Interval, Names, Row
+from parcost.contract.terms import Edge, Figure, Interval, Names, StageCounts
 from parcost.language.diagnostics import quote
 from parcost.numeric import all_of, array_kind, is_array
 
@@ -75,7 +75,7 @@ def validate_term(term: Any, counts: Counts) -> tuple[Any, str]:
     if not counted:
         return _validate_boundaries(term)
     count = term.count
-    if count.__class__ is Row or (count.__class__ is float and 0.0 <= count < inf):
+    if count.__class__ is StageCounts or (count.__class__ is float and 0.0 <= count < inf):
         return term, ""
     known = counts.get(id(count))
     return (term, "") if known and known[1] is count else _validate_count(term, counts)

@@ -7,7 +7,7 @@ demand.
 
 Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's
 ``count`` says how often it occurs on each of them, per micro-batch: one number for all,
-a tuple with one number per virtual stage or, by what is counted, a :class:`Row`.
+a tuple with one number per virtual stage or, by what is counted, a :class:`StageCounts`.
 
 Causes. A report sums time and memory by ``cause``. That is a word or two such as ``tensor`` or
 ``gradients``, and is printed unchanged. A term without one counts as ``other``.
@@ -77,14 +77,14 @@ class FlopCount:
     name: str
 
 
-class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
+class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
     """How often something stands on each virtual stage, by the function that counts it.
 
-    ``Row(80, layers)`` are the 80 layers of a model: a tuple of how many there are in all, so that
-    ``sum`` and ``any`` of it depend on no stages. The core asks ``layers(study)``, with further
-    *arguments* if any, for one number per virtual stage where it adds up.
+    ``StageCounts(80, layers)`` are the 80 layers of a model: a tuple of how many there are in all,
+    so that ``sum`` and ``any`` of it depend on no stages. The core calls ``layers(study)``, with
+    further *arguments* if any, for one number per virtual stage where it adds up.
 
-    >>> sum(Row(80, len)), Row(80, len) == Row(80, len)
+    >>> sum(StageCounts(80, len)), StageCounts(80, len) == StageCounts(80, len)
     (80, True)
     """
 
@@ -101,7 +101,7 @@ class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not emp
 
     def __eq__(self, other: object) -> bool:
         """Return whether both count the same."""
-        return isinstance(other, Row) and (
+        return isinstance(other, StageCounts) and (
             (*self, self.function, self.arguments) == (*other, other.function, other.arguments)
         )
 

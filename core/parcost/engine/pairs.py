@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from parcost.contract.terms import Work
 from parcost.engine.maxima import total
-from parcost.engine.replay import Plan
+from parcost.engine.replay import PipelinePlan
 from parcost.engine.stage_costs import Load
 from parcost.numeric import Real, any_of, maximum, where
 from parcost.records import record
@@ -81,7 +81,7 @@ def _resources(load: Load, which: Iterable[int]) -> set[str]:
 class PlanPairs:
     """The pairs of a plan: their times, and what they hide on each device."""
 
-    def __init__(self, plan: Plan, works: Sequence[Work], loads: Sequence[Load]) -> None:
+    def __init__(self, plan: PipelinePlan, works: Sequence[Work], loads: Sequence[Load]) -> None:
         """*loads* are by virtual stage; equal stages share theirs."""
         self._plan = plan
         self._works = works

@@ -47,7 +47,7 @@ class Timeline:
 
 
 @record(eq=False, slots=False)
-class Plan:
+class PipelinePlan:
     """A schedule for a pipeline, ready to be timed.
 
     Raises:
@@ -219,7 +219,7 @@ def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0
     Raises:
         SpecError: The schedule does not exist there.
     """
-    return Plan(schedule, pipeline).timeline(times, hop, spans=False).seconds
+    return PipelinePlan(schedule, pipeline).timeline(times, hop, spans=False).seconds
 
 
 def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
@@ -231,7 +231,7 @@ def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real
     Raises:
         SpecError: The schedule does not exist there.
     """
-    plan = Plan(schedule, pipeline)
+    plan = PipelinePlan(schedule, pipeline)
     timeline = plan.timeline(times, hop)
     longest: Real = 0.0
     for copies in plan.held:

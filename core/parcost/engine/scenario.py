@@ -28,7 +28,7 @@ from parcost.report.result import Infeasible, Result
 from parcost.spec.binder import Binder
 from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module
-from parcost.spec.scope import Axis, Sweep
+from parcost.spec.scope import Sweep, SweepAxis
 
 MOST_POINTS = 100_000  # of a sweep, which takes up to 6 kB for each
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
@@ -56,7 +56,7 @@ class Scenario:
         return {}
 
     @cached_property
-    def _probe(self) -> tuple[SpecStudy, Sequence[Axis], Binder]:
+    def _probe(self) -> tuple[SpecStudy, Sequence[SweepAxis], Binder]:
         study, binder = self._bind({})
         axes = sorted(binder.axes.values(), key=self._axis_position)
         points = 1
@@ -67,7 +67,7 @@ class Scenario:
             raise _too_many("the sweeps have", axes, points, hint)
         return study, axes, binder
 
-    def _axis_position(self, axis: Axis) -> tuple[int, int]:
+    def _axis_position(self, axis: SweepAxis) -> tuple[int, int]:
         """Return what to sort *axis* by: as the file has them, then those set from outside."""
         if axis.name in self.overrides:
             return 2, list(self.overrides).index(axis.name)
@@ -323,7 +323,7 @@ _UNKNOWN = {"unknown-name", "missing-block"}
 _MISSING = {"missing-attribute", "missing-block", "unknown-name"}
 
 
-def _too_many(what: str, axes: Sequence[Axis], points: int, hint: str) -> SpecError:
+def _too_many(what: str, axes: Sequence[SweepAxis], points: int, hint: str) -> SpecError:
     sizes = " x ".join(str(len(axis.values)) for axis in axes)
     said = f"{sizes} = {points:,}" if len(axes) > 1 else f"{points:,}"
     found = problem("too-many-points", f"{what} {said} points", axes[-1].span, help=hint)
@@ -367,7 +367,7 @@ def _points_by_levels(study: SpecStudy, holds: Any) -> Iterator[Any]:
         yield legal[kinds.ravel() == kind]
 
 
-def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:
+def _mesh(axes: Sequence[SweepAxis]) -> dict[int, Any]:
     """Return indices over the full grid of *axes*, flattened, by axis."""
     if not axes:
         return {}
@@ -377,7 +377,7 @@ def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:
     return {axis.key: index.ravel() for axis, index in zip(axes, grid, strict=True)}
 
 
-def _values(axis: Axis, index: Any) -> Any:
+def _values(axis: SweepAxis, index: Any) -> Any:
     import numpy as np
 
     return np.asarray(axis.values, dtype=np.float64)[index]

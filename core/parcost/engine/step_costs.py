@@ -27,7 +27,7 @@ from attrs import evolve
 from parcost.contract.terms import Once, Work
 from parcost.engine.maxima import MaximumChoice, columns, find_maximum, total
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Plan, Timeline
+from parcost.engine.replay import PipelinePlan, Timeline
 from parcost.engine.stage_costs import PASSES, count, shared_resources
 from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
 from parcost.records import record
@@ -65,7 +65,7 @@ class _Stage:
     exposed: Real  # less what is under compute, which takes longer by the slow-down
 
 
-def occurrences(term: Work | Once, plan: Plan, device: MaximumChoice) -> Real:
+def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) -> Real:
     """Return how often *term* occurs on a device."""
     return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
 

@@ -26,7 +26,7 @@ from parcost.contract.terms import (
     Once,
     Operator,
     ParameterGroup,
-    Row,
+    StageCounts,
     Work,
 )
 from parcost.engine.reduce import evaluate
@@ -127,7 +127,7 @@ class SpecStudy(Study):
         total: Callable[[], float],
     ) -> tuple[Any, ...]:
         if self._point:
-            return Row(total(), function, *arguments)
+            return StageCounts(total(), function, *arguments)
         return self.query(function, *arguments)
 
     def leave_out(self, fault: Fault, answer: Any) -> None:
@@ -223,7 +223,7 @@ def count_answers(
     found = []
     for plugin, answer in stamped:
         row = answer.count if isinstance(answer, _WITH_COUNTS) else None
-        if row.__class__ is not Row:
+        if row.__class__ is not StageCounts:
             found.append((plugin, answer))
             continue
         try:

@@ -148,11 +148,11 @@ class Builder:
         span = Span(self.source, operator.start(), operand.span.end)
         return s.Unary(operator[0], operand, span)
 
-    def call(self, parts: list[Any]) -> s.Call:
+    def call(self, parts: list[Any]) -> s.FunctionCall:
         """Make ``function(arguments)``."""
         function = self._name(parts[0])
         span = Span(self.source, function.span.start, parts[-1].end())
-        return s.Call(function, tuple(parts[2:-1]), span)
+        return s.FunctionCall(function, tuple(parts[2:-1]), span)
 
     def sequence(self, parts: list[Any]) -> s.List:
         """Make ``[a, b, c]``."""

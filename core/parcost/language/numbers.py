@@ -171,7 +171,7 @@ def _span_of(values: Any, unit: str, digits: int, kinds: Sequence[Mapping[str, f
     return f"{quantity(low, unit, digits, kinds)} to {quantity(high, unit, digits, kinds)}"
 
 
-class Column:
+class ColumnScale:
     """One unit and one number of decimals for a whole column, so that it can be added.
 
     The unit is the smallest in which *largest* has at most four digits before the point;

@@ -15,7 +15,7 @@ import parcost_grammar
 from parcost.language import syntax as s
 from parcost.language.build import Builder, split_quantity
 from parcost.language.diagnostics import Diagnostic, problem
-from parcost.language.lalr import Machine, Tables, Token
+from parcost.language.lalr import ParserState, ParserTables, Token
 from parcost.language.recover import recover
 from parcost.language.text import Source, Span
 
@@ -36,7 +36,7 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
     if len(tokens) > MOST_TOKENS:
         return _refuse(source, tokens[MOST_TOKENS])
     builder = Builder(source)
-    machine = Machine(builder, [tables().start])
+    machine = ParserState(builder, [tables().start])
     at = machine.run(tokens, 0)
     if at < len(tokens):
         recover(machine, tokens, at)
@@ -45,9 +45,9 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
 
 
 @cache
-def tables() -> Tables:
+def tables() -> ParserTables:
     """Return the tables of the language, read once."""
-    return Tables.link(parcost_grammar.tables(), Builder)
+    return ParserTables.link(parcost_grammar.tables(), Builder)
 
 
 def read_tokens(text: str) -> list[Token]:

@@ -16,7 +16,7 @@ from attrs import evolve
 from parcost.language import syntax as s
 from parcost.language.build import Builder
 from parcost.language.diagnostics import problem
-from parcost.language.lalr import Machine, Token
+from parcost.language.lalr import ParserState, Token
 from parcost.language.mistakes import MISTAKES
 from parcost.language.repair import InsertedToken, Stop
 from parcost.language.text import Span
@@ -30,7 +30,7 @@ _BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
 _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL", "_NL"}
 
 
-def recover(machine: Machine, tokens: list[Token], at: int) -> None:
+def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
     """Read on from *tokens[at]*, which *machine* could not take, to the end.
 
     The tree is then the value of *machine*; what was found is with its builder.
@@ -120,7 +120,7 @@ def _parts(node: s.Item | s.Expr) -> Iterator[s.Item | s.Expr]:
     match node:
         case s.Block(items=parts) | s.List(items=parts):
             yield from parts
-        case s.Chain(operands=parts) | s.Call(arguments=parts):
+        case s.Chain(operands=parts) | s.FunctionCall(arguments=parts):
             yield from parts
         case s.Unary(operand=part) | s.Attribute(value=part):
             yield part

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from parcost.language.build import Builder
 from parcost.language.diagnostics import problem
-from parcost.language.lalr import Machine, Token
+from parcost.language.lalr import ParserState, Token
 from parcost.language.text import Source, Span
 
 _REACH = 1000  # tokens after an unclosed bracket that get their newlines back
@@ -45,7 +45,7 @@ class Stop:
     A repair of a stop returns the index of the next token to parse.
     """
 
-    machine: Machine
+    machine: ParserState
     tokens: list[Token]
     at: int
 

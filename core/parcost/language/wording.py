@@ -112,14 +112,14 @@ def describe_stray(character: str) -> tuple[str, str | None]:
     if character.isascii() and character.isprintable():
         return f"`{character}`", instead
     name = unicodedata.name(character, "a control character").lower()
-    told = f"U+{ord(character):04X}, {name}"
+    described = f"U+{ord(character):04X}, {name}"
     if instead is None and character.isalpha():
         instead = "names are made of the letters a to z, digits and `_`"
     elif instead is None and character.isspace():
         instead = "write an ordinary blank"
     if character.isprintable() and not character.isspace():
-        return f"`{character}` ({told})", instead
-    return told, instead
+        return f"`{character}` ({described})", instead
+    return described, instead
 
 
 def begins_with_digit(text: str) -> bool:

@@ -36,7 +36,7 @@ from parcost.report.rows import rows
 from parcost.version import __version__
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.terms import Figure, Interval, Section
     from parcost.report.rejection import Rejection
@@ -84,52 +84,52 @@ def key(name: str, unit: str) -> str:
     return name if not suffix or name.endswith(suffix) else f"{name}_{suffix}"
 
 
-def report(told: Report, *, sections: bool = True) -> Json:
+def report(whole: Report, *, sections: bool = True) -> Json:
     """Return a report as JSON; *sections*, such as advice, may cost more than all the rest."""
-    results = [_result(result, told.units, sections=sections) for result in told.results]
-    plugins = told.results[0].study.plugins if told.results else None
+    results = [_result(result, whole.units, sections=sections) for result in whole.results]
+    plugins = whole.results[0].study.plugins if whole.results else None
     shown = {
-        "name": text(told.name),
-        "path": text(told.path),
-        "exit_code": number(told.exit_code),
+        "name": text(whole.name),
+        "path": text(whole.path),
+        "exit_code": number(whole.exit_code),
         "with": encode(list(plugins.files) if plugins else []),
         "without": encode(list(plugins.left_out) if plugins else []),
         "axes": encode(
-            {key(name, told.units.get(name, "")): plain_data(list(vs)) for name, vs in told.axes}
+            {key(name, whole.units.get(name, "")): plain_data(list(vs)) for name, vs in whole.axes}
         ),
         "results": array(results),
     }
-    if told.axes:
-        units = {f.name: f.unit for result in told.results for _, f in result.figures}
-        units |= told.units
+    if whole.axes:
+        units = {f.name: f.unit for result in whole.results for _, f in result.figures}
+        units |= whole.units
         shown["points"] = encode(
             [
                 {key(n, units.get(n, "")): plain_data(v) for n, v in row.items()}
-                for row in points(told)
+                for row in points(whole)
             ]
         )
     return members(shown)
 
 
-def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+def points(whole: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
     """Return every point of a report, with its headlines or *figures*.
 
     The reason of one says which plugins failed there as well.
     """
 
-    names = [name for name, _ in told.axes]
+    names = [name for name, _ in whole.axes]
     failed: dict[tuple[str, ...], Sequence[str]] = {}
 
     def at(row: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(f"{row[name]}" for name in names)
 
-    for result in told.results:
+    for result in whole.results:
         said = dict.fromkeys(fault_lines(result))
-        of_result = evolve(told, results=[result]).rows() if said else ()
+        of_result = evolve(whole, results=[result]).rows() if said else ()
         failed |= {at(row): list(said) for row in of_result}
     return [
         {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(at(row), ()))))}
-        for row in rows(told.axes, told.results, figures)
+        for row in rows(whole.axes, whole.results, figures)
     ]
 
 
@@ -185,7 +185,7 @@ def _by(plugin_: Plugin | None) -> Json:
 def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json:
     outcome = result.outcome
     # Asked for first: a plugin that fails now adds a fault.
-    told = [section_of(p, section) for p, section in result.sections] if sections else []
+    found = [section_of(p, section) for p, section in result.sections] if sections else []
     at = {key(name, units.get(name, "")): plain_data(value) for name, value in result.at.items()}
     shown = {
         "at": encode(at),
@@ -201,7 +201,7 @@ def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json
     if outcome is not None:
         shown |= _outcome(outcome)
     if result.legal and sections:
-        shown["sections"] = encode(told)
+        shown["sections"] = encode(found)
     return members(shown)
 
 
@@ -232,7 +232,7 @@ def _outcome(outcome: Outcome) -> dict[str, Json]:
     }
 
 
-def _line(line: Line) -> Json:
+def _line(line: LedgerLine) -> Json:
     return members(
         {
             "name": text(line.name),

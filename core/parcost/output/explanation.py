@@ -24,7 +24,7 @@ from parcost.report.figures import interval_of
 from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
     from parcost.contract.terms import Figure, Interval
@@ -180,7 +180,7 @@ def _interval(plugin: Plugin, interval: Interval, unit: str) -> Iterator[Item]:
             yield from _letters(formula, write)
 
 
-def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
+def _line(line: LedgerLine, outcome: Outcome) -> Iterator[Item]:
     passing = PASSES.get(line.pass_, "")
     yield Heading(f"{line.name}, {passing}" if passing else line.name)
     step = f"{share(line.exposed, outcome.step_seconds)} %"
@@ -289,7 +289,7 @@ def _amount(value: Any, unit: str) -> str:
     return "" if nothing else f"{_traffic(value, unit)} each time"
 
 
-def _place(line: Line) -> str:
+def _place(line: LedgerLine) -> str:
     term = line.term
     match term:
         case Work():
@@ -313,7 +313,7 @@ def _count(count: Sequence[float] | float) -> str:
     )
 
 
-def _hiding(line: Line) -> str:
+def _hiding(line: LedgerLine) -> str:
     match line.term:
         case Work(window=None) if any_of(line.hidden != 0):
             return "under the pass of another micro-batch, which the schedule runs at once"

@@ -20,8 +20,7 @@ from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Line as LedgerLine
-    from parcost.contract.outcome import Outcome
+    from parcost.contract.outcome import LedgerLine, Outcome
     from parcost.contract.terms import Figure, Section
     from parcost.report.result import Expectation, Result
 
@@ -137,7 +136,7 @@ def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
     the largest part comes first, and the largest term of it.
     """
     step = outcome.step_seconds
-    scale = numbers.Column(step, "s")
+    scale = numbers.ColumnScale(step, "s")
     groups: dict[str, list[LedgerLine]] = {}
     small = 0
     for line in outcome.ledger:
@@ -187,7 +186,7 @@ def _time(
     name: str,
     lines: Sequence[LedgerLine],
     step: Any,
-    scale: numbers.Column,
+    scale: numbers.ColumnScale,
     style: Style = "plain",
     *,
     own: bool = True,
@@ -214,7 +213,7 @@ def _time(
 def memory(outcome: Outcome) -> Iterator[Item]:
     """Yield where the memory goes on the busiest device; the terms add up to it."""
     total = outcome.memory_bytes
-    scale = numbers.Column(total, "B", digits=5)
+    scale = numbers.ColumnScale(total, "B", digits=5)
     lines = sorted(outcome.memory_lines, key=lambda line: -line.bytes_)
     rows = [
         Row((line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name))

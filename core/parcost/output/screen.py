@@ -194,7 +194,7 @@ def _memory(outcome: Outcome, most: int) -> Iterator[Item]:
 def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int) -> Table:
     """Return one row for each cause, the largest first; those beyond *most* are one row."""
     ranked = ranking(sums, most)
-    scale = numbers.Column(total, unit, digits=4)
+    scale = numbers.ColumnScale(total, unit, digits=4)
     longest = max((amount for _, amount in ranked), default=0.0)
     rows = [
         Row((cause, f"{scale.text(amount)} {scale.unit}", f"{share(amount, total)} %", bar))

@@ -22,7 +22,7 @@ from parcost.output.narrative import section_page
 from parcost.report.faults import fault_lines
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
-from parcost.search.result import Layout, SearchResult, plain_value
+from parcost.search.result import SearchedLayout, SearchResult, plain_value
 from parcost.search.sensitivity import Neighbour
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradi
 class RankedLayout:
     """A layout and its evaluation, with what it loses by against the best, in seconds."""
 
-    layout: Layout
+    layout: SearchedLayout
     result: Result
     lost_by: Sequence[tuple[str, float]]
 
@@ -269,7 +269,7 @@ def headroom(entry: RankedLayout) -> float:
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
-def _settings_text(space: Space, layout: Layout, names: Sequence[str]) -> str:
+def _settings_text(space: Space, layout: SearchedLayout, names: Sequence[str]) -> str:
     return ", ".join(_setting(name, space.text(name, layout.values[name])) for name in names)
 
 
@@ -355,7 +355,7 @@ def data(
     """Return the search as plain data."""
     scenario = space.scenario
 
-    def layout_data(layout: Layout) -> dict[str, Any]:
+    def layout_data(layout: SearchedLayout) -> dict[str, Any]:
         return {
             "values": {path: plain_value(value) for path, value in layout.values.items()},
             "objective": layout.value,

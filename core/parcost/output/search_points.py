@@ -173,7 +173,7 @@ def _as_text(rows: Iterator[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
-class Parquet:
+class ParquetPoints:
     """Collects points as text, which DuckDB makes into Parquet in the end."""
 
     def __init__(self, space: Space) -> None:

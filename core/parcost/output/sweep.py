@@ -49,8 +49,8 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     faults = {text for result in report.results for text in fault_lines(result)}
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
-    told = list({d.message: d for d in every.values()}.values())
-    yield from warnings(told) if short else all_warnings(told)
+    distinct = list({d.message: d for d in every.values()}.values())
+    yield from warnings(distinct) if short else all_warnings(distinct)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
     if short and not view.figures:

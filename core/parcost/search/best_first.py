@@ -30,7 +30,7 @@ from parcost.search.failures import objective_of
 from parcost.search.front import Front
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.queue import ReplayQueue
-from parcost.search.result import Best, Layout, SearchResult
+from parcost.search.result import Best, SearchedLayout, SearchResult
 from parcost.search.scores import ScoredLayouts, Scores
 from parcost.search.space import Space, Structure
 from parcost.search.tally import RefusedError, Tally, result_of
@@ -47,7 +47,7 @@ _MANY = 12  # schedules of structures that wait: their terms are kept
 
 
 @frozen(kw_only=True, eq=False)
-class Wish:
+class SearchRequest:
     """The request of a search: *objective* by name, *keep* layouts, within some seconds.
 
     With *careful* a layout is evaluated on its own before it excludes others. Only a single
@@ -62,9 +62,9 @@ class Wish:
 
 def search(
     space: Space,
-    wish: Wish,
+    request: SearchRequest,
     *,
-    told: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
     points: Callable[[ScoredLayouts], None] | None = None,
 ) -> SearchResult:
     """Return the best layouts of *space*.
@@ -77,26 +77,26 @@ def search(
             the limits.
     """
     start = time.monotonic()
-    objective = objective_of(space.scenario.first, wish.objective)
+    objective = objective_of(space.scenario.first, request.objective)
     with rare_collections():
-        found = _tally(space, wish, told, points)
+        found = _tally(space, request, on_progress, points)
         try:
             return result_of(space, objective, found, start)
         except RefusedError:
-            left = max(wish.budget_seconds - (time.monotonic() - start), 0.0)
-            careful = evolve(wish, careful=True, budget_seconds=left)
-            found = _tally(space, careful, told, None)
+            left = max(request.budget_seconds - (time.monotonic() - start), 0.0)
+            careful = evolve(request, careful=True, budget_seconds=left)
+            found = _tally(space, careful, on_progress, None)
             return result_of(space, objective, found, start, careful=True)
 
 
 def _tally(
     space: Space,
-    wish: Wish,
-    told: Callable[[str], None],
+    request: SearchRequest,
+    on_progress: Callable[[str], None],
     points: Callable[[ScoredLayouts], None] | None,
 ) -> Tally:
     """Return the best layouts of *space*, and counts of the others."""
-    run = _Search(space, wish, told, points)
+    run = _Search(space, request, on_progress, points)
     with np.errstate(all="ignore"):
         interrupted = False
         try:
@@ -126,13 +126,18 @@ class _Search:
     def __init__(
         self,
         space: Space,
-        wish: Wish,
-        told: Callable[[str], None],
+        request: SearchRequest,
+        on_progress: Callable[[str], None],
         points: Callable[[ScoredLayouts], None] | None,
     ) -> None:
-        self.space, self.wish, self.told, self.points = space, wish, told, points
+        self.space, self.request, self.on_progress, self.points = (
+            space,
+            request,
+            on_progress,
+            points,
+        )
         self.start = time.monotonic()
-        self.best = Best(wish.keep)
+        self.best = Best(request.keep)
         self.front = Front()
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, ReplayQueue]] = []
@@ -144,14 +149,14 @@ class _Search:
     @property
     def late(self) -> bool:
         """Whether the time is over."""
-        return time.monotonic() - self.start > self.wish.budget_seconds
+        return time.monotonic() - self.start > self.request.budget_seconds
 
     def score(self) -> None:
         """Score every layout that may matter."""
         for structure in self.space.structures():
             self.counts.refused.update(structure.refused)
             self.counts.totals["legal"] += structure.points
-            self.told(f"{self.counts.totals['legal']:,} legal layouts")
+            self.on_progress(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
             for block in structure.blocks(_BLOCK):
                 whole = self._score(block) and whole
@@ -257,23 +262,23 @@ class _Search:
         _, tie, entry = self.waiting[0]
         found = entry.replay(self.best.worst)
         for degrees, layout in sorted(found.layouts, key=lambda kept: kept[1].rank):
-            if not self.wish.careful or self._runs(layout):
+            if not self.request.careful or self._runs(layout):
                 self.best.offer(degrees, layout)
         totals, legal = self.counts.totals, self.counts.totals["legal"]
         totals["replayed"] += entry.last
         totals["unfit"] += found.unfit
         self.counts.broken.update(found.broken)
-        self.told(f"{legal:,} legal layouts, {totals['replayed']:,} replayed")
+        self.on_progress(f"{legal:,} legal layouts, {totals['replayed']:,} replayed")
         if entry.left and entry.lowest <= self.best.worst:
             heapq.heapreplace(self.waiting, (entry.lowest, tie, entry))
         else:
             heapq.heappop(self.waiting)
 
-    def _runs(self, layout: Layout) -> bool:
+    def _runs(self, layout: SearchedLayout) -> bool:
         """Return whether a layout that may be listed is good by itself; count why it is not."""
         if layout.cost > self.best.worst:
             return False
-        one = evaluate_layout(self.space.scenario, layout.values, self.wish.objective)
+        one = evaluate_layout(self.space.scenario, layout.values, self.request.objective)
         self.counts.verdicts.update(one.refused)
         return one.layout is not None
 
@@ -319,4 +324,4 @@ class _Search:
     def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
         base = scored.structure.variants.base
         limits = [limit for _, goal in base.contributions("search_goals") for limit in goal.limits]
-        return objective_of(base, self.wish.objective), limits
+        return objective_of(base, self.request.objective), limits

@@ -11,7 +11,7 @@ from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.search.attributes import find, is_text
 from parcost.search.failures import objective_of
-from parcost.search.result import Layout, spec_text
+from parcost.search.result import SearchedLayout, spec_text
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Limit
@@ -27,7 +27,7 @@ class LayoutEvaluation:
     """
 
     result: Result
-    layout: Layout | None = None
+    layout: SearchedLayout | None = None
     large: bool = False
     broken: Limit | None = None
 
@@ -60,7 +60,7 @@ def evaluate_layout(
     wanted = objective_of(study, objective)
     cost = float(wanted.cost(seconds))
     value = float(wanted.value(cost))
-    layout = Layout(
+    layout = SearchedLayout(
         values=values, cost=cost, value=value, seconds=seconds, bytes_=bytes_, result=result
     )
     return LayoutEvaluation(result=result, layout=layout)

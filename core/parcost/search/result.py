@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True, eq=False)
-class Layout:
+class SearchedLayout:
     """One layout: its values by attribute, what it costs and what it holds.
 
     *value* is its cost as people know it, such as an MFU. *result* is that of evaluating it by
@@ -47,8 +47,8 @@ class SearchResult:
     """
 
     objective: Objective
-    best: Sequence[Layout]
-    front: Sequence[Layout]
+    best: Sequence[SearchedLayout]
+    front: Sequence[SearchedLayout]
     size: int
     legal: int
     large: int
@@ -71,9 +71,9 @@ class Best:
     """The best layouts so far, one for each set of degrees."""
 
     keep: int
-    _by_degrees: dict[Any, Layout] = field(factory=dict)
+    _by_degrees: dict[Any, SearchedLayout] = field(factory=dict)
 
-    def offer(self, degrees: Any, layout: Layout) -> None:
+    def offer(self, degrees: Any, layout: SearchedLayout) -> None:
         """Take *layout* if none with its degrees is better."""
         known = self._by_degrees.get(degrees)
         if known is None or layout.rank < known.rank:
@@ -85,7 +85,7 @@ class Best:
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
         return costs[-1] + ALIKE * abs(costs[-1]) if len(costs) == self.keep else float("inf")
 
-    def ranking(self) -> list[tuple[Any, Layout]]:
+    def ranking(self) -> list[tuple[Any, SearchedLayout]]:
         """Return the degrees and layouts of the best, the very best first."""
         return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
 
@@ -123,9 +123,9 @@ def rank(cost: float, bytes_: float, values: Mapping[str, Any]) -> Rank:
     return float(f"{cost:.11e}"), float(f"{bytes_:.11e}"), [f"{v}" for v in values.values()]
 
 
-def pareto(layouts: Sequence[Layout]) -> list[Layout]:
+def pareto(layouts: Sequence[SearchedLayout]) -> list[SearchedLayout]:
     """Return the layouts that no other beats in both time and memory, fastest first."""
-    found: list[Layout] = []
+    found: list[SearchedLayout] = []
     least = float("inf")
     for layout in sorted(layouts, key=lambda x: (x.seconds, x.bytes_)):
         if layout.bytes_ < least:

@@ -16,7 +16,7 @@ from parcost.numeric import all_of
 if TYPE_CHECKING:
     from parcost.contract.terms import Axis
     from parcost.engine.scenario import Scenario
-    from parcost.search.result import Layout
+    from parcost.search.result import SearchedLayout
 
 
 @frozen(kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Neighbour:
 
 
 def neighbours(
-    scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], layout: Layout
+    scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], layout: SearchedLayout
 ) -> Iterator[Neighbour]:
     """Yield the neighbours of *layout*, which is *at* some values.
 
@@ -56,7 +56,7 @@ def _others(axis: Axis, own: Any) -> Sequence[Any]:
 
 
 def _neighbour(
-    scenario: Scenario, values: Mapping[str, Any], path: str, layout: Layout
+    scenario: Scenario, values: Mapping[str, Any], path: str, layout: SearchedLayout
 ) -> Neighbour:
     def made(
         says: str, step: float | None = None, *, runs: bool = False, same: bool = False

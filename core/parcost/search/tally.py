@@ -24,7 +24,7 @@ from parcost.search.failures import (
 )
 from parcost.search.front import Candidate, faster
 from parcost.search.layout_evaluation import LayoutEvaluation, evaluate_layout
-from parcost.search.result import ALIKE, Best, Layout, SearchResult, pareto
+from parcost.search.result import ALIKE, Best, SearchedLayout, SearchResult, pareto
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Objective
@@ -138,7 +138,7 @@ def _gap(cost: float, left: float) -> float:
     return max(0.0, (cost - left) / abs(cost)) if cost else 0.0
 
 
-def _agree(layout: Layout, one: LayoutEvaluation) -> bool:
+def _agree(layout: SearchedLayout, one: LayoutEvaluation) -> bool:
     """Return whether a layout is by itself what it was among others, whatever rules say of that."""
     if one.layout is not None:
         return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)

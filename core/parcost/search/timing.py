@@ -21,7 +21,7 @@ from parcost.engine.bounds import ends, lower_bound
 from parcost.engine.memory import DeviceMemory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Hop, Plan, Timeline, add_hops, hops_of
+from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops, hops_of
 from parcost.engine.schedule_calls import case_of, closed_form, spans
 from parcost.engine.stage_costs import PASSES, Load, kinds, load
 from parcost.engine.step_costs import WHENS, TermGroup, When
@@ -226,7 +226,7 @@ def _passes(seconds: Any) -> tuple[Real, Real, Real]:
     return seconds["F"], seconds["R"] + seconds["B"], seconds["W"]
 
 
-class SketchPlan(Plan):
+class SketchPlan(PipelinePlan):
     """A plan whose order is sketched, and holds for every number of micro-batches."""
 
     @property

@@ -28,8 +28,8 @@ from parcost.spec.conversion import convert, is_literal, stays_inside
 from parcost.spec.definitions import Definition, Definitions, alias_hint
 from parcost.spec.expressions import Expressions
 from parcost.spec.modules import Loader, Module, add_let
-from parcost.spec.names import Names
-from parcost.spec.scope import Axis, BrokenError, Scope, Sweep
+from parcost.spec.names import NameResolver
+from parcost.spec.scope import BrokenError, Scope, Sweep, SweepAxis
 from parcost.spec.values import BoundValue
 
 
@@ -46,14 +46,14 @@ class Binder:
     points: Mapping[int, Any] = Factory(dict)
     sweeps: dict[int, Sweep] = Factory(dict)  # those of numbers and texts, whatever the points
     found: list[Diagnostic] = Factory(list)
-    axes: dict[int, Axis] = Factory(dict)
+    axes: dict[int, SweepAxis] = Factory(dict)
     origins: dict[int, Mapping[str, Origin]] = Factory(dict)  # by id of an object
     objects: dict[int, Any] = Factory(dict)
     lacking: dict[type, list[Diagnostic]] = Factory(dict)
     definitions: Definitions = Factory(
         lambda self: Definitions(self.types, self.loader.absences), takes_self=True
     )
-    names: Names = Factory(Names, takes_self=True)
+    names: NameResolver = Factory(NameResolver, takes_self=True)
     expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
     _bound: dict[tuple[int, str], BoundValue | None] = Factory(dict)
     open: list[tuple[int, str, Span]] = Factory(list)

@@ -20,7 +20,7 @@ from parcost.spec.scope import Binding, BrokenError, Scope
 
 
 @define(eq=False)
-class Names:
+class NameResolver:
     """Resolves paths for a binder."""
 
     binder: Binding

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, write_message
 
 if TYPE_CHECKING:
     from parcost import Session
@@ -156,7 +156,7 @@ def command(
     for one in passed:
         write_message(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
     interrupts = Interrupts()
-    target = Target(None, interrupts)
+    target = OutputFile(None, interrupts)
     with interrupts:
         work = _Calibration(
             session, table_, picked_names, bounds, leave or ("models",), folds, interrupts
@@ -217,7 +217,7 @@ def _hint(name: str, names: Sequence[str]) -> str:
     return f"did you mean `{close[0]}`?" if close else "they are " + ", ".join(sorted(names))
 
 
-def _text(report: CalibrationReport, format_: str, target: Target, *, inside: bool) -> str:
+def _text(report: CalibrationReport, format_: str, target: OutputFile, *, inside: bool) -> str:
     from attrs import evolve
 
     from parcost_plugins.calibration import report as made

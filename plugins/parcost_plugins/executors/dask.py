@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Cluster(Executor):
+class DaskExecutor(Executor):
     """The executor of a client, which is closed with it."""
 
     def __init__(self, client: Any) -> None:
@@ -77,7 +77,7 @@ def executor(address: str) -> Executor:
             client = _call_within(2 * _PATIENCE_SECONDS, lambda: connect(address, **settings))
     except Exception as error:  # whatever the library makes of who answers there
         raise _failure(address, " ".join(str(error).split())) from error
-    return Cluster(client)
+    return DaskExecutor(client)
 
 
 def _failure(address: str, why: str) -> SpecError:

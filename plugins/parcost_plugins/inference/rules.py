@@ -8,7 +8,7 @@ from parcost import Check, Real, block_name
 from parcost.numeric import INFINITY, ceil_log2, divides, maximum
 from parcost_plugins.inference.memory import ServingMemory
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.speed import Phase
+from parcost_plugins.inference.speed import ServingPhase
 from parcost_plugins.vocabulary import Serving
 from parcost_plugins.vocabulary.neighbours import divisors
 
@@ -162,7 +162,7 @@ def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
     )
 
 
-def ends(replica: Replica, first: Phase, next_: Phase) -> Check:
+def ends(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
     """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
     serving = replica.serving
     return Check(

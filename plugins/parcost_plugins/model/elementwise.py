@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from parcost import Pass, Real
-from parcost_plugins.model.passes import COUNTED, Span
+from parcost_plugins.model.passes import COUNTED, LayerSpan
 from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.operators import StepKind, StreamKind
 from parcost_plugins.vocabulary.partition import Counts
@@ -226,7 +226,7 @@ def elementwise(
     passes: Passes,
     elements: Real,
     element: Real,
-    span: Span,
+    span: LayerSpan,
     *,
     host: str = "",
     times: Real = 1.0,

@@ -11,7 +11,7 @@ from attrs import frozen
 from parcost import Formula, Memory, Moment, Real, Study, formula, letters_of
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
-from parcost_plugins.model.passes import Span
+from parcost_plugins.model.passes import LayerSpan
 from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
@@ -55,34 +55,34 @@ class Rank:
         return layer_counts(self.study)
 
     @cached_property
-    def all_layers(self) -> Span:
+    def all_layers(self) -> LayerSpan:
         """All layers."""
         return self._span()
 
     @cached_property
-    def dense(self) -> Span:
+    def dense(self) -> LayerSpan:
         """Layers with a dense MLP."""
         if not self.model.experts:
             return self._span()
         span, rival = self._span(moe=False), self.moe_layers
-        return Span(span.count, lambda: span.reruns, lambda: rival.reruns)
+        return LayerSpan(span.count, lambda: span.reruns, lambda: rival.reruns)
 
     @cached_property
-    def moe_layers(self) -> Span:
+    def moe_layers(self) -> LayerSpan:
         """Layers with a mixture of experts."""
         return self._span(moe=True)
 
     @cached_property
-    def attention_spans(self) -> list[tuple[bool, Span]]:
+    def attention_spans(self) -> list[tuple[bool, LayerSpan]]:
         """Whether a window bounds attention, and the layers where it does or does not."""
         if not self.model.window:
             return [(False, self.all_layers)]
         spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
         return [(windowed, span) for windowed, span in spans if any(span.count)]
 
-    def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
+    def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> LayerSpan:
         study = self.study  # and not the rank, which holds the span
-        return Span(
+        return LayerSpan(
             layer_counts(study, moe=moe, windowed=windowed),
             lambda: layer_counts(study, moe=moe, windowed=windowed, recomputed=True),
         )
@@ -181,7 +181,7 @@ class Rank:
         self,
         name: str,
         text: str,
-        span: Span,
+        span: LayerSpan,
         more: Mapping[str, Any] | None = None,
         *,
         freed: Real = 0.0,

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
-    from parcost_plugins.validation.pricing import Case
+    from parcost_plugins.validation.pricing import RowResult
     from parcost_plugins.validation.rows import PlacedRow, Rows
     from parcost_plugins.validation.selection import Condition, RangeLimit
     from parcost_plugins.validation.summary import Summary
@@ -124,7 +124,7 @@ def command(
             f"warning[unknown-field]: the unknown field `{name}` of {count:,} rows is ignored"
         )
     interrupts = Interrupts()
-    target = Target(out, interrupts)
+    target = OutputFile(out, interrupts)
     try:
         with interrupts, _studies(folder) as place:
             cases = [*write_studies(rows.placed, place)]
@@ -259,13 +259,13 @@ def _studies(folder: str | None) -> Iterator[Path]:
 
 
 def _price_cases(
-    cases: Sequence[tuple[Case, Path | None]],
+    cases: Sequence[tuple[RowResult, Path | None]],
     selection: PluginSelection,
     engine: Engine | None,
     values: Mapping[str, str],
     *,
     elsewhere: bool,
-) -> list[Case]:
+) -> list[RowResult]:
     """Return the cases with their predictions; say how far that has got, and how fast it was."""
     from parcost_plugins.validation.pricing import price
 
@@ -284,7 +284,7 @@ def _price_cases(
     return found
 
 
-def _text(summary: Summary, format_: str, worst: int, target: Target) -> str:
+def _text(summary: Summary, format_: str, worst: int, target: OutputFile) -> str:
     from parcost_plugins.validation import documents, pages
 
     match format_:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from parcost import LONGEST_ORDER, Op, PipelineShape, Row
+from parcost import LONGEST_ORDER, Op, PipelineShape, StageCounts
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
@@ -227,16 +227,16 @@ def map_stages(function: Callable[..., float], *counts: Sequence[Any] | float) -
     >>> map_stages(min, (1, 2), (3, 0)), map_stages(min, (1, 2), 1)
     ((1, 0), (1, 1))
     """
-    if any(isinstance(count, Row) for count in counts):
+    if any(isinstance(count, StageCounts) for count in counts):
         totals = (count if isinstance(count, (int, float)) else sum(count) for count in counts)
-        return Row(max(function(*totals), 0), _map_stages, function, *counts)
+        return StageCounts(max(function(*totals), 0), _map_stages, function, *counts)
     return tuple(map(function, *(repeat(n) if isinstance(n, (int, float)) else n for n in counts)))
 
 
 def _map_stages(
     study: Study, function: Callable[..., float], *counts: Sequence[Any] | float
 ) -> Counts:
-    return map_stages(function, *(n.of(study) if isinstance(n, Row) else n for n in counts))
+    return map_stages(function, *(n.of(study) if isinstance(n, StageCounts) else n for n in counts))
 
 
 def moe_layers(study: Study) -> Counts:
