@@ -177,7 +177,7 @@ class ColumnScale:
     The unit is the smallest in which *largest* has at most four digits before the point;
     *digits* are those of *largest* in all.
 
-    >>> column = Column(4.434451, "s")
+    >>> column = ColumnScale(4.434451, "s")
     >>> column.text(4.434451), column.text(0.0801056), column.unit
     ('4,434.45', '80.11', 'ms')
     """
