@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from parcost import Pipeline
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.orders import order_of
 from parcost.engine.replay import PipelinePlan, run
 from parcost.plugins.discovery import load

@@ -10,7 +10,7 @@ import pytest
 
 from parcost import Op
 from parcost.cli import main
-from parcost.contract.terms import Activity
+from parcost.contract.pipelines import Activity
 from parcost.output.timeline import draw
 
 pytestmark = pytest.mark.slow

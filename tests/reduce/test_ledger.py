@@ -10,8 +10,8 @@ import pytest
 from attrs import evolve
 
 from parcost import PluginError, SpecError
+from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Plugin
-from parcost.contract.terms import Pipeline
 from parcost.engine.reduce import evaluate, reduce
 from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load

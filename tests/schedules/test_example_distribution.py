@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost import Pipeline
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.replay import PipelinePlan
 from parcost.plugins.discovery import load
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Case, Pipeline, PipelineShape
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.bounds import lower_bound
 from parcost.engine.orders import order_of
 from parcost.engine.replay import PipelinePlan, Timeline, run

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Op, Pair, Pipeline, Schedule, SpecError
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.bounds import device_seconds, lower_bound
 from parcost.engine.compiled_order import OrderError
 from parcost.engine.orders import order_of

@@ -22,7 +22,7 @@ from parcost.report.rows import claims_by_point, key_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from parcost.contract.terms import Figure
+    from parcost.contract.figures import Figure
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
 

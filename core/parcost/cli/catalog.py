@@ -13,8 +13,8 @@ from parcost.cli import options
 from parcost.cli.streams import paper, show, write_message
 
 if TYPE_CHECKING:
+    from parcost.contract.offers import Catalogue
     from parcost.contract.page import Item
-    from parcost.contract.terms import Catalogue
     from parcost.language.syntax import Block, Provenance
     from parcost.plugins.selection import PluginSelection
     from parcost.spec.modules import Loader

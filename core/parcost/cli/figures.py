@@ -11,8 +11,8 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, show
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure
     from parcost.contract.page import Item
-    from parcost.contract.terms import Figure
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
     from parcost.report.result import Result

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from parcost.batch.fingerprints import Environment
     from parcost.batch.run import BatchRun
     from parcost.contract.entries import Entry, Part
+    from parcost.contract.offers import Exporter, FileExporter
     from parcost.contract.plugin import Plugin
-    from parcost.contract.terms import Exporter, FileExporter
     from parcost.output.view import View
     from parcost.plugins.discovery import Plugins
 
@@ -59,7 +59,7 @@ class Format:
 
     def check(self, out: str | None) -> None:
         """Refuse a format of files where no name is given for one."""
-        from parcost.contract.terms import FileExporter
+        from parcost.contract.offers import FileExporter
 
         if out is None and isinstance(self.exporter, FileExporter):
             raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
@@ -79,7 +79,7 @@ class Format:
 
     def _write(self, entries: Iterable[Entry], target: OutputFile) -> None:
         from parcost.contract.calls import CallError, call
-        from parcost.contract.terms import FileExporter
+        from parcost.contract.offers import FileExporter
         from parcost.language.errors import ParcostError, PluginError
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"

@@ -16,7 +16,7 @@ from parcost.cli.streams import Interrupts, OutputFile, Progress, Reporter, put,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from parcost.contract.terms import Goal
+    from parcost.contract.searches import Goal
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection

@@ -18,9 +18,9 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, paper, put
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Section
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
-    from parcost.contract.terms import Section
     from parcost.engine.scenario import Scenario
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection

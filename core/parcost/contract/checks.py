@@ -6,23 +6,48 @@ fail when it is printed, far from its plugin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.terms import Check
 from parcost.language.diagnostics import quote
 from parcost.language.errors import FaultError
 from parcost.numeric import all_of, array_kind
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.numeric import Mask, Real
 
 _SEVERITIES = ("error", "warning")
 _KEPT = 1024  # messages
 _PLAIN = frozenset((str, bool, int, float))
 _NUMBERS = frozenset("fiub")  # letters by which NumPy knows them
+
+
+@record(kw_only=True, eq=False)
+class Check:
+    """A rule that a study must meet: a mask, and the message of a failure.
+
+    *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
+    *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
+    A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
+    warnings: the time or size of what the warning is about, over what it should be. Reports
+    print losses first, then gains, and last what changes no number.
+    """
+
+    id: str
+    holds: Mask
+    subject: str
+    message: str
+    inputs: Mapping[str, Any] = field(factory=dict)
+    help: str = ""
+    notes: Sequence[str] = ()
+    severity: Literal["error", "warning"] = "error"
+    factor: Real = 1.0
 
 
 @frozen

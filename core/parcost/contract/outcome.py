@@ -12,9 +12,11 @@ from typing import Literal, Protocol
 
 from attrs import field
 
+from parcost.contract.checks import Check
 from parcost.contract.formulas import Formula
+from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
-from parcost.contract.terms import Activity, Check, Edge, Memory, Moment, Once, Pipeline, Work
+from parcost.contract.terms import Edge, Memory, Moment, Once, Work
 from parcost.numeric import Mask, Real
 from parcost.records import record
 

@@ -21,8 +21,8 @@ from parcost.language.diagnostics import type_name
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:
+    from parcost.contract.groups import Group, Link
     from parcost.contract.study import Collective
-    from parcost.contract.terms import Group, Link
     from parcost.numeric import Real
 
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from attrs import evolve
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.searches import Goal, Limit
 from parcost.contract.term_validation import is_within
-from parcost.contract.terms import Goal, Limit
 from parcost.language.diagnostics import quote
 from parcost.language.errors import ParcostError, PluginError
 from parcost.numeric import INFINITY, all_of, array_kind, where

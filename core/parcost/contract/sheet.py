@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from parcost.contract.figures import Figure
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of
-from parcost.contract.terms import Figure
 
 
 class Sheet:

@@ -16,22 +16,13 @@ from typing import Any, TypeVar
 from attrs import field
 
 from parcost.contract.formulas import Formula
+from parcost.contract.groups import ClosedForm, Group, Phase
 from parcost.contract.origin import Origin
 from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Case, Op, Pair, Pipeline, PipelineShape, Times
 from parcost.contract.plugin import Fault, Plugin, PluginSet
 from parcost.contract.schema import block_type
-from parcost.contract.terms import (
-    Case,
-    ClosedForm,
-    Group,
-    Op,
-    Operator,
-    Pair,
-    Phase,
-    Pipeline,
-    PipelineShape,
-    Times,
-)
+from parcost.contract.terms import Operator
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.language.text import Span

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 from attrs import evolve, fields
 
-from parcost.contract.terms import Edge, Figure, Interval, Names, StageCounts
+from parcost.contract.figures import Figure, Interval
+from parcost.contract.terms import Edge, Names, StageCounts
 from parcost.language.diagnostics import quote
 from parcost.numeric import all_of, array_kind, is_array
 

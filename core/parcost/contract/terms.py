@@ -18,36 +18,23 @@ their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradie
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import inf
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import Factory, field
+from attrs import field
 
+from parcost.contract.fields import AMOUNT, NO_FORMULA, SHARE, plain_number, split_formula
 from parcost.contract.formulas import Formula
 from parcost.records import record
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Self
 
-    from parcost.contract.entries import Entry, Part
-    from parcost.contract.page import Paper
-    from parcost.numeric import Mask, Real
+    from parcost.numeric import Real
 
 Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
-
-
-#: What numbers of records may be, by the attribute: the least and the most, where there are such.
-_NUMBER: Mapping[str, float] = {"minimum": -inf}
-_AMOUNT: Mapping[str, float] = {"minimum": 0.0}
-_SHARE: Mapping[str, float] = {"minimum": 0.0, "maximum": 1.0}
-
-_NONE: Any = None  # a formula that a number brings along
 
 
 class Operator:
@@ -118,31 +105,6 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
         return study.query(self.function, *self.arguments)
 
 
-def _plain(value: Real | Formula) -> Real:
-    """Return *value*, whose formula its term takes once it is made."""
-    return value  # type: ignore[return-value]
-
-
-def _split_formula(term: Any, number: str, formula: str) -> None:
-    """Move the formula that *term* has as its *number*, if it has one, to where it belongs."""
-    value = getattr(term, number)
-    if value.__class__ is Formula:
-        object.__setattr__(term, formula, value)
-        object.__setattr__(term, number, value.value)
-
-
-def _cells(rows: Any) -> Any:
-    """Return the rows of a table, with numbers in the place of formulas."""
-    if not isinstance(rows, (list, tuple)):
-        return rows
-    return [
-        tuple([cell.value if cell.__class__ is Formula else cell for cell in row])
-        if isinstance(row, (list, tuple))
-        else row
-        for row in rows
-    ]
-
-
 @record(eq=False)
 class Names:
     """One name out of several for each candidate: ``names[at]``, as a resource may have.
@@ -180,24 +142,24 @@ class Work:
     """
 
     name: str
-    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
+    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
     pass_: Pass
-    formula: Formula = _NONE
+    formula: Formula = NO_FORMULA
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
     host: str = ""
     window: str | None = None
-    share: Real = field(default=1.0, metadata=_AMOUNT)
-    slowdown: Real = field(default=0.0, metadata=_AMOUNT)
-    flops: Real = field(default=0.0, metadata=_AMOUNT)
-    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
+    share: Real = field(default=1.0, metadata=AMOUNT)
+    slowdown: Real = field(default=0.0, metadata=AMOUNT)
+    flops: Real = field(default=0.0, metadata=AMOUNT)
+    bytes_: Real = field(default=0.0, metadata=AMOUNT)
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
-        _split_formula(self, "seconds", "formula")
+        split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -211,15 +173,15 @@ class Edge:
     """
 
     name: str
-    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
-    formula: Formula = _NONE
+    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
+    formula: Formula = NO_FORMULA
     resource: str = ""
-    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
+    bytes_: Real = field(default=0.0, metadata=AMOUNT)
     boundaries: Sequence[Real] = ()
     cause: str = ""
 
     def __attrs_post_init__(self) -> None:
-        _split_formula(self, "seconds", "formula")
+        split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -237,22 +199,22 @@ class Once:
     """
 
     name: str
-    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
-    formula: Formula = _NONE
+    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
+    formula: Formula = NO_FORMULA
     when: Literal["fill", "drain", "end"]
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
-    beside: Real = field(default=0.0, metadata=_AMOUNT)
-    tail: Real = field(default=0.0, metadata=_AMOUNT)
-    slowdown: Real = field(default=0.0, metadata=_AMOUNT)
-    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
+    beside: Real = field(default=0.0, metadata=AMOUNT)
+    tail: Real = field(default=0.0, metadata=AMOUNT)
+    slowdown: Real = field(default=0.0, metadata=AMOUNT)
+    bytes_: Real = field(default=0.0, metadata=AMOUNT)
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
-        _split_formula(self, "seconds", "formula")
+        split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
@@ -269,481 +231,16 @@ class Memory:
     """
 
     name: str
-    bytes_: Real = field(converter=_plain, metadata=_AMOUNT)
-    formula: Formula = _NONE
+    bytes_: Real = field(converter=plain_number, metadata=AMOUNT)
+    formula: Formula = NO_FORMULA
     count: Sequence[float] | float = 1.0
     per_micro_batch: bool = False
     once_per_device: bool = False
     of_activations: Real = field(default=0.0, metadata={"minimum": -1.0})
-    freed_at_b: Real = field(default=0.0, metadata=_SHARE)
+    freed_at_b: Real = field(default=0.0, metadata=SHARE)
     moments: Sequence[Moment] = MOMENTS
     cause: str = ""
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
-        _split_formula(self, "bytes_", "formula")
-
-
-@record(kw_only=True, eq=False)
-class Check:
-    """A rule that a study must meet: a mask, and the message of a failure.
-
-    *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
-    *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
-    A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
-    warnings: the time or size of what the warning is about, over what it should be. Reports
-    print losses first, then gains, and last what changes no number.
-    """
-
-    id: str
-    holds: Mask
-    subject: str
-    message: str
-    inputs: Mapping[str, Any] = field(factory=dict)
-    help: str = ""
-    notes: Sequence[str] = ()
-    severity: Literal["error", "warning"] = "error"
-    factor: Real = 1.0
-
-
-@record(kw_only=True, eq=False)
-class Figure:
-    """A headline number of the report; ``expect`` may make claims about it by *name*.
-
-    *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail* is
-    printed if a claim or the user names it, and is in files always. A figure with a *brief* note,
-    which may be empty, is on the report of one screen. *brief* replaces *note* there. *whole* is
-    the total that the value is a part of, if any. A figure with a *column* is a column in tables of
-    many studies or points, in increasing order. Columns that do not fit are left out from the end.
-    """
-
-    name: str
-    title: str
-    value: Real = field(converter=_plain)
-    unit: str
-    formula: Formula = _NONE
-    note: str = ""
-    detail: bool = False
-    brief: str | None = None
-    whole: Real | None = None
-    column: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        _split_formula(self, "value", "formula")
-
-
-@record(kw_only=True, eq=False)
-class Interval:
-    """Where the measured value of the figure called *name* lies, in *coverage* of all cases.
-
-    *low* and *high* are in the base unit of the figure. The report prints them beside it, and
-    the figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* is that
-    of *low*, and *upper* that of *high*.
-    """
-
-    name: str
-    low: Real = field(converter=_plain, metadata=_NUMBER)
-    high: Real = field(converter=_plain, metadata=_NUMBER)
-    coverage: float = field(metadata=_SHARE)
-    formula: Formula = _NONE
-    upper: Formula = _NONE
-
-    def __attrs_post_init__(self) -> None:
-        _split_formula(self, "high", "upper")
-        _split_formula(self, "low", "formula")
-        upper: Any = self.upper
-        object.__setattr__(self, "upper", self.formula if upper is None else upper)
-
-
-@record(kw_only=True, eq=False)
-class Section:
-    """A part of the report that a plugin adds after the figures: advice, sensitivities.
-
-    Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
-    stand on the report of one screen as well.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[Any, ...]] = field(converter=_cells)
-    notes: Sequence[str] = ()
-    lead: int = 0
-
-
-@record(kw_only=True, eq=False)
-class Axis:
-    """An attribute that a search may choose, by its path, and the values that may be legal.
-
-    *values* are numbers in base units, or words of the language. Values that rules refuse at some
-    point of the space are left out there. *others* are values with a remark each. A search uses
-    them only if the user names them, and prints them and *why*. An axis that *follows* from the
-    others is not chosen, needs no values, and is printed beside them. *lacking* are values that are
-    not available there, for the reason *lacks*: a search prints both.
-    """
-
-    attribute: str
-    values: Sequence[Any] = ()
-    others: Mapping[Any, str] = field(factory=dict)
-    why: str = ""
-    lacking: Sequence[Any] = ()
-    lacks: str = ""
-    follows: bool = False
-
-
-@record(kw_only=True, eq=False)
-class Objective:
-    """What a search makes as small as it can: ``cost(step_seconds)``, an array like it.
-
-    *cost* never falls where the step takes longer. *value* turns it into the number that
-    people know, in *unit*; *largest* says that this is to be large, as an MFU is. An
-    objective with a *short* title stands beside every layout, whatever is looked for.
-    """
-
-    name: str
-    title: str
-    unit: str
-    cost: Callable[[Real], Real]
-    value: Callable[[Real], Real]
-    largest: bool = False
-    short: str = ""
-
-
-@record(kw_only=True, eq=False)
-class Limit:
-    """What a layout must meet to be found: ``holds(step_seconds, memory_bytes)``.
-
-    A longer step, or more memory, never makes it hold: a layout that breaks it by a bound
-    from below breaks it. *says* is the limit in words: ``memory <= 70 GiB``.
-    """
-
-    name: str
-    says: str
-    holds: Callable[[Real, Real], Mask]
-
-
-@record(kw_only=True, eq=False)
-class Goal:
-    """What a search of the study is for, where the command line does not say otherwise.
-
-    *axes* are names of axes, all that there are where it is empty. None is not said. *subject*
-    is the block that says so, to point at, with attributes called like these.
-    """
-
-    objective: str | None = None
-    axes: Sequence[str] = ()
-    limits: Sequence[Limit] = ()
-    keep: int | None = None
-    budget_seconds: float | None = None
-    subject: str = ""
-
-
-@record(kw_only=True, eq=False)
-class Pipeline:
-    """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
-
-    *micro_batches* per data-parallel replica may be an array. *blocking*: a device does
-    nothing else while it sends to another. *overlap* is how much of what the halves of a
-    :class:`Pair` could hide under each other they do hide.
-    """
-
-    schedule: str
-    stages: int
-    micro_batches: Real = field(metadata=_AMOUNT)
-    chunks: int = 1
-    blocking: bool = False
-    overlap: Real = field(default=1.0, metadata=_SHARE)
-
-
-class Op(NamedTuple):
-    """One entry of a device's order.
-
-    *kind*: F forward, B input gradient, W weight gradient, BW both without a gap.
-    *stage* is a virtual stage, 0 to ``stages * chunks - 1``.
-    """
-
-    kind: Literal["F", "B", "W", "BW"]
-    micro_batch: int
-    stage: int
-
-
-class Pair(NamedTuple):
-    """An entry of a device's order: an F and a BW, of different micro-batches, at once.
-
-    It starts when the inputs of both have arrived, and both outputs leave at its end. What
-    one half only communicates may hide under what the other computes.
-    """
-
-    forward: Op
-    backward: Op
-
-
-class Times(NamedTuple):
-    """Seconds of one micro-batch on each virtual stage, 0 first; floats or arrays.
-
-    *B* includes what is computed again for it. A fused BW takes ``B + W``. *FB* are the
-    seconds of pairs, by the virtual stages of their F and their BW: see :meth:`pair`.
-    """
-
-    F: Sequence[Real]
-    B: Sequence[Real]
-    W: Sequence[Real]
-    FB: Mapping[tuple[int, int], Real] = MappingProxyType({})
-
-    def pair(self, forward: int, backward: int) -> Real:
-        """Return the seconds of an F and a BW at once, on these virtual stages.
-
-        >>> Times([1, 2], [3, 4], [5, 6], {(1, 0): 9}).pair(1, 0)
-        9
-        >>> Times([1, 2], [3, 4], [5, 6]).pair(1, 0)  # nothing hides: one after the other
-        10
-        """
-        if (forward, backward) in self.FB:
-            return self.FB[forward, backward]
-        return self.F[forward] + self.B[backward] + self.W[backward]
-
-
-class Activity(NamedTuple):
-    """One entry of a device's order as it runs, in seconds since the pipeline began."""
-
-    op: Op | Pair
-    start: float
-    end: float
-
-
-#: The longest order that is worked out, in micro-batches times virtual stages.
-LONGEST_ORDER = 2**17
-
-
-@record(kw_only=True)
-class PipelineShape:
-    """How a pipeline is cut: *stages* devices, *chunks* on each, *micro_batches* per step."""
-
-    stages: int
-    micro_batches: int
-    chunks: int = 1
-
-
-@record(kw_only=True, eq=False)
-class Case:
-    """A pipeline to be timed: how it is cut, the *times* of its passes, and of messages.
-
-    *stages* and *chunks* are plain integers; *micro_batches* may be an array. *hop* is the
-    seconds of a message between neighbouring devices. Where boundaries differ it is the
-    slowest, and *boundaries* has one number for each: of devices 0 and 1, of 1 and 2.
-    """
-
-    stages: int
-    micro_batches: Real
-    chunks: int = 1
-    times: Times
-    hop: Real = 0.0
-    boundaries: tuple[Real, ...] = ()
-
-    @property
-    def hops(self) -> tuple[Real, ...]:
-        """The seconds of a message over each boundary of neighbouring devices."""
-        return self.boundaries or (self.hop,) * (self.stages - 1)
-
-    @property
-    def virtual_stages(self) -> int:
-        """The parts of the model: *stages* times *chunks*."""
-        return self.stages * self.chunks
-
-
-class Phase(NamedTuple):
-    """Part of a collective: *rounds* messages one after another on *link*.
-
-    *bytes_* are those of the busiest port in one direction, over all rounds. *reduced* are the
-    bytes that a rank adds on the way.
-    """
-
-    link: Link
-    rounds: Real
-    bytes_: Real
-    reduced: Real = 0.0
-
-
-@record(eq=False)
-class ClosedForm:
-    """The time of a collective as one expression, in letters: P ranks, n bytes, alpha, B.
-
-    Alpha and B are of *link*, or one each of several links, one for each level. There
-    ``sum(E)`` and ``max(E)`` take E for each level that has members: g are the members and
-    G the product of g over the levels below. *letters* are all others.
-    """
-
-    text: str
-    link: Link | tuple[Link, ...] = ()
-    letters: Mapping[str, Any] = MappingProxyType({})
-
-
-@record(kw_only=True)
-class Library:
-    """A communication library: the *algorithms* that it has for each operation, by name.
-
-    ``auto`` picks among them alone in a study of the library. One that no plugin offers is
-    passed over.
-    """
-
-    name: str
-    algorithms: Mapping[str, Sequence[str]]
-    source: str
-
-
-class Link(ABC):
-    """A level of the fabric that carries messages, as one rank of a group sees it.
-
-    *name* is the level. A link over several levels has the name of the one that limits long
-    messages, the outermost among equals. If candidates differ, it has :class:`Names`.
-    """
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The level."""
-
-    @property
-    @abstractmethod
-    def latency(self) -> Real:
-        """Alpha: seconds per message."""
-
-    @property
-    @abstractmethod
-    def bandwidth(self) -> Real:
-        """Bytes per second in one direction: this rank's share, for long messages."""
-
-    @property
-    def measured(self) -> bool:
-        """Whether times are read off points, which formulas name in place of alpha and B."""
-        return False
-
-    @property
-    def level(self) -> object:
-        """The block that describes the level, for algorithms that depend on what it can do."""
-        return None
-
-    @property
-    def also(self) -> Sequence[str]:
-        """The other levels that the link spans."""
-        return ()
-
-    @property
-    def also_busy(self) -> Sequence[Real]:
-        """The share of the time in which long messages keep each other level busy."""
-        return ()
-
-    @abstractmethod
-    def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time of *rounds* equal messages one after another, *bytes_* in all."""
-
-
-def link_resources(link: Link) -> dict[str, Any]:
-    """Return the resources that a term over *link* keeps busy: ``Work(..., **busy(link))``.
-
-    A ring over several levels runs at the rate of the slowest. The other levels are busy for a
-    share of that time. Other traffic on them has only the rest.
-    """
-    if not link.also:
-        return {"resource": link.name}
-    return {"resource": link.name, "also": link.also, "also_busy": link.also_busy}
-
-
-@record(kw_only=True, eq=False)
-class Group:
-    """Ranks that talk to one another, as they are placed on the fabric.
-
-    *shape* has a number per level, fastest first: the units of the level below that take part
-    within one unit of this level. Their product is *ranks*. Where units hold different numbers of
-    members, *shape* has the largest and *fewest* the smallest. *strides* are the places of each
-    level from one member to the next, in units of the level below: 1 where members are neighbours,
-    less where a unit holds several.
-
-    Each link is the part of one rank while all ranks communicate in their own groups of this kind.
-    Links differ in the other traffic over the same boundary:
-
-    ``links[i]``
-        joins the ``shape[i]`` units at level i; all members of a unit cross at once,
-        each with its part of the data and to any number of peers.
-    *flat*
-        joins all ranks in one ring that ignores the levels: the slowest boundary,
-        crossed through every port that the group owns there. The default is the
-        outermost link, which is exact on one level.
-    ``pairs[i]``
-        joins any two units at level i while every rank has a single partner, across
-        that level. It differs from ``links[i]`` where each peer has a port of its own.
-    *pair*
-        joins any two ranks, wherever they are: the slowest of the pairs.
-    *hop*
-        joins neighbours in the group, which cross a boundary one at a time: the
-        slowest boundary, shared only with the other groups of the unit below.
-    ``hop_after(i)``
-        is the same between ranks i and i + 1 alone: the default is *hop*. Equal
-        boundaries share one object.
-
-    *reduction* is gamma, the seconds that a rank takes to reduce one byte; 0 where the
-    reduction is part of the copy, as it is on a GPU.
-    """
-
-    name: str
-    ranks: Real
-    shape: tuple[Real, ...]
-    links: tuple[Link, ...]
-    flat: Link = field(default=Factory(lambda self: self.links[-1], takes_self=True))
-    pairs: tuple[Link, ...] = field(default=Factory(lambda self: self.links, takes_self=True))
-    pair: Link = field(default=Factory(lambda self: self.pairs[-1], takes_self=True))
-    hop: Link = field(default=Factory(lambda self: self.pair, takes_self=True))
-    hop_after: Callable[[int], Link] = field(
-        default=Factory(lambda self: lambda _: self.hop, takes_self=True)
-    )
-    fewest: tuple[Real, ...] = field(default=Factory(lambda self: self.shape, takes_self=True))
-    strides: tuple[Real, ...] = field(
-        default=Factory(lambda self: (1.0,) * len(self.shape), takes_self=True)
-    )
-    reduction: Real = 0.0
-
-
-@record(kw_only=True)
-class Catalogue:
-    """A directory of .par files, imported as ``use name.folder.block``.
-
-    *prelude* is the path, below *root*, of a file whose blocks every study starts
-    from and overrides: the assumptions, each with its provenance.
-    """
-
-    name: str
-    root: Any  # a pathlib.Path or importlib.resources Traversable directory
-    prelude: str = ""
-    doc: str = ""
-
-
-class Exporter(ABC):
-    """A format of text that reports are written in: ``--format name``.
-
-    *reads* is the part of each entry that it reads (see :class:`parcost.contract.entries.Entry`):
-    ``data``, ``full``, ``points`` or ``page``. No other part is made. Shards of a run are
-    entries, which ``parcost merge`` hands over as one run does.
-    """
-
-    name: str
-    reads: Part = "data"
-
-    @abstractmethod
-    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:
-        """Yield the text of *entries*, piece by piece as they are evaluated.
-
-        An entry that is ``rejected`` is a file without a report; its diagnostics are on
-        stderr already, so that a format for people may leave it out.
-        """
-
-
-class FileExporter(ABC):
-    """A format of files that are not text, which is only written with ``--out``."""
-
-    name: str
-    reads: Part = "data"
-
-    @abstractmethod
-    def save(self, entries: Iterable[Entry], path: Path) -> None:
-        """Write *entries* into the file at *path*, which is empty."""
+        split_formula(self, "bytes_", "formula")

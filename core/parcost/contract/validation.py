@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from attrs import evolve, fields, has
 
-from parcost.contract import terms
+from parcost.contract import checks, figures, groups, pipelines, searches, terms
 from parcost.contract.calls import CallError, call
 from parcost.contract.checks import check_problem
 from parcost.contract.formulas import Formula
@@ -38,22 +38,22 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "parameters": (terms.ParameterGroup,),
     "operators": (terms.Operator,),
     "flops": (terms.FlopCount,),
-    "groups": (terms.Group,),
-    "pipelines": (terms.Pipeline,),
-    "checks": (terms.Check,),
-    "outcome_checks": (terms.Check,),
+    "groups": (groups.Group,),
+    "pipelines": (pipelines.Pipeline,),
+    "checks": (checks.Check,),
+    "outcome_checks": (checks.Check,),
     "terms": (terms.Work, terms.Edge, terms.Once),
     "memory": (terms.Memory,),
-    "figures": (terms.Figure,),
-    "intervals": (terms.Interval,),
-    "sections": (terms.Section,),
-    "axes": (terms.Axis,),
-    "objectives": (terms.Objective,),
-    "search_goals": (terms.Goal,),
-    "details": (terms.Figure,),
-    "calculations": (terms.Figure, terms.Section, terms.Check),
+    "figures": (figures.Figure,),
+    "intervals": (figures.Interval,),
+    "sections": (figures.Section,),
+    "axes": (searches.Axis,),
+    "objectives": (searches.Objective,),
+    "search_goals": (searches.Goal,),
+    "details": (figures.Figure,),
+    "calculations": (figures.Figure, figures.Section, checks.Check),
     "replays": (Replay,),
-    "views": (terms.Section,),
+    "views": (figures.Section,),
 }
 _DECLARED = ("parameters", "operators", "flops")  # records of a vocabulary
 _NUMBERED = ("terms", "memory")
@@ -63,11 +63,11 @@ _TEXTS: Mapping[type, tuple[str, ...]] = {
     terms.Edge: ("name",),
     terms.Once: ("name",),
     terms.Memory: ("name",),
-    terms.Group: ("name",),
-    terms.Pipeline: ("schedule",),
-    terms.Figure: ("name", "title", "unit", "note"),
-    terms.Interval: ("name",),
-    terms.Section: ("title",),
+    groups.Group: ("name",),
+    pipelines.Pipeline: ("schedule",),
+    figures.Figure: ("name", "title", "unit", "note"),
+    figures.Interval: ("name",),
+    figures.Section: ("title",),
 }
 _CELLS = (str, bool, int, float)
 _CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
@@ -112,17 +112,17 @@ def _complaint(hook: str, answer: Any, blame: Blame) -> str:
     if hook in _DECLARED:
         return _bad_record(answer)
     match answer:
-        case terms.Check():
+        case checks.Check():
             return check_problem(answer)
-        case terms.Figure():
+        case figures.Figure():
             return value_problem(answer) or _bad_formula(answer, blame)
-        case terms.Interval():
+        case figures.Interval():
             return interval_problem(answer) or _bad_formula(answer, blame)
-        case terms.Section():
+        case figures.Section():
             return _bad_section(answer) or (_bad_ranges(answer) if hook == "views" else "")
-        case terms.Group():
+        case groups.Group():
             return _bad_group(answer)
-        case terms.Pipeline():
+        case pipelines.Pipeline():
             return _bad_pipeline(answer)
     return ""
 
@@ -183,7 +183,7 @@ def _bad_text(answer: Any) -> str:
 def _bad_formula(answer: Any, blame: Blame) -> str:
     """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
     formula: Any = answer.formula
-    is_interval = answer.__class__ is terms.Interval
+    is_interval = answer.__class__ is figures.Interval
     if formula.__class__ is Formula and formula.is_valid and not is_interval:
         return ""
     further = [answer.upper] if is_interval else []
@@ -287,7 +287,7 @@ def _is_cell(value: Any) -> bool:
     return array_kind(value) in _CELL_KINDS
 
 
-def _bad_section(section: terms.Section) -> str:
+def _bad_section(section: figures.Section) -> str:
     lead: Any = section.lead
     if lead.__class__ is not int or lead < 0:
         wrong = f"lead = {quote(lead)}, which is no number of rows"
@@ -309,7 +309,7 @@ def _bad_section(section: terms.Section) -> str:
     return ""
 
 
-def _bad_ranges(view: terms.Section) -> str:
+def _bad_ranges(view: figures.Section) -> str:
     """Return what is wrong with the lists in a view, which are printed as ranges, if anything."""
     for row in view.rows:
         for cell in row:
@@ -326,7 +326,7 @@ def _is_whole(value: Any) -> bool:
 # --- groups and pipelines -----------------------------------------------------------------
 
 
-def _bad_group(group: terms.Group) -> str:
+def _bad_group(group: groups.Group) -> str:
     for name in ("shape", "fewest"):
         numbers = getattr(group, name)
         if not isinstance(numbers, (list, tuple)) or not all(is_within(n, 0.0) for n in numbers):
@@ -345,10 +345,10 @@ def _bad_group(group: terms.Group) -> str:
 
 
 def _is_link(link: Any) -> bool:
-    return isinstance(link, terms.Link)
+    return isinstance(link, groups.Link)
 
 
-def _bad_pipeline(pipeline: terms.Pipeline) -> str:
+def _bad_pipeline(pipeline: pipelines.Pipeline) -> str:
     for name in ("stages", "chunks"):
         number: Any = getattr(pipeline, name)
         if number.__class__ is not int or number < 1:

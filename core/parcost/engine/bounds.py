@@ -7,8 +7,8 @@ from functools import reduce
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+from parcost.contract.pipelines import Times
 from parcost.contract.queries import key_of
-from parcost.contract.terms import Times
 from parcost.engine.maxima import total
 from parcost.engine.replay import Hop, PipelinePlan, hops_of
 from parcost.engine.schedule_calls import case_of

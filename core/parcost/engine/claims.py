@@ -7,9 +7,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+from parcost.contract.figures import Figure, Interval
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.schema import BlockType
-from parcost.contract.terms import Figure, Interval
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from parcost.contract.terms import Op, Pair
+from parcost.contract.pipelines import Op, Pair
 from parcost.language.errors import PluginError
 
 # Slots: time zero, a message that does not exist, and from here on the releases.

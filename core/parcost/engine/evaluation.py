@@ -11,10 +11,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
 
+from parcost.contract.checks import Check
+from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
-from parcost.contract.terms import Check, Figure, Interval, Section
 from parcost.engine import reduce
 from parcost.engine.claims import Claims, KnownFigures, expectations
 from parcost.engine.rules import (

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from attrs import field, frozen
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.pipelines import Op, Pair
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Op, Pair
 from parcost.engine.compiled_order import (
     KINDS,
     CompiledOrder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost.contract.terms import Activity, Times
+from parcost.contract.pipelines import Activity, Times
 from parcost.engine.bounds import device_seconds
 from parcost.engine.replay import Hop, PipelinePlan, Timeline
 from parcost.engine.stage_costs import Load

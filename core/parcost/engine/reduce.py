@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve
 
 from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Pipeline, Times
 from parcost.contract.plugin import Fault
 from parcost.contract.study import Schedule
-from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, StageCounts, Times, Work
+from parcost.contract.terms import MOMENTS, Edge, Memory, Once, StageCounts, Work
 from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.engine.maxima import find_maximum, total

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from attrs import field
 
+from parcost.contract.pipelines import LONGEST_ORDER, Pipeline, PipelineShape, Times
 from parcost.contract.study import Schedule
-from parcost.contract.terms import LONGEST_ORDER, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import NEVER, CompiledOrder, OrderError
 from parcost.engine.orders import Order, order_of
 from parcost.engine.schedule_calls import case_of, closed_form, limits

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.checks import check_message, first_failure
-from parcost.contract.terms import Check, Figure
+from parcost.contract.checks import Check, check_message, first_failure
+from parcost.contract.figures import Figure
 from parcost.engine.shapes import settle
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.numeric import all_of, is_array

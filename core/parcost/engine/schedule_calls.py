@@ -12,8 +12,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.pipelines import Case, Pipeline, PipelineShape, Times
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Case, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import OrderError
 from parcost.language.errors import FaultError
 from parcost.numeric import Mask, Real, array_kind, is_array, maximum

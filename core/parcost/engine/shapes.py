@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import fields, has
 
+from parcost.contract.checks import Check
+from parcost.contract.figures import Figure, Interval
 from parcost.contract.plugin import Fault
-from parcost.contract.terms import Check, Edge, Figure, Interval, Memory, Once, Work
+from parcost.contract.terms import Edge, Memory, Once, Work
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin

@@ -8,7 +8,10 @@ from typing import Any, TypeVar
 from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.checks import Check
+from parcost.contract.figures import Figure, Interval
 from parcost.contract.formulas import Formula, plain_of
+from parcost.contract.groups import Group
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
@@ -16,12 +19,8 @@ from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, R
 from parcost.contract.study import Call, Collective, Schedule, Study
 from parcost.contract.term_validation import plain_count
 from parcost.contract.terms import (
-    Check,
     Edge,
-    Figure,
     FlopCount,
-    Group,
-    Interval,
     Memory,
     Once,
     Operator,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from parcost.contract.pipelines import Activity, Times
 from parcost.contract.study import Replay
-from parcost.contract.terms import Activity, Times
 from parcost.engine.orders import Order
 from parcost.engine.replay import Hop, PipelinePlan, play
 from parcost.numeric import is_array

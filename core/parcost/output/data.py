@@ -36,9 +36,9 @@ from parcost.report.rows import rows
 from parcost.version import __version__
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure, Interval, Section
     from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Fault, Plugin
-    from parcost.contract.terms import Figure, Interval, Section
     from parcost.report.rejection import Rejection
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result

@@ -24,10 +24,10 @@ from parcost.report.figures import interval_of
 from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure, Interval
     from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
-    from parcost.contract.terms import Figure, Interval
     from parcost.report.report import Report
     from parcost.report.result import Result
 

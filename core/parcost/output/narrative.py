@@ -20,8 +20,8 @@ from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure, Section
     from parcost.contract.outcome import LedgerLine, Outcome
-    from parcost.contract.terms import Figure, Section
     from parcost.report.result import Expectation, Result
 
 PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}

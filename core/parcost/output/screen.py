@@ -25,8 +25,8 @@ from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure, Section
     from parcost.contract.outcome import Outcome
-    from parcost.contract.terms import Figure, Section
     from parcost.language.diagnostics import Diagnostic
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result

@@ -26,7 +26,7 @@ from parcost.search.result import SearchedLayout, SearchResult, plain_value
 from parcost.search.sensitivity import Neighbour
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Axis, Objective
+    from parcost.contract.searches import Axis, Objective
     from parcost.report.result import Result
     from parcost.search.space import Space
 

@@ -28,8 +28,8 @@ from parcost.system.temporary import temporary_folder
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.searches import Objective
     from parcost.contract.study import Study
-    from parcost.contract.terms import Objective
     from parcost.search.scores import ScoredLayouts
     from parcost.search.space import Space
 

@@ -27,7 +27,7 @@ from parcost.report.figures import select
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry
-    from parcost.contract.terms import Figure
+    from parcost.contract.figures import Figure
     from parcost.report.report import Report
     from parcost.report.result import Result
 

@@ -18,7 +18,7 @@ from parcost.report.figures import select
 from parcost.report.rows import claims_by_point, key_of
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Figure, Section
+    from parcost.contract.figures import Figure, Section
     from parcost.output.view import View
     from parcost.report.report import Report
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
-from parcost.contract.terms import Activity, Op, Pair, Pipeline
+from parcost.contract.pipelines import Activity, Op, Pair, Pipeline
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.language.numbers import quantity
 

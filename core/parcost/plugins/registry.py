@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 from attrs import field, frozen
 
-from parcost.contract import hookspecs, terms
+from parcost.contract import groups, hookspecs, offers
 from parcost.contract.calls import CallError, call
 from parcost.contract.hookspecs import API_VERSION
 from parcost.contract.plugin import Fault
@@ -38,12 +38,12 @@ OWN_DISTRIBUTION = "parcost"
 
 #: The hooks whose answers are offered by name, and the classes that they are of.
 _OFFERS: Mapping[str, tuple[type, ...]] = {
-    "catalogues": (terms.Catalogue,),
+    "catalogues": (offers.Catalogue,),
     "collectives": (Collective,),
-    "libraries": (terms.Library,),
+    "libraries": (groups.Library,),
     "schedules": (Schedule,),
     "kernels": (KernelModel,),
-    "exporters": (terms.Exporter, terms.FileExporter),
+    "exporters": (offers.Exporter, offers.FileExporter),
 }
 REGISTRIES = ("blocks", *_OFFERS)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
-from parcost.contract.terms import Figure, Interval, Section
 from parcost.language.diagnostics import Diagnostic, Severity, nearest_names
 from parcost.language.numbers import quantity
 from parcost.numeric import Mask, Real

@@ -20,7 +20,7 @@ from parcost.search.conditions import condition_names
 from parcost.search.variants import Variants
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Axis
+    from parcost.contract.searches import Axis
     from parcost.engine.scenario import Scenario
     from parcost.engine.study import SpecStudy
 

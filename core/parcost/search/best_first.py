@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from parcost.contract.terms import Limit, Objective
+from parcost.contract.searches import Limit, Objective
 from parcost.engine.shapes import rooms_of
 from parcost.report.faults import fault_line
 from parcost.search.bounds import LayoutBounds

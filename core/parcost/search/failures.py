@@ -12,8 +12,8 @@ from parcost.language.numbers import quantity
 from parcost.search.space import space as space_of
 
 if TYPE_CHECKING:
+    from parcost.contract.searches import Axis, Objective
     from parcost.contract.study import Study
-    from parcost.contract.terms import Axis, Objective
     from parcost.search.space import Space
 
 _MOST_TRIED = 16  # values of an axis, when a way out is looked for

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from parcost.contract.terms import Goal
+from parcost.contract.searches import Goal
 from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.errors import SpecError
 from parcost.search.failures import objective_of

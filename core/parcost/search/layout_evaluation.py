@@ -14,7 +14,7 @@ from parcost.search.failures import objective_of
 from parcost.search.result import SearchedLayout, spec_text
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Limit
+    from parcost.contract.searches import Limit
     from parcost.engine.scenario import Scenario
     from parcost.report.result import Result
 

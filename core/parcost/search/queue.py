@@ -17,7 +17,7 @@ from parcost.search.scores import ScoredLayouts, doubt, values_at
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.terms import Limit, Objective
+    from parcost.contract.searches import Limit, Objective
 
 _BATCH = 128  # layouts that are replayed together
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Objective
+    from parcost.contract.searches import Objective
     from parcost.report.result import Result
 
 

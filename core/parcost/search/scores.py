@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, frozen
 
+from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Pipeline, Work
+from parcost.contract.terms import Work
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.search.axis_kinds import PROBES
 from parcost.search.result import spec_text

@@ -14,7 +14,7 @@ from parcost.language.numbers import quantity
 from parcost.numeric import all_of
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Axis
+    from parcost.contract.searches import Axis
     from parcost.engine.scenario import Scenario
     from parcost.search.result import SearchedLayout
 

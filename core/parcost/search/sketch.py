@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
+from parcost.contract.pipelines import Op, PipelineShape
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Op, PipelineShape
 from parcost.engine.orders import AliveCounts, copies_of, pairs_of, parts, validate_order
 from parcost.engine.schedule_calls import limits
 

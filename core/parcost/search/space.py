@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.contract.schema import block_type, change_values
-from parcost.contract.terms import Axis
+from parcost.contract.searches import Axis
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
@@ -31,8 +31,8 @@ from parcost.search.variants import Choice, Variants
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.checks import Check
     from parcost.contract.plugin import Fault
-    from parcost.contract.terms import Check
     from parcost.engine.scenario import Scenario
     from parcost.engine.study import SpecStudy
 

@@ -27,7 +27,7 @@ from parcost.search.layout_evaluation import LayoutEvaluation, evaluate_layout
 from parcost.search.result import ALIKE, Best, SearchedLayout, SearchResult, pareto
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Objective
+    from parcost.contract.searches import Objective
     from parcost.search.space import Space
 
 

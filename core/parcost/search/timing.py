@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from attrs import evolve
 
+from parcost.contract.pipelines import Case, Pipeline, Times
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Case, Edge, Memory, Once, Pipeline, Times, Work
+from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.bounds import ends, lower_bound
 from parcost.engine.memory import DeviceMemory
 from parcost.engine.pairs import PlanPairs

@@ -14,8 +14,8 @@ from typing import Any
 
 from attrs import Factory, define
 
+from parcost.contract.offers import Catalogue
 from parcost.contract.origin import Origin
-from parcost.contract.terms import Catalogue
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest_names, problem
 from parcost.language.errors import SpecError

@@ -63,7 +63,7 @@ def _fitting(study: Study) -> str:
     """Return the largest degree that fits in place of one that is too large, for a help line."""
     layout, devices = study[Layout], study[Cluster].devices
     degrees = {"pp": layout.pp, "cp": layout.cp, "tp": layout.tp}
-    if is_array(devices, *degrees.values()) or devices % 1:
+    if is_array(devices, *degrees.values()):
         return ""
     for name, degree in degrees.items():
         others = layout.tp * layout.cp * layout.pp / degree
