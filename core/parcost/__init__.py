@@ -18,12 +18,14 @@ from parcost.version import __version__ as __version__
 if TYPE_CHECKING:
     from parcost.contract.formulas import Formula as Formula
     from parcost.contract.formulas import FormulaError as FormulaError
+    from parcost.contract.formulas import attribute as attribute
     from parcost.contract.formulas import formula as formula
     from parcost.contract.formulas import letters_of as letters_of
     from parcost.contract.formulas import plain_of as plain_of
     from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
     from parcost.contract.outcome import Outcome as Outcome
+    from parcost.contract.outcome import exposed_seconds as exposed_seconds
     from parcost.contract.queries import pure_function as pure_function
     from parcost.contract.schema import Curve as Curve
     from parcost.contract.schema import Rate as Rate
@@ -142,12 +144,19 @@ HOMES = {
     "language.diagnostics": ("Diagnostic",),
     "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
-    "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
+    "contract.formulas": (
+        "Formula",
+        "FormulaError",
+        "attribute",
+        "formula",
+        "letters_of",
+        "plain_of",
+    ),
     "contract.hookspecs": ("API_VERSION", "hookimpl"),
     "numeric": ("Mask", "Real"),
     "contract.queries": ("pure_function",),
     "records": ("record",),
-    "contract.outcome": ("Outcome",),
+    "contract.outcome": ("Outcome", "exposed_seconds"),
     "contract.schema": (
         "Curve",
         "Rate",

@@ -70,3 +70,54 @@ def test_a_ratio_is_a_fraction(explain: Run) -> None:
     out = explain("dp_volume_against_replicas")
     assert "dp_volume / dp_volume_replicas" in out
     assert "ratio(" not in out
+
+
+def words(page: str) -> str:
+    return " ".join(page.split())
+
+
+@pytest.mark.parametrize(
+    "term, leaves",
+    [
+        (
+            "mfu",
+            [
+                "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:12, @vendor)",
+                "N 32 devices of cluster (a.par:5)",
+                "batch 64 global_batch of training (a.par:7)",
+                "C[MLP] 11.27 GFLOP 2 FLOPs per matrix parameter",  # 6 x 32 x 4096 x 14336
+            ],
+        ),
+        (
+            "tensor all-gather",
+            [
+                "alpha 3.4 us latency of node (catalog/fabrics/hgx_h100.par:7, @published)",
+                "b 450 GB/s bandwidth of node (catalog/fabrics/hgx_h100.par:6, @vendor)",
+                "eta 0.82 efficiency of node (catalog/fabrics/hgx_h100.par:8, @measured)",
+            ],
+        ),
+        (
+            "QKV projection",
+            [
+                "e 0.803 matmul_efficiency of h100_sxm (catalog/devices/h100_sxm.par:17,",
+                "B 3.35 TB/s memory_bandwidth of h100_sxm (catalog/devices/h100_sxm.par:8,",
+                "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:15,",
+            ],
+        ),
+        ("headroom", ["capacity 80 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:7,"]),
+        ("driver context and libraries", ["context of memory (catalog/defaults.par:"]),
+    ],
+)
+def test_a_leaf_says_what_it_is_and_where_the_spec_has_it(
+    explain: Run, term: str, leaves: list[str]
+) -> None:
+    page = words(explain(term))
+    for leaf in leaves:
+        assert leaf in page
+
+
+def test_a_figure_of_many_letters_inside_another_is_one_row_with_its_command(explain: Run) -> None:
+    page = explain("mfu")
+    assert "`parcost explain a.par step_time`" in words(page)
+    assert "t[" not in page
+    assert "t[attention core, F]" in explain("step_time")

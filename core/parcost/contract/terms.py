@@ -622,6 +622,14 @@ class Link(ABC):
         """Whether times are read off points, which formulas name in place of alpha and B."""
         return False
 
+    def explain_latency(self) -> Real | Formula:
+        """Return alpha, with the formula of it where there is one."""
+        return self.latency
+
+    def explain_bandwidth(self) -> Real | Formula:
+        """Return B, with the formula of it where there is one."""
+        return self.bandwidth
+
     @property
     def level(self) -> object:
         """The block that describes the level, for algorithms that depend on what it can do."""

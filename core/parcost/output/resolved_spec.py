@@ -189,7 +189,7 @@ def _attribute(
     swept = axes.get(f"{block.label or type_.kind}.{name}")
     text = _value_text(value, field, labels, origin, swept, study)
     stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
-    return _Entry(f"{name.ljust(width)} = {text}{stated}", _comment(origin))
+    return _Entry(f"{name.ljust(width)} = {text}{stated}", place_of(origin))
 
 
 def _value_text(
@@ -235,7 +235,7 @@ def _provenance(origin: Origin) -> str:
     return f'@{origin.kind}("{escape_line(origin.source)}")' if origin.source else f"@{origin.kind}"
 
 
-def _comment(origin: Origin | None) -> str:
+def place_of(origin: Origin | None) -> str:
     """Return where a value was decided."""
     if origin is None:
         return ""

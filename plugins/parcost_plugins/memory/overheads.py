@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost import Formula, Memory, Real, Study, formula, hookimpl
+from parcost import Formula, Memory, Real, Study, attribute, formula, hookimpl
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE, OVERHEADS
@@ -21,14 +21,14 @@ _EXPERTS = ("ep", "etp")
 def memory(study: Study) -> list[Memory]:
     """Return what the driver, the libraries and the allocator take."""
     budget = study[MemoryBudget]
-    communicators, share = _communicators(study), budget.fragmentation
-    if share is None:
-        share = study[Training].framework.fragmentation
+    communicators, share = _communicators(study), attribute(budget, "fragmentation")
+    if share.value is None:
+        share = attribute(study[Training].framework, "fragmentation")
     return [
         Memory(
             name="driver context and libraries",
             cause=OVERHEADS,
-            bytes_=formula("C", C=(budget.context, "B")),
+            bytes_=formula("C", C=(attribute(budget, "context"), "B")),
             once_per_device=True,
             tag=OUTSIDE,
         ),
@@ -36,7 +36,9 @@ def memory(study: Study) -> list[Memory]:
             name="communicators",
             cause=OVERHEADS,
             bytes_=formula(
-                "k e, k groups of more than one rank", k=communicators, e=(budget.communicator, "B")
+                "k e, k groups of more than one rank",
+                k=communicators,
+                e=(attribute(budget, "communicator"), "B"),
             ),
             once_per_device=True,
             tag=OUTSIDE,
@@ -45,7 +47,7 @@ def memory(study: Study) -> list[Memory]:
             name="fragmentation",
             cause=OVERHEADS,
             bytes_=0.0,
-            of_activations=share,
+            of_activations=share.value,
             formula=Formula(text="a share of the activations alive", inputs={"share": share}),
             tag=FRAGMENTATION,
         ),

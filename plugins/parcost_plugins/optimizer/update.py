@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Once, Real, Study, formula
+from parcost import Once, Real, Study, attribute, formula
 from parcost.numeric import is_array
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -59,8 +59,10 @@ def update(study: Study) -> Iterator[Once]:
 def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[Once]:
     """Yield *traffic* bytes for each parameter that a rank updates."""
     layout, device = study[Layout], study[Cluster].device
-    chosen = study[KernelChoice].memory_efficiency
-    efficiency = device.memory_efficiency if chosen is None else chosen
+    efficiency = attribute(study[KernelChoice], "memory_efficiency")
+    if efficiency.value is None:
+        efficiency = attribute(device, "memory_efficiency")
+    bandwidth = attribute(device, "memory_bandwidth")
     for kind in stage_kinds(study):
         shards = kind.shards(layout.zero, since=1)
         bytes_ = traffic * kind.elements / shards
@@ -72,7 +74,7 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
                 u=(traffic, "B"),
                 psi=kind.elements,
                 N=shards,
-                B=(device.memory_bandwidth, "B/s"),
+                B=(bandwidth, "B/s"),
                 eta=efficiency,
                 source=source,
             ),
