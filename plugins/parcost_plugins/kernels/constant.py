@@ -12,6 +12,7 @@ from typing import Any
 
 from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl
 from parcost_plugins.kernels.rates import (
+    CoreRate,
     KernelMachine,
     Rate,
     attention,
@@ -38,7 +39,7 @@ class ConstantKernels(KernelModel):
         if isinstance(operator, FusedAttention):
             rate = attention(operator, study)
             share = Rate(rate.peak, rate.efficiency / rate.work)
-            explain = partial(_explain_attention, operator, study)
+            explain = partial(_explain_attention, operator, KernelMachine.of(study), rate)
             return _rate_formula(operator.flops, share, "FLOP", explain)
         if isinstance(operator, Stream):
             machine = KernelMachine.of(study)
@@ -53,10 +54,11 @@ def kernels() -> list[ConstantKernels]:
     return [ConstantKernels()]
 
 
-def _explain_attention(operator: FusedAttention, study: Study) -> tuple[Formula, Formula]:
-    peak, efficiency = explain_attention(operator, study)
-    work = attention(operator, study).work
-    return peak, formula("e / w, w worked on over what counts", e=efficiency, w=work)
+def _explain_attention(
+    operator: FusedAttention, machine: KernelMachine, rate: CoreRate
+) -> tuple[Formula, Formula]:
+    peak, efficiency = explain_attention(operator, machine, rate)
+    return peak, formula("e / w, w worked on over what counts", e=efficiency, w=rate.work)
 
 
 def _rate_formula(

@@ -155,10 +155,11 @@ def explain_memory(bytes_: Real, machine: KernelMachine) -> tuple[Formula, Formu
     return attribute(device, "memory_bandwidth"), share
 
 
-def explain_attention(operator: FusedAttention, study: Study) -> tuple[Formula, Real | Formula]:
-    """Return the peak and the efficiency of :func:`attention` with their formulas."""
-    device, choice, precision = KernelMachine.of(study)
-    rate = attention(operator, study)
+def explain_attention(
+    operator: FusedAttention, machine: KernelMachine, rate: CoreRate
+) -> tuple[Formula, Real | Formula]:
+    """Return the peak and the efficiency of a *rate* of :func:`attention` with their formulas."""
+    device, choice, precision = machine
     name = "backward" if operator.pass_ not in ("F", "R") else "forward"
     chosen = attribute(choice, f"attention_{name}_efficiency")
     low = runs_narrow(operator, precision)

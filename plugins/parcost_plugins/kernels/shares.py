@@ -7,6 +7,7 @@ from typing import Any
 
 from parcost import Formula, Study, attribute, formula
 from parcost_plugins.kernels.rates import (
+    CoreRate,
     KernelMachine,
     attention,
     explain_attention,
@@ -33,7 +34,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
         peak=(rate.peak, "FLOP/s"),
         eta=rate.efficiency,
         source=operator.source,
-        origins=partial(_core_origins, operator, study),
+        origins=partial(_core_origins, operator, KernelMachine.of(study), rate),
     )
 
 
@@ -57,23 +58,25 @@ def stream(operator: Stream, study: Study) -> Formula:
             t=(getattr(choice, f"{operator.step_kind}_time"), "s"),
             S=machine.device.multiprocessors,
             source=STEPPED,
-            origins=partial(_stream_origins, operator, study),
+            origins=partial(_stream_origins, operator, machine),
         )
     return formula(
         "bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
         letters,
         source=ROOFLINE,
-        origins=partial(_stream_origins, operator, study),
+        origins=partial(_stream_origins, operator, machine),
     )
 
 
-def _core_origins(operator: FusedAttention, study: Study) -> dict[str, Any]:
-    peak, efficiency = explain_attention(operator, study)
+def _core_origins(
+    operator: FusedAttention, machine: KernelMachine, rate: CoreRate
+) -> dict[str, Any]:
+    peak, efficiency = explain_attention(operator, machine, rate)
     return {"peak": (peak, "FLOP/s"), "eta": efficiency}
 
 
-def _stream_origins(operator: Stream, study: Study) -> dict[str, Any]:
-    choice, machine = study[KernelChoice], KernelMachine.of(study)
+def _stream_origins(operator: Stream, machine: KernelMachine) -> dict[str, Any]:
+    choice = machine.choice
     bandwidth, share = explain_streaming(operator, machine)
     letters: dict[str, Any] = {
         "B": (bandwidth, "B/s"),
