@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from parcost import Formula, Once
 from parcost.cli import main
+from parcost.output import explanation
 
 Run = Callable[..., str]
 SPEC = """\
@@ -121,3 +125,35 @@ def test_a_figure_of_many_letters_inside_another_is_one_row_with_its_command(exp
     assert "`parcost explain a.par step_time`" in words(page)
     assert "t[" not in page
     assert "t[attention core, F]" in explain("step_time")
+
+
+@pytest.mark.parametrize(
+    "term, facts",
+    [
+        ("attention core", ["per call", "resource compute", "overlap none: it runs serially"]),
+        ("all-reduce of the gradient norm", ["occurs once per step on each virtual stage, after"]),
+        ("driver context and libraries", ["memory 1.3", "each 1.3", "occurs once on each virtual"]),
+    ],
+)
+def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list[str]) -> None:
+    page = words(explain(term))
+    for fact in facts:
+        assert fact in page
+
+
+@pytest.mark.parametrize(
+    ("term", "overlap"),
+    [
+        ({"when": "drain"}, "under pipeline fill and drain"),
+        (
+            {"when": "drain", "beside": 0.9901, "tail": 871e-6},
+            "under pipeline fill and drain and 99.01 % of one micro-batch"
+            + "; 871 us are always exposed",
+        ),
+        ({"when": "end"}, "none: every stage has drained"),
+    ],
+)
+def test_what_a_term_once_per_step_overlaps_with(term: dict[str, Any], overlap: str) -> None:
+    once = Once(name="o", seconds=1.0, formula=Formula(text="x"), **term)
+    line: Any = SimpleNamespace(term=once, hidden=0.0)
+    assert explanation._hiding(line) == overlap

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -149,7 +150,7 @@ def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
     return [as_data(diagnostic) for diagnostic in found]
 
 
-def formula(of: Formula, figures: Mapping[int, str]) -> Json:
+def formula(of: Formula, figures: Mapping[int, str] = MappingProxyType({})) -> Json:
     """Return a formula as JSON: its text, its inputs by letter, and its source.
 
     An input that has a formula itself has it beside its value, where it comes first. One of the

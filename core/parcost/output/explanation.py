@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 _Writer: TypeAlias = "Callable[[Any, str], str]"
 _SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
-    "fill": "once per step, before the first forward pass of the stage",
-    "drain": "once per step, after the last backward pass of the stage",
-    "end": "once per step, after every stage has drained",
+    "fill": "before the first forward pass of the stage",
+    "drain": "after the last backward pass of the stage",
+    "end": "after every stage has drained",
 }
 _ADDED = {
     "slowdown": "work that is slower while communication hides under it",
@@ -190,11 +190,11 @@ def _line(line: Line, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
     yield from _facts(
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
         ("hidden", quantity(line.hidden, "s", digits=6)),
-        ("once", "" if term is None else quantity(term.seconds, "s", digits=6)),
+        ("per call", "" if term is None else quantity(term.seconds, "s", digits=6)),
         *_formula(line.formula, _traffic),
-        ("stands", _place(line)),
-        ("hides", _hiding(line)),
-        ("keeps busy", line.resource),
+        ("occurs", _place(line)),
+        ("overlap", _hiding(line)),
+        ("resource", line.resource),
         ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
         ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
@@ -207,10 +207,10 @@ def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Ite
     yield Heading(f"{line.name}, held in memory")
     part = f"{share(line.bytes_, outcome.memory_bytes)} %"
     yield from _facts(
-        ("holds", f"{_bytes(line.bytes_)} of the busiest device, {part}"),
-        ("once", _bytes(term.bytes_)),
+        ("memory", f"{_bytes(line.bytes_)} of the busiest device, {part}"),
+        ("each", _bytes(term.bytes_)),
         *_formula(line.formula, _memory_amount),
-        ("stands", _memory_life(term)),
+        ("occurs", _memory_life(term)),
         ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
@@ -326,21 +326,30 @@ def _place(line: Line) -> str:
             where = f"in the {PASSES[term.pass_].removesuffix('s')} pass of every micro-batch"
             return f"{where}, {_count(term.count)}"
         case Once():
-            return f"{_WHEN[term.when]}, {_count(term.count)}"
+            return f"{_count(term.count, ' per step')}, {_WHEN[term.when]}"
         case Edge():
             return "between neighbouring stages, for every micro-batch and either direction"
     return _ADDED.get(line.kind, "")
 
 
-def _count(count: Sequence[float] | float) -> str:
+def _count(count: Sequence[float] | float, per: str = "") -> str:
+    """Return how often a term occurs on the virtual stages.
+
+    >>> _count((1.0,), " per step"), _count((2.0, 2.0)), _count((1.0, 0.0))
+    ('once per step on the only stage', '2 times on each of 2 virtual stages', \
+'1, 0 times on virtual stage 0 to 1')
+    """
     if isinstance(count, (float, int)):
-        return f"{round_significant(count)} times on each virtual stage"
-    each = list(dict.fromkeys(count))
-    if len(each) == 1:
-        return f"{round_significant(each[0])} times on each of {len(count)} virtual stages"
-    return (
-        f"{', '.join(map(round_significant, count))} times on virtual stage 0 to {len(count) - 1}"
-    )
+        return f"{_times(count)}{per} on each virtual stage"
+    if len(set(count)) > 1:
+        each = ", ".join(map(round_significant, count))
+        return f"{each} times{per} on virtual stage 0 to {len(count) - 1}"
+    where = "the only stage" if len(count) == 1 else f"each of {len(count)} virtual stages"
+    return f"{_times(count[0])}{per} on {where}"
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{round_significant(count)} times"
 
 
 def _hiding(line: Line) -> str:
@@ -348,7 +357,7 @@ def _hiding(line: Line) -> str:
         case Work(window=None) if any_of(line.hidden != 0):
             return "under the pass of another micro-batch, which the schedule runs at once"
         case Work(window=None):
-            return "nowhere: it is serial"
+            return "none: it runs serially"
         case Work(window=window, share=part, slowdown=slower):
             under = f"`{window}` of the same pass"
             if not window:
@@ -357,13 +366,13 @@ def _hiding(line: Line) -> str:
             drag = not (isinstance(slower, (float, int)) and slower == 0)
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):
-            return "nowhere: every stage has drained"
+            return "none: every stage has drained"
         case Once(beside=beside, tail=tail):
-            said = "in what the stage idles anyway in fill or drain"
+            said = "under pipeline fill and drain"
             if not (isinstance(beside, (float, int)) and beside == 0):
-                said += f", and beside {quantity(beside, '%')} of one micro-batch"
+                said += f" and {quantity(beside, '%')} of one micro-batch"
             if not (isinstance(tail, (float, int)) and tail == 0):
-                said += f"; the last {quantity(tail, 's')} never"
+                said += f"; {quantity(tail, 's')} are always exposed"
             return said
     return ""
 
