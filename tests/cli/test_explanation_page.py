@@ -146,9 +146,8 @@ def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list
     [
         ({"when": "drain"}, "under pipeline fill and drain"),
         (
-            {"when": "drain", "beside": 0.9901, "tail": 871e-6},
-            "under pipeline fill and drain and 99.01 % of one micro-batch"
-            + "; 871 us are always exposed",
+            {"when": "drain", "beside": 0.99, "tail": 871e-6},
+            "under pipeline fill and drain and 99 % of one micro-batch; 871 us are always exposed",
         ),
         ({"when": "end"}, "none: every stage has drained"),
     ],
