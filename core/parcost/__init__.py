@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from parcost.contract.schema import integers as integers
     from parcost.contract.schema import quantity as quantity
     from parcost.contract.schema import reference as reference
+    from parcost.contract.schema import resolver as resolver
     from parcost.contract.schema import string as string
     from parcost.contract.schema import switch as switch
     from parcost.contract.schema import word as word
@@ -169,6 +170,7 @@ HOMES = {
         "integers",
         "quantity",
         "reference",
+        "resolver",
         "switch",
         "string",
         "word",

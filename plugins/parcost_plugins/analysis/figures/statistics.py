@@ -100,7 +100,6 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "ratio(sent, T - sent - idle)",
         note="may pass 100 %; `exposed_communication` is the share of the step",
     )
-    yield sheet("bubble_share", "pipeline bubble, of the step", "%", "ratio(idle, T)")
     yield sheet(
         "scaling_efficiency",
         "scaling efficiency",

@@ -58,7 +58,15 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=formula("ratio(bubble, ideal + bubble)", letters),
         unit="%",
         note="idle share of the pipeline's makespan on the busiest device, hops left out",
-        brief="idle share of the busiest device",
+    )
+    yield Figure(
+        name="bubble_share",
+        title="pipeline bubble",
+        value=formula("ratio(idle, T)", idle=(bubble, "s"), T=(outcome.step_formula, "s")),
+        unit="%",
+        note="of the step, on the busiest device",
+        brief="of the step",
+        detail=True,
     )
     if outcome.pipeline.stages > 1:
         makespan = formula("ideal + bubble", letters)
