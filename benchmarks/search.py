@@ -66,7 +66,7 @@ def inside(path: str, axes: str) -> None:
     print(found.size, found.legal, seconds, peak, found.gap)
 
 
-def measured(text: str, axes: str = "") -> tuple[int, int, float, float, float]:
+def measure(text: str, axes: str = "") -> tuple[int, int, float, float, float]:
     """Return points, legal layouts, seconds in process, with the start, and bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "spec.par")
@@ -88,7 +88,7 @@ def main() -> None:
     """Measure and print."""
     print(f"Python {sys.version.split()[0]}, one of {os.cpu_count()} cores")
     for name, text in SPACES.items():
-        size, legal, seconds, whole, peak = measured(text)
+        size, legal, seconds, whole, peak = measure(text)
         print(f"{name}: {legal:,} of {size:,} points are legal")
         print(f"  in process      {seconds:8.2f} s  {legal / seconds:12,.0f} layouts a second")
         print(f"  from the start  {whole:8.2f} s  {legal / whole:12,.0f} layouts a second")
@@ -97,7 +97,7 @@ def main() -> None:
         print(f"{'points':>14} {'legal':>12} {'seconds':>9} {'us a layout':>11} {'MiB':>7}")
         spaces = [(DENSE, axes) for axes in STEPS] + [(EXPERTS, MORE), (EXPERTS, "")]
         for text, axes in spaces:
-            size, legal, seconds, _, peak = measured(text, axes)
+            size, legal, seconds, _, peak = measure(text, axes)
             each = seconds / legal * 1e6
             print(f"{size:14,} {legal:12,} {seconds:9.2f} {each:11.3f} {peak / 2**20:7.0f}")
 

@@ -50,7 +50,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests, unless all are asked for or a file or test is named."""
+    """Leave out slow tests, unless all are expected or a file or test is named."""
     if config.getoption("full"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

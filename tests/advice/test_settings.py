@@ -35,7 +35,7 @@ def result(text: str, values: dict[str, Any] | None = None) -> parcost.Result:
 
 
 def rows(found: parcost.Result) -> list[tuple[str, float, float]]:
-    (section,) = [s for _, s in found.sections if s.title == "What would help"]
+    (section,) = [s for _, s in found.sections if s.title == "Levers"]
     return [(str(row[0]), float(row[1][0]), float(row[2][0])) for row in section.rows]
 
 
@@ -66,7 +66,7 @@ def test_how_tokens_are_sent_is_a_lever() -> None:
     assert found[dispatcher] == pytest.approx(step(EXPERTS, {"routing.dispatcher": name}))
 
 
-def test_what_is_not_legal_or_does_not_fit_is_no_lever() -> None:
+def test_illegal_and_oversized_layouts_are_no_levers() -> None:
     # Without recomputation the fullest stage needs 50.4 GiB of 80.
     small = result(DENSE, {"memory.usable": 0.65, "training.recompute": "full"})
     titles = [title for title, *_ in rows(small)]
@@ -75,7 +75,7 @@ def test_what_is_not_legal_or_does_not_fit_is_no_lever() -> None:
     assert "training.recompute = none" not in [title for title, *_ in rows(tight)]
 
 
-def test_what_the_framework_lacks_is_no_lever() -> None:
+def test_unsupported_features_are_no_levers() -> None:
     lacks = """
     framework mine { offers kinds { attribute = "schedule.kind", values = "one_f_one_b" } }
     """

@@ -80,7 +80,7 @@ def test_the_strategies_in_their_order(arguments: Any, expected: list[str]) -> N
     assert lines(*arguments) == expected
 
 
-def test_what_each_strategy_sets() -> None:
+def test_settings_of_each_strategy() -> None:
     study: Any = Fake(8, 4, 2, 6)
     assert [s.title for s in plan._strategies(study)] == [
         "DDP",

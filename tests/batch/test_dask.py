@@ -78,7 +78,7 @@ def test_the_command_line_finds_the_cluster(
     assert outs[0] == outs[1]
 
 
-def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost_plugins.executors import dask
 
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)

@@ -321,7 +321,7 @@ sys.exit(main(sys.argv[1:]))"""
     assert (child.returncode, said.strip()) == (130, b"interrupted")
 
 
-def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_engine_factory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: str) -> Executor:
         raise OSError("nobody there")
 
@@ -373,7 +373,7 @@ def test_a_file_that_was_a_spec_of_the_batch_may_be_imported_by_the_next(
     assert own[0].data()["results"] == first[0].data()["results"]
 
 
-def test_a_worker_that_is_killed_as_it_answers_keeps_nobody_waiting() -> None:
+def test_a_worker_killed_during_its_answer_blocks_no_reader() -> None:
     """The half of an answer stands in the pipe, and whoever reads it waits for the rest."""
     engine = executors.processes(1)
     pool: Any = engine.start()

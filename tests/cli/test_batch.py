@@ -126,7 +126,7 @@ sys.exit(main())"""
     return subprocess.Popen([sys.executable, "-c", code, *arguments], **streams)
 
 
-def alive(group: int) -> bool:
+def is_alive(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -272,7 +272,7 @@ def test_parquet_without_its_library_says_what_to_install(
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_what_is_remembered_is_told_in_the_same_bytes(
+def test_a_cached_answer_is_printed_in_the_same_bytes(
     run: Run, evaluated: list[str], format_: str
 ) -> None:
     files(ALL)
@@ -357,7 +357,7 @@ def test_a_missing_import_is_looked_for_again(run: Run) -> None:
     assert run("eval", "specs").code == 0
 
 
-def test_a_plugin_that_failed_is_asked_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_plugin_is_called_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost import hookimpl
     from parcost.plugins import discovery
 
@@ -388,7 +388,7 @@ def damage_empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_cut, damage_flip, damage_empty])
-def test_what_is_damaged_is_evaluated_again(
+def test_a_damaged_answer_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     files(many_specs(3))
@@ -404,7 +404,7 @@ def test_what_is_damaged_is_evaluated_again(
     assert evaluated == []
 
 
-def test_what_stands_in_the_place_of_another_is_evaluated_again(
+def test_a_misplaced_answer_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path
 ) -> None:
     files(many_specs(3))
@@ -420,7 +420,7 @@ def test_what_stands_in_the_place_of_another_is_evaluated_again(
     assert len(evaluated) == 3
 
 
-def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path: Path) -> None:
+def test_an_unusable_cache_is_one_warning_and_ignored(run: Run, tmp_path: Path) -> None:
     files(many_specs(3))
     (tmp_path / "caches").write_text("in the way")
     done = run("eval", "specs", "--format", "jsonl")
@@ -430,7 +430,7 @@ def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path
     assert "; results are not remembered" in done.err
 
 
-def test_a_cache_on_a_full_disk_is_said_once_and_ignored(
+def test_a_cache_on_a_full_disk_is_one_warning_and_ignored(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files(many_specs(3))
@@ -450,7 +450,7 @@ def test_a_cache_on_a_full_disk_is_said_once_and_ignored(
     assert cached(tmp_path) == []
 
 
-def test_what_nobody_asks_for_is_removed_after_a_month(run: Run, tmp_path: Path) -> None:
+def test_unused_answers_are_removed_after_a_month(run: Run, tmp_path: Path) -> None:
     files(many_specs(3))
     run("eval", "specs")
     old = time.time() - 40 * 86400
@@ -560,7 +560,7 @@ def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subpr
         stack.callback(Path("gate").unlink)
         wait_for(lambda: cached(tmp_path))
         yield child
-        wait_for(lambda: not alive(child.pid))
+        wait_for(lambda: not is_alive(child.pid))
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
@@ -577,7 +577,7 @@ def stopping(jobs: str) -> list[str]:
 
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path, jobs: str) -> None:
+def test_ctrl_c_loses_nothing_and_leaves_no_process(run: Run, tmp_path: Path, jobs: str) -> None:
     with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does
         _, said = child.communicate()
@@ -595,7 +595,7 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.usefixtures("run")
-def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str, name: str) -> None:
+def test_other_signals_end_a_batch_like_ctrl_c(tmp_path: Path, jobs: str, name: str) -> None:
     with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
         for _ in range(2):  # as `timeout` does
             child.send_signal(getattr(signal, name))
@@ -711,7 +711,7 @@ def test_several_processes_give_the_same_to_the_bit(run: Run, format_: str) -> N
     assert (spread.code, spread.out, spread.err) == (alone.code, alone.out, alone.err)
 
 
-def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> None:
+def test_answers_of_processes_are_cached(run: Run, evaluated: list[str]) -> None:
     files({**ALL, **many_specs(20)})
     spread = run("eval", "specs", "--format", "jsonl", "--jobs", "2")
     again = run("eval", "specs", "--format", "jsonl")
@@ -745,7 +745,7 @@ def test_an_option_that_makes_no_sense_is_a_usage_error(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "table"])
-def test_a_full_disk_is_said_and_loses_nothing(
+def test_a_full_disk_is_an_error_and_loses_nothing(
     run: Run, evaluated: list[str], format_: str
 ) -> None:
     files(many_specs(3))
@@ -788,7 +788,7 @@ def test_what_went_wrong_is_in_the_exit_code_where_stderr_is_full() -> None:
         assert child.returncode == code
 
 
-def test_a_file_that_cannot_be_written_is_said(run: Run) -> None:
+def test_an_unwritable_file_is_an_error(run: Run) -> None:
     files({"a.par": GOOD})
     done = run("eval", "specs", "--out", "no/such/folder.txt")
     assert (done.code, done.out) == (2, "")

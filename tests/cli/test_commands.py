@@ -143,10 +143,10 @@ def test_bad_input_prints_every_problem_on_stderr_and_exits_with_2(run: Run) -> 
         ("notes.txt", "`notes.txt` is no spec: its name does not end in `.par`"),
         ("empty", "there is no `.par` file in `empty`"),
         ("binary.par", "`binary.par` is not UTF-8: byte 0xff on line 1"),
-        ("nothing.par", "`nothing.par` says nothing"),
+        ("nothing.par", "`nothing.par` is empty"),
     ],
 )
-def test_what_cannot_be_read_is_said_and_exits_with_2(
+def test_an_unreadable_path_is_an_error_and_exits_with_2(
     run: Run, tmp_path: Path, argument: str, said: str
 ) -> None:
     (tmp_path / "notes.txt").touch()
@@ -167,7 +167,7 @@ def test_a_pipe_with_the_name_of_a_spec_is_not_waited_for(run: Run, tmp_path: Pa
         assert "`pipe.par` is no spec: it is no regular file" in done.err
 
 
-def test_an_unreadable_file_is_said(run: Run, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "secret.par"
     path.write_text(GOOD, encoding="utf-8")
     path.chmod(0)
@@ -270,7 +270,7 @@ def test_a_study_that_cannot_be_bound_loses_no_other(run: Run) -> None:
     assert "good" in done.out
 
 
-def test_a_problem_that_studies_share_is_told_once(run: Run) -> None:
+def test_a_problem_shared_by_studies_is_printed_once(run: Run) -> None:
     text = MISTAKEN + "study one { layout { tp = 1 } }\nstudy two { layout { tp = 4 } }\n"
     assert run("eval", "a.par", a=text).err.count("no attribute `tpp`") == 1
 
@@ -364,7 +364,7 @@ def test_swept_values_stand_in_the_order_in_which_they_were_written(run: Run) ->
     assert re.search(r"^ +tp +bucket +micro +zero +step", table, re.MULTILINE)
 
 
-def test_a_sweep_shows_first_what_everybody_asks_for(run: Run) -> None:
+def test_a_sweep_has_the_headline_figures_first(run: Run) -> None:
     out = run("eval", "a.par", a=SWEPT).out
     assert re.search(r"^ +tp +step time +mfu +memory +headroom ", out, re.MULTILINE)
 
@@ -395,11 +395,11 @@ def test_a_sweep_says_which_options_show_the_advice_of_a_point(
     run: Run, written: str, swept: str
 ) -> None:
     out = run("eval", "a.par", "--full", a=SWEPT.replace(written, swept)).out
-    assert "What would help" not in out
+    assert "Levers" not in out
     flowing = " ".join(out.split())
     (told,) = re.findall(r"advice of one point: ((?:--set (?:'[^']*'|\S+) ?)+)", flowing)
     one = run("eval", "a.par", "--full", *shlex.split(told))
-    assert "What would help" in one.out
+    assert "Levers" in one.out
 
 
 def test_a_sweep_of_a_let_has_no_option_for_a_point(run: Run) -> None:
@@ -681,7 +681,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path, arguments: list[str]) -> Non
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("arguments", [["eval", "a.par"], ["--help"]])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_is_said(tmp_path: Path, arguments: list[str], unbuffered: str) -> None:
+def test_a_full_disk_is_an_error(tmp_path: Path, arguments: list[str], unbuffered: str) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
     code = "import sys; from parcost.cli import main; sys.exit(main())"
     with Path("/dev/full").open("w") as full:
@@ -776,7 +776,7 @@ def test_check_of_a_good_spec_says_nothing_on_stdout(run: Run) -> None:
     assert (done.code, done.out, done.err) == (
         0,
         "",
-        "1 study checked, no errors; whether a step fits into memory, `parcost eval` says\n",
+        "1 study checked, no errors; run `parcost eval` for the fit into memory\n",
     )
 
 
@@ -813,7 +813,7 @@ def test_fmt_rewrites_a_file_once_and_keeps_its_mode(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("option", ["--check", "--diff"])
-def test_fmt_only_looks_when_it_is_asked_to(run: Run, tmp_path: Path, option: str) -> None:
+def test_fmt_writes_nothing_with_check_or_diff(run: Run, tmp_path: Path, option: str) -> None:
     done = run("fmt", ".", option, a=UNTIDY)
     assert done.code == 1
     assert "a.par" in done.out
@@ -1035,7 +1035,7 @@ def test_no_command_at_all_prints_the_help(run: Run) -> None:
     assert "Commands:" in done.err
 
 
-def test_an_unknown_command_is_told_the_nearest(run: Run) -> None:
+def test_an_unknown_command_has_the_nearest_as_hint(run: Run) -> None:
     done = run("evaluate", "a.par")
     assert done.code == 2
     assert "there is no command `evaluate`; did you mean `eval`?" in done.err
@@ -1073,7 +1073,7 @@ roofline r { }
 """
 
 
-def test_calculations_alone_are_told(run: Run) -> None:
+def test_calculations_without_training_are_printed(run: Run) -> None:
     told = run("eval", "a.par", a=RIDGES)
     assert told.code == 0
     assert "2,198" in told.out
@@ -1116,7 +1116,7 @@ def test_figures_lists_what_a_report_leaves_out(run: Run) -> None:
     assert run("figures", "a.par", "nothing").code == 2
 
 
-def test_what_has_no_end_is_told_in_words(run: Run) -> None:
+def test_an_infinite_value_is_printed_in_words(run: Run) -> None:
     done = run("figures", "idle.par", idle="estimate idle { compute = 0 s, communication = 0 s }\n")
     assert done.code == 0
     (rate,) = (line for line in done.out.splitlines() if "samples_per_second" in line)

@@ -38,7 +38,7 @@ def parent_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("parent_folder")
 @pytest.mark.parametrize("name", [".", "a.par", "*.par"])
 @pytest.mark.parametrize("command", ["check", "eval", "fmt", "show"])
-def test_a_removed_directory_is_told(
+def test_a_removed_directory_is_an_error(
     capsys: pytest.CaptureFixture[str], command: str, name: str
 ) -> None:
     arguments = ["--no-cache"] if command == "eval" else []
@@ -68,7 +68,7 @@ def test_a_plugin_by_a_relative_path_is_not_there(
 
 
 @pytest.mark.parametrize("command", ["fmt", "calibrate"])
-def test_a_closed_stdin_is_told(
+def test_a_closed_stdin_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)

@@ -130,7 +130,7 @@ def test_all_that_a_device_lacks_is_reported_at_once(run: Run) -> None:
     assert run("eval", "a.par", a=named).code == 0  # nothing else comes up
 
 
-def test_a_device_with_a_peak_is_not_asked_for_one(run: Run) -> None:
+def test_a_device_with_a_peak_needs_no_other(run: Run) -> None:
     found = run("eval", "a.par", a=DEVICE.replace("80 GiB", "80 GiB, fp16 = 300 TFLOPS dense"))
     assert "it also needs the rate of attention" in found.err
     assert "it also needs the peak" not in found.err

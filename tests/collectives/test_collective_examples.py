@@ -151,7 +151,7 @@ def test_a_reduce_scatter_by_halving_is_approximate_off_powers_of_two() -> None:
 
 
 @pytest.mark.parametrize("operation", ["all_gather", "broadcast"])
-def test_what_cannot_run_off_powers_of_two_takes_for_ever(operation: str) -> None:
+def test_an_algorithm_for_powers_of_two_is_infinite_elsewhere(operation: str) -> None:
     group = one_level(6.0, 5e-6, 25e9)
     assert HalvingDoubling().seconds(operation, MIB, group) == float("inf")
 

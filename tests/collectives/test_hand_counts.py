@@ -77,7 +77,7 @@ def test_a_torus_that_says_no_dimensions_has_one_port() -> None:
 
 
 @pytest.mark.parametrize("reducing", [0, 1])
-def test_a_switch_that_multicasts_tells_everybody_in_one_round(reducing: int) -> None:
+def test_a_multicast_switch_needs_one_round(reducing: int) -> None:
     levels = [level(in_network=i == reducing) for i in range(2)]
     placed = group(8, 4, levels=levels, alphas=(3.0, 2.0))
     assert LowerBound().seconds("all_reduce", 0.0, placed) == 2
@@ -178,7 +178,7 @@ def test_operations_that_sum_nothing_pay_for_no_additions(
         (Pairwise(), "reduce_scatter", 21),
     ],
 )
-def test_what_a_rank_adds(algorithm: Any, operation: str, added: float) -> None:
+def test_bytes_reduced_by_a_rank(algorithm: Any, operation: str, added: float) -> None:
     plain = group(4, 2, levels=(level(in_network=True),) * 2)
     seconds = [
         algorithm.seconds(operation, 24.0, evolve(plain, reduction=gamma)) for gamma in (0.0, 1e3)
@@ -216,7 +216,7 @@ def test_pieces_of_two_trees_have_a_byte_at_least() -> None:
     assert (one.rounds, one.bytes_) == (6, 3)  # nor is a byte that goes down three hops
 
 
-def test_pieces_of_two_trees_may_be_said() -> None:
+def test_the_number_of_pieces_of_two_trees_may_be_set() -> None:
     (cut,) = DoubleTree().cut(5.0).phases("broadcast", 30.0, group(16))
     assert (cut.rounds, cut.bytes_) == (2 * (4 + 5), 2 * (4 + 5) * 30 / 10)
     (alone,) = DoubleTree().cut(5.0).phases("broadcast", 30.0, group(1))
@@ -304,7 +304,7 @@ def test_networks_that_reduce_carry_a_share_once_up_and_down_each_level_that_is_
     assert tuple(network)[1:] == (2, 6, 0)
 
 
-def test_what_the_switches_lack_is_said_of_the_levels_that_are_crossed() -> None:
+def test_the_remedy_for_switches_names_the_levels_crossed() -> None:
     plain = group(4, 2, 1, levels=(level(), level(), level()))
     assert not CollnetDirect().able("all_reduce", plain)
     assert CollnetDirect().remedy(plain, "f") == "fabric f { level l1 { in_network = on } }"

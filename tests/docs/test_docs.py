@@ -188,7 +188,7 @@ def test_the_schedule_of_the_guide_is_gpipe() -> None:
     assert steps[0] == pytest.approx(steps[1], rel=1e-12)
 
 
-def test_the_collective_of_the_guide_can_be_asked_for() -> None:
+def test_the_collective_of_the_guide_can_be_named() -> None:
     plugins = load(("flood", plugin_in(guide()[2], "flood")))
     (scenario,) = parcost.load_text(SPEC, plugins=plugins)
     study = scenario.studies()[0]

@@ -92,7 +92,7 @@ def test_messages_take_their_latency(mixture: Mixture) -> None:
     assert works(study)["expert combine", "F"].seconds == pytest.approx(expected)
 
 
-def test_the_busiest_rank_takes_its_bytes_and_nobody_more_messages(mixture: Mixture) -> None:
+def test_the_busiest_rank_has_more_bytes_and_no_more_messages(mixture: Mixture) -> None:
     even, uneven = (
         works(
             mixture(
@@ -322,9 +322,7 @@ def test_a_sweep_to_no_counts_pays_no_latency(mixture: Mixture) -> None:
 @pytest.mark.parametrize(
     ("training", "extra"), [("recompute = full", ""), ("", "recompute { moe = on }")]
 )
-def test_what_is_dispatched_again_is_counted_again(
-    mixture: Mixture, training: str, extra: str
-) -> None:
+def test_repeated_dispatches_count_again(mixture: Mixture, training: str, extra: str) -> None:
     found = works(mixture("ep = 64", training=training, extra=extra))
     assert tuple(found[COUNTS, "R"].count) == tuple(found["expert dispatch", "R"].count)
     assert found[COUNTS, "R"].seconds == found[COUNTS, "F"].seconds

@@ -333,7 +333,7 @@ def test_a_device_has_whole_experts_or_parts_of_them() -> None:
     assert figures(study)["experts_per_device"] == 2  # four halves
 
 
-def test_what_loads_drop() -> None:
+def test_tokens_dropped_by_measured_loads() -> None:
     loads = "distribution = measured, loads = [5, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]"
     factor = "capacity_factor = 1.5"
     # A mean of one: each has one and a half places. Two ranks hold halves of nine and three.

@@ -98,7 +98,7 @@ def test_idle_and_sending_are_not_work(bind: Bind) -> None:
     assert found["equivalent_devices"] == pytest.approx(8 * 24 / step)
 
 
-def test_passes_and_samples_are_told(bind: Bind) -> None:
+def test_passes_and_samples_are_figures(bind: Bind) -> None:
     found = values(pipeline(bind))
     assert (found["forward_time"], found["backward_time"]) == (8.0, 16.0)
     assert found["pipeline_time"] == pytest.approx(33.0)

@@ -105,7 +105,7 @@ def test_a_formula_is_the_input_of_another() -> None:
         ("1n", {"n": 1.0}, "cannot be read"),
     ],
 )
-def test_what_is_no_formula_is_an_error(text: str, letters: dict[str, Any], said: str) -> None:
+def test_an_invalid_formula_is_an_error(text: str, letters: dict[str, Any], said: str) -> None:
     with pytest.raises(FormulaError, match=None) as caught:
         formula(text, **letters)
     assert said in str(caught.value)
@@ -228,7 +228,7 @@ def test_an_array_is_its_numbers(numbers: list[float]) -> None:
         assert formula(text, n=n).value == pytest.approx(float(found), rel=1e-14)
 
 
-def test_origins_are_read_when_somebody_reads_the_formula() -> None:
+def test_origins_wait_for_the_first_read_of_the_formula() -> None:
     asked: list[str] = []
 
     def origins() -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_a_measured_all_reduce_is_one_of_several_ranks(degrees: str, all_: int) 
     assert plain_of(found.all_reduce) == (7.0 if all_ else 0.0)
 
 
-def test_one_device_without_a_fabric_tells_nobody() -> None:
+def test_one_device_without_a_fabric_has_no_communication() -> None:
     of = parcost.load_text((SMALL % ("", ", all_reduce = 7 s")).replace("fabric = wire, ", ""))
     alone = of[0].studies()[0]
     found = decode(Replica.of(alone, alone[Serving]))

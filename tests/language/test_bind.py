@@ -368,7 +368,7 @@ def test_all_errors_of_a_file_come_out_in_one_run(plugins: Plugins) -> None:
     ]
 
 
-def test_what_depends_on_something_broken_is_not_reported_again(plugins: Plugins) -> None:
+def test_dependents_of_an_error_are_not_reported_again(plugins: Plugins) -> None:
     assert ids("box { size = 1 XB, rate = 1 B/s }\nshelf { total = box.size }", plugins) == [
         "unknown-unit"
     ]

@@ -34,7 +34,7 @@ def helps(text: str = "", **blocks: str) -> str:
     return "\n".join(d.help or "" for d in diagnostics_of(text, **blocks))
 
 
-def test_a_name_that_begins_with_a_digit_is_spelled_out() -> None:
+def test_a_name_with_a_leading_digit_has_a_hint() -> None:
     assert helps("schedule { kind = 1f1b }") == "did you mean `one_f_one_b`?"
 
 
@@ -46,7 +46,7 @@ def test_an_entry_of_a_catalogue_is_found_by_its_last_name() -> None:
     assert helps("use llama31_405b") == "did you mean `use catalog.models.llama31_405b`?"
 
 
-def test_a_name_in_quotes_is_told_from_a_string() -> None:
+def test_a_name_in_quotes_differs_from_a_string() -> None:
     said = helps(cluster='cluster { devices = 64, device = "h100" }')
     assert said == "a name stands without quotes; did you mean `h100_sxm`?"
 

@@ -449,7 +449,7 @@ def test_an_unclosed_block_says_where_the_indentation_closes_it() -> None:
     assert diagnostic.labels[1].span.source.position(diagnostic.labels[1].span.start) == (4, 1)
 
 
-def test_all_errors_of_a_file_are_told_in_order() -> None:
+def test_all_errors_of_a_file_are_reported_in_order() -> None:
     text = "a = @\nf {\n b =\n c = 1\n}\n'\ng = (\nh = 1 i = 2\n"
     assert [line.split(" ")[0] for line in messages(text)] == ["1:5", "3:5", "6:1", "7:5", "8:7"]
 

@@ -163,7 +163,7 @@ def test_activations_travel_by_the_size_of_their_stage(monkeypatch: pytest.Monke
     assert len(names([array, other])) == 4
 
 
-def test_what_forward_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_saved_in_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "virtual_stages", lambda _: 2)
 
     def memory(bytes_: float, count: Any, *moments: str, often: bool = True) -> Any:

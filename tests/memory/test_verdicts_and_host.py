@@ -365,7 +365,9 @@ def failures(study: Study) -> list[str]:
         ({"plain.host_bandwidth": 10.0}, []),
     ],
 )  # fmt: skip
-def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: list[str]) -> None:
+def test_requirements_of_offloading(
+    bind: Bind, values: dict[str, Any], expected: list[str]
+) -> None:
     assert failures(bind(values, parameters=[part(800)])) == expected
     assert not work(bind({"offload.activations": 0.5}, memory=[memory_term(100)]))
 
@@ -377,7 +379,7 @@ def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: lis
         ({"offload.activations": 0.25}, "25 % of the activations go to the host, and the device has no link to it"),
     ],
 )  # fmt: skip
-def test_what_offloading_lacks_is_said_with_its_share(
+def test_insufficient_offload_memory_is_an_error_with_the_share(
     bind: Bind, values: dict[str, Any], message: str
 ) -> None:
     study = bind(values)

@@ -72,7 +72,9 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("model", ["mixtral_8x7b", "deepseek_v2", "qwen15_moe_a2_7b"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_ranks_hold_adds_up_to_the_model(study_of: StudyOf, model: str, layout: str) -> None:
+def test_parameters_of_all_ranks_add_up_to_the_model(
+    study_of: StudyOf, model: str, layout: str
+) -> None:
     if "ep = 16" in layout and model != "deepseek_v2":
         pytest.skip("as many experts do not divide")
     degrees = dict(part.split(" = ") for part in layout.split(", ") if "on" not in part)

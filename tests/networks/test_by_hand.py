@@ -158,7 +158,7 @@ def test_switches_of_ten_ports_with_twice_as_many_down_as_up(
     check_table(network("rail", 3 * devices, per_node=3, **given), rails)
 
 
-def test_what_is_said_of_the_middle_is_said_of_this_network() -> None:
+def test_the_bisection_is_that_of_this_network() -> None:
     """Of one switch, of a sweep that has one, and of rails, which are not joined at the top."""
 
     def middle(kind: str, devices: Any) -> tuple[str, str]:
@@ -172,7 +172,7 @@ def test_what_is_said_of_the_middle_is_said_of_this_network() -> None:
     assert middle("fat_tree", 10) == (of_a_switch, "")
     assert middle("fat_tree", "[10, 20]") == (of_a_switch, "")
     assert middle("fat_tree", 20) == (of_leaves, "")
-    note = "of rails: without what crosses them, which they do not join"
+    note = "of rails: without traffic between them"
     assert middle("rail", 20) == (of_leaves, note)
 
 

@@ -208,7 +208,7 @@ def test_loaders_may_take_the_whole_step(step: float, holds: bool) -> None:
 
 
 @pytest.mark.parametrize("more", ["stall = 1 s", "rate = 1 tokens, prefetch = off"])
-def test_nobody_starves_who_waits_for_the_data_anyway(more: str) -> None:
+def test_a_data_bound_step_has_no_starvation(more: str) -> None:
     of = study(CARD + JOB + f"data {{ {more} }}")
     assert list(data.loader_warning(of, SimpleNamespace(step_seconds=1.0))) == []  # type: ignore[arg-type]
     (wait,) = data.stall(of)

@@ -396,7 +396,7 @@ def test_the_ring_buffer_of_128k_tokens_in_fp8() -> None:
 # --- Everything else ------------------------------------------------------------------------------
 
 
-def test_what_works_token_by_token_divides_by_the_degree() -> None:
+def test_work_per_token_divides_by_the_degree() -> None:
     def totals(cp: int) -> tuple[float, float]:
         of = study(f"cp = {cp}, pp = 1", devices=16)
         flops = sum(op.flops * sum(op.count) for op in of.operators if not hasattr(op, "bytes_"))
@@ -420,7 +420,7 @@ def test_sequence_parallelism_adds_no_device_and_context_parallelism_does() -> N
     assert plain.figure("model_parallel_devices") == 16
 
 
-def test_the_regime_is_told_in_words() -> None:
+def test_the_regime_is_a_note() -> None:
     model = "use catalog.models.llama3_70b"
 
     def notes(sequence: int, context: str = "") -> str:

@@ -237,7 +237,7 @@ def test_keeping_the_last_layer_saves_its_gather(bind: Bind) -> None:
     assert step(fsdp(bind, sharding__keep_last="on")) == pytest.approx(156)
 
 
-def test_what_is_kept_from_forward_is_not_gathered_again(bind: Bind) -> None:
+def test_parameters_kept_from_forward_are_not_gathered_again(bind: Bind) -> None:
     # forward as before, 3 + 50; backward 100 and the last reduction
     kept = fsdp(bind, sharding__reshard="off")
     assert step(kept) == pytest.approx(53 + 103)

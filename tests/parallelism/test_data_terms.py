@@ -91,7 +91,7 @@ def test_the_formula_counts_buckets(bind: Bind, bucket: float, count: float | No
     assert formula.inputs.get("N") == (None if count is None else (count, ""))
 
 
-def test_what_may_not_hide_leaves_in_one_message(bind: Bind) -> None:
+def test_gradients_without_overlap_are_one_message(bind: Bind) -> None:
     values = {**FOUR, "layout.zero": 1, "overlap.first_bucket": 5e8}
     assert_terms(
         once_terms(bind(values, parameters=[parameters_record(1e9)])),
@@ -602,7 +602,7 @@ def test_one_replica_compresses_nothing(bind: Bind) -> None:
         ({"layout.zero": 3, "sharding.accumulate": "whole"}, False),
     ],
 )
-def test_what_is_reduced_in_every_micro_batch_is_compressed_there(
+def test_reductions_per_micro_batch_are_compressed_there(
     bind: Bind, values: dict[str, Any], every: bool
 ) -> None:
     study = bind(
@@ -787,7 +787,7 @@ def complaints(bind: Bind, values: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(
+def test_incompatible_settings_are_refused(
     bind: Bind, values: dict[str, Any], failed: set[str]
 ) -> None:
     assert set(complaints(bind, values)) == failed

@@ -199,7 +199,7 @@ DEAL = "deal them unevenly: `schedule.stages = [...]` with "
         (9, 0, 4, 2, [FRONT, f"{DEAL}1 times 2 and 7 times 1"]),
         # fewer layers than stages
         (3, 0, 4, 1, ["pp = 3 divides"]),
-        # what is asked for is no other way
+        # what is expected is no other way
         (8, 0, 4, 1, ["pp = 2 or 8 divides", FRONT, f"{DEAL}0 times 3 and 4 times 2"]),
     ],
 )
@@ -237,9 +237,7 @@ class QueryRecorder(Schedule):
         (20, set()),
     ],
 )
-def test_a_schedule_is_asked_of_whole_micro_batches(
-    bind: Bind, batches: Any, asked: set[int]
-) -> None:
+def test_a_schedule_gets_whole_micro_batches(bind: Bind, batches: Any, asked: set[int]) -> None:
     schedule = QueryRecorder()
     values = {"schedule.kind": "asked", "training.global_batch": batches}
     study = bind(values, schedules=[schedule])
@@ -249,7 +247,7 @@ def test_a_schedule_is_asked_of_whole_micro_batches(
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_no_longer_order_is_worked_out(bind: Bind, over: int) -> None:
+def test_an_order_longer_than_the_limit_is_refused(bind: Bind, over: int) -> None:
     """Two stages of four chunks have eight passes for each micro-batch."""
     m = LONGEST_ORDER // 8 + over
     values = {

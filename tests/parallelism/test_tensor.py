@@ -196,7 +196,7 @@ def test_sums_of_backward_may_hide_under_weight_gradients(
     }
 
 
-def test_what_hides_takes_multiprocessors_from_compute() -> None:
+def test_hidden_collectives_take_multiprocessors_from_compute() -> None:
     found = work(study("tp = 8", overlap="tensor = on, multiprocessors = 12"))
     assert {t.slowdown for t in found.values()} == {12 / (132 - 12)}
 
@@ -645,7 +645,7 @@ def test_the_ledger_s_seconds_are_figures() -> None:
     assert of.figure("tp_exposed") == pytest.approx(float(sum(line.exposed for line in lines)))
 
 
-def test_shapes_are_listed_where_they_are_asked_for() -> None:
+def test_shapes_are_listed_on_request() -> None:
     of = figures("tp = 8, sequence_parallel = on", extra="tensor_parallel { shapes = on }")
     (table,) = [s for _, s in of.sections if s.title == "Matrices of a rank"]
     rows = {row[0]: [cell[0] for cell in row[1:]] for row in table.rows}

@@ -188,7 +188,7 @@ def test_chunks_hide_beside_the_product_that_needs_or_makes_them() -> None:
     assert edge["q"] == (5.0, "")
 
 
-def test_what_runs_again_sends_again() -> None:
+def test_recomputation_repeats_its_messages() -> None:
     of = study(**FOUR, training="recompute = full")
     assert {key[1] for key in work(of) if key[0] == "tensor all-reduce"} == {"F", "R"}
     assert tuple(work(of)["tensor all-reduce", "R"].count) == (6.0, 6.0)
@@ -438,7 +438,7 @@ def failures(**more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_does_not_divide_is_refused(more: dict[str, Any], ids: set[str]) -> None:
+def test_indivisible_sizes_are_refused(more: dict[str, Any], ids: set[str]) -> None:
     assert set(failures(**{"batch": 24, **more})) == ids
 
 

@@ -203,7 +203,7 @@ def test_a_name_that_cannot_be_printed_is_a_fault_of_its_plugin(hook: str, name:
 
 
 class OtherClass(parcost.Schedule, parcost.Collective, parcost.KernelModel, parcost.Exporter):
-    """An algorithm, a schedule, a model of kernels and a format, whatever is asked for."""
+    """An algorithm, a schedule, a model of kernels and a format, whatever is expected."""
 
     operations = frozenset({"all_reduce"})
     source = "nobody"

@@ -78,7 +78,7 @@ def test_a_plugin_that_returns_something_else_is_named() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: ["ten seconds"]))
     bad = evaluate_with(("warp", plugin))
     assert faults(bad) == [
-        "plugin `warp` terms: returned str where Work or Edge or Once is asked for"
+        "plugin `warp` terms: returned str where Work or Edge or Once is expected"
     ]
     assert bad.exit_code == 3
 
@@ -213,7 +213,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("hook", SHAPES)
 @pytest.mark.parametrize("text, wanted", [(SPEC, "one number is"), (SWEEP, "the sweep has 2")])
-def test_an_array_of_another_length_is_a_fault_of_whoever_made_it(
+def test_an_array_of_another_length_is_a_fault_of_its_plugin(
     hook: str, text: str, wanted: str
 ) -> None:
     plugin = ("warp", SimpleNamespace(**{hook: hookimpl(lambda: [SHAPES[hook]()])}))

@@ -91,7 +91,7 @@ def test_no_number_of_a_term_is_negative(name: str) -> None:
     assert fault.message.startswith(f"gave the term `gain` {name} = -1.0")
 
 
-def test_an_error_that_cannot_be_told_is_told_by_its_kind() -> None:
+def test_an_unprintable_error_is_printed_by_its_type() -> None:
     class SilentError(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -104,7 +104,7 @@ def test_an_error_that_cannot_be_told_is_told_by_its_kind() -> None:
     assert fault.message == "raised SilentError"
 
 
-def test_an_error_of_several_lines_is_told_in_one() -> None:
+def test_an_error_of_several_lines_is_printed_in_one() -> None:
     def broken() -> list[Work]:
         raise ValueError("no\nTraceback (most recent call last):\n\n  way")
 
@@ -129,7 +129,7 @@ def test_a_hook_that_parcost_does_not_ask_for_is_named(name: str, hint: str) -> 
     assert hint in str(fault)
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+def test_a_non_regular_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.par")
     (tmp_path / "a.par").symlink_to(tmp_path / "b.par")
     (tmp_path / "b.par").symlink_to(tmp_path / "a.par")
@@ -183,7 +183,7 @@ def undefined(study: parcost.Study) -> list[Figure]:
 UNDEFINED = ("odd", SimpleNamespace(calculations=hookimpl(undefined)))
 
 
-def test_what_cannot_be_computed_is_refused_where_it_was_asked_for() -> None:
+def test_an_uncomputable_value_is_refused_at_its_read() -> None:
     text = "link wire { bandwidth = 1 B/s per_direction }\n"
     (result,) = parcost.Session(load(UNDEFINED)).load_text(text)[0].evaluate().results
     (said,) = result.diagnostics

@@ -117,7 +117,7 @@ def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
         ("cast = 1 B, weight_cast = 1 B", {}, {"cast for", "weight cast"}),
     ],
 )
-def test_what_a_recipe_does_not_say_costs_nothing(
+def test_unset_parts_of_a_recipe_cost_nothing(
     recipe: str, more: dict[str, Any], names: set[str]
 ) -> None:
     found = {name.split(" for ")[0] for name, _ in own_terms(study(recipe, **more))}

@@ -285,7 +285,7 @@ def failures(of: Study) -> list[tuple[str, str]]:
         ("weight_copies", "2 B", "there is nothing to keep copies in"),
     ],
 )
-def test_what_a_narrow_type_needs_is_refused_without_one(
+def test_attributes_of_a_narrow_type_are_refused_without_one(
     attribute: str, value: str, why: str
 ) -> None:
     assert failures(study(f"{attribute} = {value}")) == [

@@ -123,7 +123,7 @@ def test_an_answer_that_holds_the_study_is_refused_where_it_would_be_another() -
         several.at((0, 2, 0)).query(outer)
 
 
-def test_what_fails_is_asked_again_and_its_reads_count() -> None:
+def test_a_failed_query_is_evaluated_again_and_its_reads_count() -> None:
     def failure(study: Study) -> float:
         CALLS.append("failing")
         if study[Shape].zero == 1:

@@ -257,7 +257,7 @@ def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> Non
 
 
 @given(step=steps(), data=st.data())
-def test_what_occurs_more_often_never_shortens_the_step(step: Any, data: Any) -> None:
+def test_higher_counts_never_shorten_the_step(step: Any, data: Any) -> None:
     found = [i for i, term in enumerate(step.terms) if not isinstance(term, Edge)]
     if not found:
         return

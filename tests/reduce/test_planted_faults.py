@@ -166,15 +166,15 @@ FAULTS = [
     ),
     Fault(
         "reductions of a device do not crowd its links",
-        [(step_costs, "_busiest")],
+        [(step_costs, "_busiest_seconds")],
         _no_pairs,
-        "test_once",
+        "test_step_costs",
     ),
     Fault(
         "twice the compute of a micro-batch covers what is beside it",
         [(step_costs, "_room")],
         scaled(2.0),
-        "test_once",
+        "test_step_costs",
     ),
     Fault(
         "the fullest device is the first",

@@ -215,7 +215,7 @@ def test_no_pipeline_is_faster_than_its_busiest_device_or_its_bound(
     assert max(device_seconds(found, times)) <= least <= found.timeline(times, case.hop).seconds
 
 
-def test_an_order_is_asked_for_once() -> None:
+def test_an_order_is_computed_once() -> None:
     asked: list[tuple[int, int, int]] = []
 
     def order(p: int, m: int, v: int) -> list[list[Op]]:

@@ -78,7 +78,7 @@ def choosy(study: Study, outcome: Outcome) -> list[Check]:
 
 
 @pytest.mark.parametrize("keep", [1, 3, 50])
-def test_what_a_verdict_refuses_is_left_out_and_rules_nothing_out(keep: int) -> None:
+def test_a_layout_refused_by_a_verdict_excludes_no_other(keep: int) -> None:
     """Outcomes are judged one by one, so the ranking is that of single evaluations."""
     plugins = load(("choosy", SimpleNamespace(outcome_checks=choosy)))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)

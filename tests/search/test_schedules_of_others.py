@@ -113,7 +113,7 @@ ORDERS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", ORDERS)
-def test_what_is_no_order_is_named_alone_and_in_a_search(case: str) -> None:
+def test_an_invalid_order_is_named_in_evaluation_and_search(case: str) -> None:
     lists, said = ORDERS[case]
     (scenario,) = parcost.load_text(TEXT, plugins=load_schedule(order=gives(lists)))
     match = (

@@ -137,7 +137,7 @@ def test_every_reader_of_text_wants_utf8(run: Run, reader: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("reader", READERS)
-def test_what_may_not_be_read_is_said(run: Run, reader: str) -> None:
+def test_a_forbidden_file_is_an_error(run: Run, reader: str) -> None:
     read, suffix, _ = READERS[reader]
     path = Path(f"odd{suffix}")
     path.write_text(SPEC)

@@ -193,19 +193,19 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
         (
             ({**NODE, "dimensions": (2, 4)},),
             "level-kind",
-            "`dimensions` says nothing of level `l0`, whose kind is switch",
+            "`dimensions` does not apply to level `l0`, whose kind is switch",
             "it belongs to `kind = torus`",
         ),
         (
             ({**NODE, "pxn": True}, PORT),
             "level-kind",
-            "`pxn` says nothing of level `l0`, whose kind is switch",
+            "`pxn` does not apply to level `l0`, whose kind is switch",
             "it belongs to `kind = rail`",
         ),
         (
             ({**NODE, "kind": "mesh", "in_network": True}, PORT),
             "level-kind",
-            "`in_network` says nothing of level `l0`, whose kind is mesh",
+            "`in_network` does not apply to level `l0`, whose kind is mesh",
             (
                 "it belongs to `kind = switch` or `kind = rail` or `kind = fat_tree` or "
                 "`kind = ethernet`"
@@ -214,19 +214,19 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
         (
             ({**NODE, "wrap": False}, PORT),
             "level-kind",
-            "`wrap` says nothing of level `l0`, whose kind is switch",
+            "`wrap` does not apply to level `l0`, whose kind is switch",
             "it belongs to `kind = torus`",
         ),
         (
             (NODE, {**PORT, "routing": "valiant"}),
             "level-kind",
-            "`routing` says nothing of level `l1`, whose kind is switch",
+            "`routing` does not apply to level `l1`, whose kind is switch",
             "it belongs to `kind = dragonfly` or `kind = dragonfly_plus`",
         ),
         (
             (NODE, {**PORT, "radix": 64.0}),
             "level-kind",
-            "`radix` says nothing of level `l1`, whose kind is switch",
+            "`radix` does not apply to level `l1`, whose kind is switch",
             "it belongs to `kind = rail` or `kind = fat_tree`",
         ),
         (

@@ -129,7 +129,7 @@ def test_a_fabric_may_join_more_than_the_devices() -> None:
     assert failures(study(NODE, {**NETWORK, "size": 9.0})) == {}
 
 
-def test_a_sweep_over_devices_is_told_where_the_fabric_ends() -> None:
+def test_a_sweep_over_devices_beyond_the_fabric_is_an_error() -> None:
     devices = np.array([16.0, 32.0, 64.0])
     given = study(NODE, {**NETWORK, "size": 4.0}, devices=devices, dp=devices / 8)
     [check] = [c for c in checks.checks(given) if c.id == "fabric-small"]

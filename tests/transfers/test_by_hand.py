@@ -270,7 +270,7 @@ def test_a_ring_waits_for_the_levels_that_it_crosses(
     assert (group.flat.bandwidth, group.flat.latency) == (bandwidth, latency)
 
 
-def test_a_message_is_between_two_ranks_or_nodes_unless_more_are_said() -> None:
+def test_a_message_is_between_two_ranks_or_nodes_by_default() -> None:
     message = f"operation = point_to_point, size = 1 B, {OWN}"
     far = "network_bandwidth = 1 B/s per_direction"
     assert place_group(message).ranks == 2
@@ -472,7 +472,7 @@ def test_algorithms_are_listed_with_what_each_moves_and_why_another_cannot_run()
     assert rows["naive"] == (6, (180, "B"), (12, "s"), (48, "s"), "only by name")
     assert rows["lower_bound"] == ("-", "-", "-", (9, "s"), "nothing beats it")
     assert section.columns == ("algorithm", "rounds", "bytes", "start-up", "time", "")
-    reason = "all ranks on one node, whose level says `in_network = on`"
+    reason = "all ranks on one node, whose level has `in_network = on`"
     assert f"`nvls` cannot run here: it needs {reason}" in section.notes
 
 
@@ -533,7 +533,7 @@ def test_what_does_not_go_around_a_ring_has_no_steps() -> None:
     assert section.notes == ["`broadcast` does not go around a ring in chunks"]
 
 
-def test_a_short_message_is_told_to_be_fused() -> None:
+def test_the_remedy_of_a_short_message_is_fusion() -> None:
     """25 B: 7.5 s of bytes, 12 s of start-up, equal at 40 B; two at once take 27 s."""
     section = table(f"{RING}, size = 25 B, advice = on")
     assert section.notes == [
@@ -546,7 +546,7 @@ def test_a_short_message_is_told_to_be_fused() -> None:
     ]
 
 
-def test_a_long_message_is_told_to_be_narrower_or_hidden() -> None:
+def test_the_remedy_of_a_long_message_is_a_narrower_type_or_overlap() -> None:
     section = table(f"{RING}, size = 80 B, advice = on")
     assert section.notes == [
         "bandwidth-bound: the bytes take 2.4e+07 us and start-up 1.2e+07 us; they are equal at 40 B"
@@ -586,5 +586,5 @@ def test_an_empty_message_is_bound_by_nothing() -> None:
         (1e9, "1 GB"), (999e9, "999 GB"), (1e12, "1 TB"), (1234e12, "1234 TB"),
     ],
 )  # fmt: skip
-def test_bytes_are_spelled_in_the_largest_unit_that_they_fill(bytes_: float, text: str) -> None:
+def test_bytes_are_printed_in_the_largest_full_unit(bytes_: float, text: str) -> None:
     assert _size_text(bytes_) == text

@@ -277,7 +277,7 @@ def test_a_plugin_may_say_how_far_its_figure_is_off() -> None:
         (interval_of("mfu", low="none"), "low = 'none'"),
         (interval_of("mfu", high=float("nan")), "high = nan"),
         (interval_of("mfu", coverage=3.0), "coverage = 3.0"),
-        ("mfu", "returned str where Interval is asked for"),
+        ("mfu", "returned str where Interval is expected"),
     ],
 )
 def test_a_wrong_interval_is_left_out_and_named(interval: Any, said: str) -> None:

@@ -67,7 +67,7 @@ def summary(row: Make) -> Summary:
     )  # fmt: skip
 
 
-def test_what_a_row_is_off(summary: Summary) -> None:
+def test_the_error_of_a_row(summary: Summary) -> None:
     a, b, c = summary.rows
     assert [one.error for one in (a, b, c)] == pytest.approx([-0.2, 0.1, 0.3])
     assert [one.ratio for one in (a, b, c)] == pytest.approx([10 / 8, 10 / 11, 10 / 13])
@@ -297,9 +297,9 @@ def test_the_ranking_is_the_mean_of_its_groups(ranked_summary: Summary) -> None:
 
 
 PAGE = """
-| rows | n | MAPE | median | signed | p90 | constant MFU | refused |
+| rows | n | MAPE | median | signed | p90 | const. MFU | refused |
 | all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
-| all, a configuration counted once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
+| each configuration once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | marked as core | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
 | mean over sources | | 22.5 % | | | | 15.9 % | |
 | error | rows | |
@@ -309,7 +309,7 @@ PAGE = """
 | +10 to +20 % | 1 | ======================================== |
 | +20 to +30 % | 0 | |
 | +30 to +40 % | 1 | ======================================== |
-| source | n | MAPE | median | signed | p90 | constant MFU | refused |
+| source | n | MAPE | median | signed | p90 | const. MFU | refused |
 | one | 2 | 15.0 % | 15.0 % | -5.0 % | 19.0 % | 13.6 % * | 0 |
 | two | 1 | 30.0 % | 30.0 % | +30.0 % | 30.0 % | 18.2 % * | 1 |
 | source | groups | regret | by chance | rho |
@@ -318,7 +318,7 @@ PAGE = """
 | measured | n | MAPE | median | signed | p90 |
 | not stated | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
 | all | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
-| rows | n | held | half-width | with memory | held | half-width |
+| rows | n | held | half width | with memory | held | half width |
 | all rows | 2 | 100.0 % | 18.5 % | 2 | 50.0 % | 21.9 % |
 | row | measured | predicted | error |
 | c | 10 s | 13 s | +30.0 % |
@@ -357,7 +357,7 @@ def test_the_page_has_every_figure(ranked_summary: Summary) -> None:
         "Of 3 groups of 8 or more layouts",
         "step time hold 75.0 % of 1,234 rows, with a half-width of 12.5 %.",
         "90 % intervals",
-        "Fields that nobody reads: `colour` (2).",
+        "Unknown fields, which are ignored: `colour` (2).",
         "1 row cannot be modelled:",
     ):
         assert sentence in text
@@ -386,7 +386,7 @@ def test_a_page_of_nothing() -> None:
     _, text = tables(summarize([], [], {}), 3)
     for line in (
         "No model was measured in 8 layouts or more.",
-        "No row has the memory that it took.",
+        "No selected row has measured memory.",
         "Predictions have no intervals.",
         "No row was left out, and no field was unknown.",
     ):

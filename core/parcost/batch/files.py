@@ -109,7 +109,7 @@ def _folders(top: str) -> Iterator[str]:
         try:
             status = Path(folder).stat()
             found = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
-        except OSError:  # it is gone, or nobody may look into it: nothing in it matches
+        except OSError:  # it is gone, or not readable: nothing in it matches
             continue
         if (status.st_dev, status.st_ino) in seen:
             continue

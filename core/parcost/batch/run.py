@@ -1,10 +1,9 @@
-"""The order of things: what is known is taken, the rest is done, and told in order.
+"""The run of a batch: cached answers are read, the rest evaluated, all in file order.
 
-However the work is spread, entries come in the order of the files, and they are the same to
-the bit, because the same function makes them everywhere. Only a window of the files is
-under way at any time, so memory does not grow with their number. A worker that dies takes
-nothing with it: what it was doing is done again, file by file, and a file that is the end
-of a worker twice is rejected.
+However the work is distributed, entries come in the order of the files. They are equal to the bit,
+because one function makes them everywhere. Only a window of the files is in progress at any time,
+so memory does not grow with their number. The work of a worker that dies is repeated, file by file.
+A file that kills a worker twice is rejected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From files to answers: what is done for a batch, here or in a worker.
+"""The evaluation of files for a batch, in this process or in a worker.
 
-A worker gets the names of files and reads them itself, so it must see them under the same
-names, and must run the same parcost and plugins: it says so where it does not. It keeps
-its session from task to task, so what specs import is parsed once.
+A worker gets the names of files and reads them itself. It must see them under the same names, and
+run the same parcost and plugins; a mismatch is an error. It keeps its session between tasks, so
+imports are parsed once.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ class StrangerError(ParcostError):
 
 @frozen(kw_only=True, eq=False)
 class Task:
-    """What to evaluate. *folder* is what names of files are relative to.
+    """A task of a worker. Names of files are relative to *folder*.
 
-    *expected* is the environment of whoever asks; answers are packed to be kept in a
-    cache where *keep* says so.
+    *expected* is the environment of the caller. With *keep* answers are packed for a cache.
     """
 
     question: Question
@@ -108,14 +107,14 @@ class Worker:
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return Answer(entries)
-        return self._kept(spec, question, first, entries)
+        return self._answer_to_keep(spec, question, first, entries)
 
     def _forget(self) -> None:
         """Begin anew before what specs import becomes a burden."""
         if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
 
-    def _kept(
+    def _answer_to_keep(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
     ) -> Answer:
         """Return the answer to be kept, unless what it depends on cannot be told."""
@@ -146,7 +145,7 @@ def _steps(
 def _let_go(scenario: Scenario, report: Report) -> None:
     """Undo the circles in which they refer to themselves, so that they go at once.
 
-    Whoever leaves that to the collection of garbage waits longer for it than for parsing.
+    Left to the collection of garbage, that would take longer than parsing.
     """
     for result in report.results:
         result.study.forget()

@@ -48,7 +48,7 @@ _PIPE_CLOSED = 141
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def parcost() -> None:
-    """Say what one step of distributed LLM training costs, and why."""
+    """Predict the time, communication and memory of one LLM training step."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,7 +99,7 @@ def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     write_message(f"error: {error.format_message()}")
     if context is not None:
-        write_message(f"  = help: `{context.command_path} --help` says what there is")
+        write_message(f"  = help: `{context.command_path} --help` lists arguments and options")
     return 2
 
 

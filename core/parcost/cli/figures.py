@@ -1,4 +1,4 @@
-"""``parcost figures``: every figure of a spec, those that are made on demand included."""
+"""``parcost figures``: every figure of a spec, including those computed on demand."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def command(
     overrides: tuple[str, ...],
     selection: PluginSelection,
 ) -> int:
-    """List the figures that claims in `expect` may be about, with their values.
+    """List the figures of a spec with their values; claims in `expect` may use them.
 
-    NAMEs pick some, and may end in `*`. A report shows the headline figures and those
-    that a claim names; the others are volumes, counts, ratios and bounds.
+    NAMEs select figures, and may end in `*`. A report shows the headline figures and those
+    of claims. The others are volumes, counts, ratios and bounds.
     """
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
@@ -80,7 +80,7 @@ def _figure_table(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
             ]
             rows += [Row((subject, "", ""), "strong"), *shown] if shown else []
         if rows:
-            meaning = Column("what it is", flexible=True)
+            meaning = Column("meaning", flexible=True)
             yield Table((Column("figure"), Column("value", "right"), meaning), rows)
 
 

@@ -44,39 +44,41 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     "--over",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Values that an axis may have: --over tp=1,2,4 or --over cluster.device=h100_sxm,b200. "
-    "May be repeated; the other axes stay open.",
+    help="Values of an axis: --over tp=1,2,4 or --over cluster.device=h100_sxm,b200. "
+    "May be repeated; the other axes keep all their values.",
 )
 @click.option(
     "--axes",
     metavar="NAME,...",
-    help="Only these axes; the spec says the rest. All that plugins offer where it is left out.",
+    help="Search only these axes; the spec sets the others. By default all axes of plugins.",
 )
 @click.option(
     "--objective",
     metavar="NAME",
-    help="What to look for: step_time (the default), mfu, tokens_per_second_per_device, "
+    help="The objective: step_time (the default), mfu, tokens_per_second_per_device, "
     "cost_per_million_tokens, fewest_devices.",
 )
-@click.option("--top", type=click.IntRange(1, 1000), help="Layouts to list; 10 by default.")
+@click.option(
+    "--top", type=click.IntRange(1, 1000), help="Number of layouts to list; 10 by default."
+)
 @click.option(
     "--budget",
     metavar="SECONDS",
     type=click.FloatRange(min=0.0),
-    help="When to stop proving, 60 by default; the gap that is left is told.",
+    help="Time limit of the search, 60 by default; the remaining optimality gap is printed.",
 )
 @click.option(
     "--sample",
     metavar="N",
     type=click.IntRange(1),
-    help="Evaluate N legal layouts drawn at random, however large the space; proves nothing.",
+    help="Evaluate N random legal layouts of a space of any size, without a proof.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of what --sample draws.")
+@click.option("--seed", default=0, show_default=True, help="Random seed of --sample.")
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table")
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write every legal layout into FILE.csv, FILE.jsonl or FILE.parquet.",
+    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet.",
 )
 @options.study
 @options.overrides
@@ -99,12 +101,12 @@ def command(
 ) -> int:
     """Find the best layouts of a study for its model and machine.
 
-    Every attribute that a plugin offers as an axis is chosen anew, whatever the spec says:
-    degrees, micro-batch, recomputation, ZeRO stage, schedule, overlap. Attributes that the
-    spec sweeps have the values that it lists. What to look for and what must hold may stand
-    in the spec, as `search { most_memory = 70 GiB }`, or come with --set
-    'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
-    the best bound on until no other can be better.
+    The search chooses every attribute that a plugin offers as an axis, whatever its value in
+    the spec: degrees, micro-batch, recomputation, ZeRO stage, schedule, overlap. A sweep in
+    the spec restricts its attribute to the listed values. The objective and limits are
+    attributes of the spec, as `search { most_memory = 70 GiB }`, or of --set
+    'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
+    lowest bound first, until no other layout can be better.
     """
     from parcost.language.errors import SpecError
     from parcost.output import search
@@ -115,7 +117,7 @@ def command(
     from parcost.search.space import LARGEST, space
 
     if budget is not None and isnan(budget):
-        raise click.UsageError("`--budget nan` says no time; write seconds, such as `--budget 60`")
+        raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     if out is not None:
@@ -230,7 +232,7 @@ def _check_name(out: str) -> None:
 
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
-        raise click.UsageError(f"`--out {out}` says no format: its name ends in one of {known}")
+        raise click.UsageError(f"`--out {out}` has no format: its name ends in one of {known}")
 
 
 def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:

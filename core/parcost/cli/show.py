@@ -53,19 +53,19 @@ class _WithLists(click.Command):
 @click.option(
     "--ranks",
     metavar="[LIST]",
-    help="The process groups of every rank, or of those named: --ranks=0,5,96-103.",
+    help="Print the process groups of all ranks, or of these: --ranks=0,5,96-103.",
 )
 @click.option(
     "--stages",
     metavar="[LIST]",
-    help="Which layers stand on which stage, and where the stages are.",
+    help="Print the layers and the devices of all stages, or of these.",
 )
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "json", "md"]),
     default="table",
-    help="How --ranks and --stages are written.",
+    help="Format of --ranks and --stages.",
 )
 def command(
     path: str,
@@ -76,7 +76,7 @@ def command(
     stages: str | None,
     format_: str,
 ) -> int:
-    """Print the resolved spec: every default, and where each value is from."""
+    """Print the resolved spec: every default, and the origin of each value."""
     from parcost.batch.rejections import attempt
     from parcost.batch.scenarios import scenarios
     from parcost.report.rejection import Rejection

@@ -47,7 +47,7 @@ _HANGING = 2
 
 
 class ClosedPipeError(Exception):
-    """Nobody reads stdout any more. Not an OSError, which click would turn into exit 1."""
+    """The reader of stdout is gone. Not an OSError, which click would turn into exit 1."""
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -161,7 +161,7 @@ def forget(stream: TextIO) -> None:
 
 
 class Reservation:
-    """Keeps stdout for results: what anybody else prints meanwhile goes to stderr.
+    """Reserves stdout for results: other output of this process goes to stderr.
 
     Plugins may print, and so may processes that they start and workers. A line of theirs
     between two results would leave nothing that a program can read.
@@ -348,10 +348,10 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 
 class Interrupts:
-    """Ctrl-C, which Python forgets where it comes while an object is being removed.
+    """Ctrl-C, which Python loses if it arrives while an object is removed.
 
-    It waits while it is :meth:`held`. So do other *signals*, where nobody ignores them, as
-    ``nohup`` does. In a process that *ends* with the run, what comes after the first is ignored.
+    It is deferred inside :meth:`held`. So are other *signals*, unless they are ignored, as under
+    ``nohup``. In a process that *ends* with the run, signals after the first are ignored.
     """
 
     number: ClassVar[int] = signal.SIGINT  # the last that came, and when

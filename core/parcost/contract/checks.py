@@ -1,7 +1,7 @@
 """Validation of a rule: its answer, and messages that can be formatted.
 
-An answer that is neither yes nor no would let everything through, and a message that lacks
-an input would fail where it is said, far from whoever wrote it.
+An answer that is neither yes nor no would pass every layout. A message that lacks an input would
+fail when it is printed, far from its plugin.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class CheckMessage:
 
 
 def check_problem(check: Check) -> str:
-    """Return what is wrong with *check*, if anything; one that fails must say so."""
+    """Return the error in *check*, or an empty text. A failing check needs a message."""
     holds = check.holds
     words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
     for word in words:
         if not isinstance(word, str):
-            return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+            return f"gave the rule `{check.id}` {quote(word)} where text is expected"
     if not check.id or not check.message:
         return f"gave a rule the id {quote(check.id)} and the message {quote(check.message)}"
     if holds.__class__ is not bool and array_kind(holds) != "b":

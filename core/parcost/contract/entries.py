@@ -1,9 +1,9 @@
-"""What formats read: one report, or one file without, as plain data.
+"""Entries: one report, or one file without a report, as plain data for formats.
 
-A report is live: it holds a study, which holds plugins. An entry is what is left when it
-has been told, so it can come from another process, or from a run of last week, and nobody
-can tell. It is told in parts, and only in those that a format reads, because a page asks
-for advice, which prices many variants of the study, and a table of numbers does not.
+A report is live: it holds a study, which holds plugins. An entry is the data of its pages. It may
+come from another process or an earlier run, without a difference. An entry has only the parts
+that a format reads. A page, for example, needs advice, which prices many variants of the study; a
+table of numbers does not.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Entry:
     *faults* are the plugins that failed. *missing* are figures that the user chose and the
     report lacks, each with a hint. *part* says which part *text* is, as JSON:
 
-    - ``data``: what ``parcost.output.data`` says of it, without the sections;
+    - ``data``: the data of ``parcost.output.data``, without the sections;
     - ``full``: the same with the sections, such as advice;
-    - ``points``: a list of flat mappings, one for each point of a sweep, numbers in base
-      units, which their names end in;
+    - ``points``: a list of flat mappings, one for each point of a sweep. Numbers are in base units,
+      and their names end in the unit;
     - ``page``: headings, lines and tables, read by :meth:`page`.
     """
 

@@ -87,8 +87,8 @@ class Formula:
     :func:`formula` makes it of an expression. What no expression can say, such as a replay,
     is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
-    *title* stands before the text where it is printed. *explain* makes a formula with a better
-    text and inputs, as soon as somebody reads either.
+    *title* stands before the text where it is printed. *explain* makes a formula with a better text
+    and inputs, at the first read of either.
 
     *attribute* are the block and the name of the attribute that it is the value of: a page
     prints where the spec has it.
@@ -176,7 +176,7 @@ def formula(
 
     Letters that are no names of Python stand in *inputs*. *context* are further numbers that
     an explanation shows, and that the text does not use. *origins* makes inputs
-    that have formulas for some of the letters, once somebody reads them.
+    that have formulas for some of the letters, at the first read of them.
 
     Raises:
         FormulaError: The text is no formula, or has other letters than those given.
@@ -365,7 +365,7 @@ class _Writer:
         self.at += 1
         then = self.choice()
         self.take(":")
-        return self.chosen(first if compared else self.condition(first), then, self.choice())
+        return self.conditional(first if compared else self.condition(first), then, self.choice())
 
     def comparison(self) -> tuple[str, bool]:
         first = self.sum()
@@ -490,7 +490,7 @@ class _Writer:
     def condition(self, number: str) -> str:
         return number
 
-    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+    def conditional(self, condition: str, then: str, otherwise: str) -> str:
         return f"{condition} ? {then} : {otherwise}"
 
 
@@ -531,7 +531,7 @@ class _Python(_Writer):
     def condition(self, number: str) -> str:
         return f"({number}) != 0.0"
 
-    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+    def conditional(self, condition: str, then: str, otherwise: str) -> str:
         return f"_where({condition}, {then}, {otherwise})"
 
 

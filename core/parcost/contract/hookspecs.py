@@ -195,7 +195,7 @@ def intervals(study: Study, outcome: Outcome) -> Iterable[Interval]:  # type: ig
 
 @hookspec
 def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
-    """Further figures, made only when somebody asks: volumes, counts, ratios, bounds.
+    """Further figures, computed only on demand: volumes, counts, ratios, bounds.
 
     A claim in ``expect`` or :meth:`Result.figure` asks by name; a report lists them on
     demand.
@@ -204,10 +204,10 @@ def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 
 @hookspec
 def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: ignore[empty-body]
-    """Further parts of the report, made only when somebody reads it: advice, sensitivities."""
+    """Further parts of the report, computed only on demand: advice, sensitivities."""
 
 
-# --- What it looks like: asked when somebody wants to see it ---------------------------
+# --- Views: called only when they are printed ---------------------------
 
 
 @hookspec

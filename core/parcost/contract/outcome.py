@@ -1,8 +1,8 @@
-"""What evaluating a study gives: the step, in a ledger that adds up, and the memory.
+"""The outcome of an evaluation: the ledger of the step, and the memory.
 
-Every number may be an array over the study's axes. The step time is *defined* as the
-sum of the ledger's exposed seconds in order, and the memory as the sum of its memory
-lines, so that adding up is an identity and not a tolerance.
+Every number may be an array over the study's axes. The step time is *defined* as the sum of the
+ledger's exposed seconds in order. The memory is the sum of its memory lines. So the sums are
+identities without a tolerance.
 """
 
 from __future__ import annotations

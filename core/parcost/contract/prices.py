@@ -1,8 +1,8 @@
-"""How the time of a collective comes about: by its closed form, or phase by phase.
+"""Explanations of the time of a collective: a closed form, or its phases.
 
-An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``, which holds
-where units are even and links follow alpha and B. Wherever it gives the time of the algorithm it
-explains it. Elsewhere the phases of the algorithm do: so many rounds, and bytes, on each link.
+An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``. It holds where
+units are even and links follow alpha and B. Where it gives the time of the algorithm, it is the
+explanation. Elsewhere the phases of the algorithm are: rounds and bytes on each link.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def price(
 ) -> Formula:
     """Return the formula of *best*, the least of the *times* of some algorithms.
 
-    It finds its text when somebody reads that.
+    Its text is rendered on the first read.
     """
     if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
         return _by_name(operation, n, group, offered, best)

@@ -96,7 +96,7 @@ class BlockType:
 
     @cached_property
     def may_be_implied(self) -> bool:
-        """Whether a study has such a block where nobody writes one."""
+        """Whether a study has such a block if no file writes one."""
         complete = all(name in self.defaults for name in self.fields)
         return complete and self.label == "none" and not self.inside
 

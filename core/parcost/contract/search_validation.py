@@ -38,7 +38,7 @@ _OF_GOALS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def validate_answer(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
-    """Return an answer to one of :data:`HOOKS`, and what is wrong with it, if anything."""
+    """Return an answer to one of :data:`HOOKS`, and the error in it or an empty text."""
     if hook == "capacities":
         return answer, "" if is_within(
             answer
@@ -89,7 +89,7 @@ def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
     found = []
     for limit in limits:
         if not isinstance(limit, Limit) or not isinstance(limit.says, str):
-            return goal, f"gave a goal the limit {quote(limit)}, which is none or says nothing"
+            return goal, f"gave a goal the limit {quote(limit)}, which is none or has no text"
         what = f"the limit `{limit.says}`"
         found.append(evolve(limit, holds=_guarded_call(limit.holds, what, _TRUTH, blame)))
     return evolve(goal, limits=found), ""
@@ -110,7 +110,7 @@ def _guarded_call(function: _Call, what: str, wanted: str, blame: Blame) -> _Cal
         if found.__class__ is (float if wanted == _NUMBERS else bool):
             return found
         if not (_kind(found) in wanted and _fits(found, numbers)):
-            raise blame(f"{what} is {quote(found)} where {words} are asked for")
+            raise blame(f"{what} is {quote(found)} where {words} are expected")
         return found
 
     return do

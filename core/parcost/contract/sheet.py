@@ -4,7 +4,7 @@
     yield sheet("bucket", "bytes of a bucket", "MB", "G / N")
     yield sheet("time", "time of a bucket", "s", "bucket / B", B=(bandwidth, "B/s"))
 
-A line takes the letters that its text uses, and is a letter of the lines behind it, by its name.
+A line has the letters of its text as inputs. Its name is a letter of the lines after it.
 """
 
 from __future__ import annotations

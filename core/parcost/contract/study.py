@@ -53,13 +53,13 @@ class Call:
 class Schedule(ABC):
     """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
 
-    The core reads everything else off the order, once for each (stages, micro-batches,
-    chunks): who holds which virtual stage, how many micro-batches are alive, and by
-    replay the time. It knows a schedule by identity, so return the same object always.
+    The core derives everything else from the order, once for each (stages, micro-batches, chunks).
+    These are the devices of each virtual stage, the micro-batches alive and, by replay, the time.
+    It identifies a schedule by object identity, so return the same object always.
 
-    A search bounds layouts by the order of a few more micro-batches than twice the stages, and
-    takes for granted that with more of them devices hold the same stages, begin and end
-    with the same ones, and hold no fewer micro-batches at once.
+    A search bounds layouts by the order of a few more micro-batches than twice the stages. It
+    assumes that with more micro-batches devices hold, begin and end with the same stages. It also
+    assumes that devices then hold no fewer micro-batches at once.
 
     Every optional method takes one object and may return None, which leaves the answer to the
     core.
@@ -81,12 +81,11 @@ class Schedule(ABC):
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
         """Return what each of *stages* devices does, in order.
 
-        Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or
-        a B and a W, for each micro-batch ``0 .. micro_batches - 1``, all on one device. A
-        virtual stage is on the devices that list it. Devices work strictly in order; an
-        op starts when its device is free and its input has arrived: F after F of the stage
-        before, B and BW after B of the stage behind, whose gradient leaves at the end of
-        its op.
+        Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or a B and a W,
+        for each micro-batch ``0 .. micro_batches - 1``, all on one device. A virtual stage is on
+        the devices that list it. Devices work strictly in order; an op starts when its device is
+        free and its input has arrived. F follows F of the previous stage; B and BW follow B of the
+        next stage. A gradient leaves at the end of its op.
         """
 
     def for_study(self, study: Study) -> Schedule:  # noqa: ARG002
@@ -122,8 +121,8 @@ class Schedule(ABC):
     def lower_bound(self, case: Case) -> Real | None:  # noqa: ARG002
         """Return seconds that are never above the makespan.
 
-        ``case.hop`` is the quickest message. Without it the bound is that of the busiest
-        device, with what comes before its first op and after its last.
+        ``case.hop`` is the quickest message. Without it the core bounds the makespan by the busiest
+        device. That bound includes the time before its first op and after its last.
         """
         return None
 
@@ -145,10 +144,10 @@ class Replay:
 class Collective(ABC):
     """An algorithm for one or more collective operations.
 
-    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter,
-    gather, all_to_all, point_to_point. *n* is the big buffer per rank in bytes: the total
-    output of an all-gather or gather, the total input of a reduce-scatter or scatter, what
-    one rank sends in an all-to-all including the block that it keeps.
+    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter, gather,
+    all_to_all, point_to_point. *n* is the large buffer per rank in bytes: the total output of an
+    all-gather or gather; the total input of a reduce-scatter or scatter; all blocks of one rank in
+    an all-to-all, including the one that it keeps.
     """
 
     name: str
@@ -184,7 +183,7 @@ class Collective(ABC):
         return ""
 
     def remedy(self, group: Group, fabric: str) -> str:  # noqa: ARG002
-        """Return what a spec has to say so that the algorithm can run, "" where nothing helps.
+        """Return the change of a spec that lets the algorithm run, "" if there is none.
 
         *fabric* is the name of the block of the fabric.
         """
@@ -392,17 +391,17 @@ class Study(ABC):
 
         *n* is a number or a formula, which becomes a part of the explanation.
 
-        ``auto`` is the elementwise minimum over every algorithm that offers the
-        operation, but for those that only a name asks for; a name is that algorithm,
-        infinite where it cannot run, as is an operation that it does not do at all.
+        ``auto`` is the elementwise minimum over every algorithm that offers the operation, except
+        those used by name only. A name is that algorithm. The time is infinite where it cannot run,
+        or does not offer the operation.
         """
 
     @abstractmethod
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
         """Return the algorithms that *algorithm* stands for.
 
-        ``auto`` stands for those of the communication library in use, or for all but those
-        that only a name asks for.
+        ``auto`` stands for those of the communication library in use. Without a library it stands
+        for all except those used by name only.
         """
 
     @abstractmethod
@@ -418,7 +417,7 @@ class Study(ABC):
 
     @abstractmethod
     def legal(self) -> Mask:
-        """Return where the study meets every rule, which says nothing of its memory."""
+        """Return where the study meets every rule before it is priced; its memory may not fit."""
 
     @abstractmethod
     def evaluate(self) -> Outcome:
@@ -446,9 +445,9 @@ class Study(ABC):
 
     @abstractmethod
     def leave_out(self, fault: Fault, answer: Any) -> None:
-        """Note a fault in what a plugin contributes, and leave that out from here on.
+        """Record a fault in a contribution of a plugin, and omit that from here on.
 
-        Also where the study is varied: whoever does that would fail for the sake of another.
+        It is omitted from variants of the study too, whose callers would fail otherwise.
         """
 
     @abstractmethod

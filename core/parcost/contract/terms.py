@@ -1,16 +1,16 @@
 """What plugins contribute, and the reducer adds up.
 
-A plugin says what something costs and what it *may* hide under; only the reducer,
-which sees every term, decides what is exposed. Every ``seconds`` and ``bytes_`` may
-be a float or an array over candidates. A formula is a template, a mapping of named
-inputs and a source; it is rendered only when somebody asks for it.
+A plugin says what something costs and what it *may* hide under; only the reducer, which sees every
+term, decides what is exposed. Every ``seconds`` and ``bytes_`` may be a float or an array over
+candidates. A formula is a template, a mapping of named inputs and a source; it is rendered only on
+demand.
 
 Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's
 ``count`` says how often it occurs on each of them, per micro-batch: one number for all,
 a tuple with one number per virtual stage or, by what is counted, a :class:`Row`.
 
-Causes. A report sums time and memory by ``cause``, a word or two such as ``tensor`` or
-``gradients``, which is printed as it is. A term without one counts as ``other``.
+Causes. A report sums time and memory by ``cause``. That is a word or two such as ``tensor`` or
+``gradients``, and is printed unchanged. A term without one counts as ``other``.
 
 Names and tags. A term's ``name`` is for people, and may be reworded. Figures find terms by
 their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradients``.
@@ -226,15 +226,14 @@ class Edge:
 class Once:
     """Time spent once per step on each virtual stage: *seconds* times *count*.
 
-    *when*: ``fill`` before the first forward pass of the stage, ``drain`` after its
-    last backward pass, ``end`` after every stage has drained. What a stage idles
-    anyway in fill or drain hides it. *beside* is the share of one micro-batch's
-    forward (fill) or backward (drain; W alone where the schedule splits it off) on that
-    stage that may cover it as well, less the time that the same resource is busy then;
-    *tail* seconds are never covered by compute (the last bucket). *slowdown* is what one
-    second under compute adds to that stage. The terms of a stage in one group run one
-    after another, and the group adds its longest stage. *also* and *also_busy* are those of
-    :class:`Work`.
+    *when* is ``fill``, ``drain`` or ``end``: before the first forward pass of the stage, after its
+    last backward pass, or after all stages have drained. Idle time of the stage in fill or drain
+    hides it. A share *beside* of one micro-batch's pass on that stage may cover it too. The pass is
+    forward in fill and backward in drain, W only where the schedule splits it off. The time that
+    the same resource is busy in that pass is subtracted. *tail* seconds are never covered by
+    compute (the last bucket). *slowdown* is what one second under compute adds to that stage. The
+    terms of a stage in one group run one after another, and the group adds its longest stage.
+    *also* and *also_busy* are those of :class:`Work`.
     """
 
     name: str
@@ -260,14 +259,13 @@ class Once:
 class Memory:
     """Bytes held on the device of a virtual stage.
 
-    *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose
-    activations are alive there at that moment, which the schedule decides.
-    *once_per_device* is held once however many virtual stages the device has.
-    *of_activations* is a share of all *per_micro_batch* memory there, which is held too. A
-    negative one is kept elsewhere, down to -1, which is all of it: every *per_micro_batch* term
-    is then what is left of it, and this one no line.
-    Where the schedule runs W apart, the share *freed_at_b* of a *per_micro_batch* term is
-    freed when B ends, and the rest when W does.
+    *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose activations
+    are alive there at that moment, which the schedule decides. *once_per_device* is held once
+    however many virtual stages the device has. *of_activations* is a share of all *per_micro_batch*
+    memory there, which is held too. A negative one is kept elsewhere, down to -1, which is all of
+    it: every *per_micro_batch* term is then what is left of it, and this one no line. If the
+    schedule separates W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends.
+    The rest is freed when W ends.
     """
 
     name: str
@@ -288,13 +286,13 @@ class Memory:
 
 @record(kw_only=True, eq=False)
 class Check:
-    """A rule that a study must meet: a mask, and what to say where it fails.
+    """A rule that a study must meet: a mask, and the message of a failure.
 
     *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
     *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
-    A failed ``error`` makes the point infeasible; a ``warning`` only speaks. *factor* is how
-    many times as long what a warning is about takes as it should, below 1 where it is too short
-    or too little. Reports show losses first, then gains, and last what changes no number.
+    A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
+    warnings: the time or size of what the warning is about, over what it should be. Reports
+    print losses first, then gains, and last what changes no number.
     """
 
     id: str
@@ -312,12 +310,11 @@ class Check:
 class Figure:
     """A headline number of the report; ``expect`` may make claims about it by *name*.
 
-    *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail*
-    is printed where a claim names it or somebody asks for it, and else left to files. A
-    figure with a *brief* note, which may be empty, stands on the report of one screen with
-    that in the place of *note*; *whole* is what the value is a part of, if anything. With a
-    *column* it is one in tables of many studies or points, the lowest number first: what
-    there is no room for goes from the end.
+    *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail* is
+    printed if a claim or the user names it, and is in files always. A figure with a *brief* note,
+    which may be empty, is on the report of one screen. *brief* replaces *note* there. *whole* is
+    the total that the value is a part of, if any. A figure with a *column* is a column in tables of
+    many studies or points, in increasing order. Columns that do not fit are left out from the end.
     """
 
     name: str
@@ -377,11 +374,11 @@ class Section:
 class Axis:
     """An attribute that a search may choose, by its path, and the values that may be legal.
 
-    *values* are numbers in base units, or words of the language. Those that rules do not
-    let through at some point of the space are left out there. A search takes *others*, values
-    with a remark on each, only where somebody names them, and prints them and *why*. An axis
-    that *follows* from the others is not chosen, needs no values, and is written beside them.
-    *lacking* are values that nobody has there, for the reason *lacks*: a search prints both.
+    *values* are numbers in base units, or words of the language. Values that rules refuse at some
+    point of the space are left out there. *others* are values with a remark each. A search uses
+    them only if the user names them, and prints them and *why*. An axis that *follows* from the
+    others is not chosen, needs no values, and is printed beside them. *lacking* are values that are
+    not available there, for the reason *lacks*: a search prints both.
     """
 
     attribute: str
@@ -556,8 +553,8 @@ class Case:
 class Phase(NamedTuple):
     """Part of a collective: *rounds* messages one after another on *link*.
 
-    *bytes_* are those of the busiest port in one direction, all rounds together, and
-    *reduced* those that a rank adds on the way.
+    *bytes_* are those of the busiest port in one direction, over all rounds. *reduced* are the
+    bytes that a rank adds on the way.
     """
 
     link: Link
@@ -594,10 +591,10 @@ class Library:
 
 
 class Link(ABC):
-    """What carries messages: a level of the fabric, as one rank of a group sees it.
+    """A level of the fabric that carries messages, as one rank of a group sees it.
 
-    *name* is the level; a link that spans several is named by the one that limits long
-    messages, the outermost of equals, or has :class:`Names` where candidates differ.
+    *name* is the level. A link over several levels has the name of the one that limits long
+    messages, the outermost among equals. If candidates differ, it has :class:`Names`.
     """
 
     __slots__ = ()
@@ -651,10 +648,10 @@ class Link(ABC):
 
 
 def link_resources(link: Link) -> dict[str, Any]:
-    """Return what a term keeps busy that goes over *link*: ``Work(..., **busy(link))``.
+    """Return the resources that a term over *link* keeps busy: ``Work(..., **busy(link))``.
 
-    A ring over several levels runs at the rate of the slowest, and meanwhile the others are
-    busy for a share of the time. What else goes over those finds only the rest of them.
+    A ring over several levels runs at the rate of the slowest. The other levels are busy for a
+    share of that time. Other traffic on them has only the rest.
     """
     if not link.also:
         return {"resource": link.name}
@@ -665,14 +662,14 @@ def link_resources(link: Link) -> dict[str, Any]:
 class Group:
     """Ranks that talk to one another, as they are placed on the fabric.
 
-    *shape* holds, fastest level first, how many of the units of the level below take
-    part within one unit of this level; their product is *ranks*. Where units hold
-    different numbers of members, *shape* has the largest and *fewest* the smallest.
-    *strides* are the places of each level from one member to the next, in units of the level
-    below: 1 where members are neighbours, less where a unit holds several.
+    *shape* has a number per level, fastest first: the units of the level below that take part
+    within one unit of this level. Their product is *ranks*. Where units hold different numbers of
+    members, *shape* has the largest and *fewest* the smallest. *strides* are the places of each
+    level from one member to the next, in units of the level below: 1 where members are neighbours,
+    less where a unit holds several.
 
-    Each link is what one rank has while every rank of the job is busy in its own group
-    of this kind; they differ in who else crosses the same boundary:
+    Each link is the part of one rank while all ranks communicate in their own groups of this kind.
+    Links differ in the other traffic over the same boundary:
 
     ``links[i]``
         joins the ``shape[i]`` units at level i; all members of a unit cross at once,

@@ -1,7 +1,7 @@
 """Validation of answers to hooks: their kind, their text and their numbers.
 
-An answer that does not fit is left out and its plugin is named. It would fail otherwise
-far from its plugin, in a sum or on a page, and take the whole study with it.
+An answer that does not fit is left out and its plugin is named. Otherwise it would fail far from
+its plugin, in a sum or on a page. The whole study would fail with it.
 """
 
 from __future__ import annotations
@@ -74,28 +74,28 @@ _CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
 
 
 def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
-    """Return the items of an answer to *hook*, and what is wrong with it as a whole."""
+    """Return the items of an answer to *hook*, and the error in it as a whole."""
     if answer is None:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
-        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is expected"
     return list(answer), ""
 
 
 def has_diagnostics(error: SpecError) -> bool:
-    """Return whether *error* says what is wrong with a spec."""
+    """Return whether *error* reports a mistake in a spec."""
     found = error.diagnostics
     return bool(found) and all(isinstance(d, Diagnostic) for d in found)
 
 
 def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequence[Any], str]:
-    """Return what an answer to *hook* contributes, and what is wrong with it, if anything.
+    """Return the contributions in an answer to *hook*, and the error in it or an empty text.
 
     *counts* keeps the counts of the terms before, and *blame* makes the error of the plugin.
     """
     expected = _ANSWERS.get(hook)
     if expected is not None and not isinstance(answer, expected):
-        return (), f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where {_expectation(hook)} is expected"
     complaint = _bad_text(answer)
     if complaint:
         return (), complaint
@@ -262,7 +262,7 @@ def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
         if not (letter.__class__ is str and _is_input(value, parts)):
             return (
                 f"gave the formula of `{name}` the input {quote(letter)} = "
-                f"{quote(value)}, where a number and its unit are asked for"
+                f"{quote(value)}, where a number and its unit are expected"
             )
     return ""
 
@@ -311,7 +311,7 @@ def _bad_section(section: terms.Section) -> str:
             and len(row) == len(section.columns)
             and all(map(_is_cell, row))
         ):
-            columns = f"{len(section.columns)} cells of text or numbers are asked for"
+            columns = f"{len(section.columns)} cells of text or numbers are expected"
             return f"gave the section {quote(section.title)} the row {quote(row)}, where {columns}"
     return ""
 
@@ -321,7 +321,7 @@ def _bad_ranges(view: terms.Section) -> str:
     for row in view.rows:
         for cell in row:
             if isinstance(cell, list) and not all(map(_is_whole, cell)):
-                wrong = "a list of whole numbers is asked for"
+                wrong = "a list of whole numbers is expected"
                 return f"gave the view {quote(view.title)} the cell {quote(cell)}, where {wrong}"
     return ""
 

@@ -21,9 +21,9 @@ _Doings: TypeAlias = Sequence[tuple[Real, tuple[Real, ...]]]  # how often, and s
 def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None = None) -> Real:
     """Return seconds that the makespan is never below.
 
-    Without a better one of the schedule it is the longest of the way of one micro-batch
-    through all stages, and of what each device does: a first micro-batch has to reach
-    it, and a last gradient has to leave.
+    Without a better bound of the schedule it is a maximum over two kinds of path. One is the path
+    of a micro-batch through all stages. The other is the work of each device: a first micro-batch
+    has to arrive, and a last gradient has to leave.
     """
     case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches)
     if (found := better(plan.schedule, case)) is not None:

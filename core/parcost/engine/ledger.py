@@ -177,10 +177,10 @@ def _message_seconds(edge: Edge, plan: Plan, device: MaximumChoice, messages: Re
         for a, b in order.program.routes
     }
 
-    def spent(d: int) -> Real:
+    def waiting_seconds(d: int) -> Real:
         return total(_messages(plan, d, way) * seconds for way, seconds in slowest.items())
 
-    return device.of(spent)
+    return device.of(waiting_seconds)
 
 
 def _messages(plan: Plan, d: int, way: tuple[int, int]) -> Real:

@@ -155,8 +155,8 @@ class DeviceMemory:
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the micro-batches on each copy when they hold the most.
 
-        That is those alive on each and then, where some of a micro-batch is freed at B,
-        those that B has not ended for.
+        The list has the micro-batches alive on each copy. If a part is freed at B, it continues
+        with those whose B has not ended.
         """
         if (moment, d) not in self._alive:
             found = self._most_alive(d, moment)

@@ -1,14 +1,14 @@
-"""Adding up: from what plugins contribute to the step, in the open and in this order.
+"""The reducer: from the terms of plugins to the step, in this order.
 
 1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
-2. The schedule's op order is replayed with these times, without and with the time of
-   messages between devices (``order``, ``program``, ``replay``). Passes that it runs at
-   once hide messages of one another (``pairs``).
+2. The schedule's op order is replayed with these times (``order``, ``program``, ``replay``). It is
+   replayed without and with the time of messages between devices. Passes that it runs at once hide
+   messages of one another (``pairs``).
 3. What happens once per step is exposed where neither an idle stage nor the
    micro-batch beside it hides it (``once``).
-4. The ledger is that of the reference device, the busiest: its work, what it idles
-   while the pipeline fills and drains, what messages cost the pipeline, and what is
-   exposed once. The step time is the sum of its exposed seconds, in order.
+4. The ledger is that of the reference device, the busiest. It has work, idle time in fill and
+   drain, the cost of messages, and exposed once-per-step time. The step time is the sum of its
+   exposed seconds, in order.
 5. Memory is that of the fullest device at its fullest moment (``memory``).
 
 Terms are sorted by name first, so that no order of plugins changes a bit of a sum.

@@ -35,10 +35,10 @@ Hop: TypeAlias = "Real | tuple[Real, ...]"
 
 @record(kw_only=True, eq=False)
 class Timeline:
-    """When things happen, in seconds since the step began, by copy of a virtual stage.
+    """The times of a replay, in seconds since the step began, by copy of a virtual stage.
 
-    *seconds* is when the last device is done, *starts* when each first forward pass
-    begins and *ends* when each last backward pass ends.
+    *seconds* is the end of the last device. *starts* are the starts of each first forward pass,
+    *ends* the ends of each last backward pass.
     """
 
     seconds: Real

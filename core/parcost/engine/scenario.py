@@ -214,10 +214,10 @@ class Scenario:
         return study, binder
 
     def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-        """Return the first errors: nobody reads a thousand."""
+        """Return the first errors, up to a limit."""
         if len(errors) <= MOST_ERRORS:
             return errors
-        message = f"{len(errors) - MOST_ERRORS} more errors are not told"
+        message = f"{len(errors) - MOST_ERRORS} more errors are not shown"
         return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
 
     def _replacer(self, points: Mapping[int, Any]) -> Any:
@@ -272,7 +272,7 @@ class Scenario:
             yield self._with_warnings(result)
             return
         infeasible = self._infeasible(points, rules)
-        for part in _alike(study, rules.holds):
+        for part in _points_by_levels(study, rules.holds):
             kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
             with quiet():
                 bound, never = self._that_end(kept)
@@ -341,7 +341,7 @@ def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
     return [d for d in errors if d.id not in echoes]
 
 
-def _alike(study: SpecStudy, holds: Any) -> Iterator[Any]:
+def _points_by_levels(study: SpecStudy, holds: Any) -> Iterator[Any]:
     """Yield the indices of the points that may run, by which levels their groups cross.
 
     A term says by name what it keeps busy, so points are evaluated together only where

@@ -1,7 +1,7 @@
-"""Arrays of plugins: they hold a number for each point of a sweep, or one for all.
+"""Shapes of the arrays of plugins: a number for each point of a sweep, or one for all.
 
-One of another length would meet the others in some sum far from whoever made it, and an
-error there names nobody. So it is left out where it comes in, as a fault of its plugin.
+An array of another length would fail in a sum with others, where its plugin is unknown. So it is
+left out on input, as a fault of its plugin.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def points_of(study: Study) -> int:
 
 
 def shape_problem(answer: Any, points: int) -> str:
-    """Return what is wrong with the shapes in *answer*, if anything, for so many *points*."""
+    """Return the error in the shapes in *answer* for *points* points, or an empty text."""
     reads = _reads(answer.__class__)
     if reads is None:
         return ""
@@ -133,4 +133,4 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _expected_shape(points: int) -> str:
-    return "one number is asked for" if points <= 1 else f"the sweep has {points} points"
+    return "one number is expected" if points <= 1 else f"the sweep has {points} points"

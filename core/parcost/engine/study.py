@@ -157,7 +157,7 @@ class SpecStudy(Study):
                 f"plugin {plugin} failed in `schedules`: `for_study` {error}"
             ) from error
         if not isinstance(found, Schedule):
-            said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
+            said = f"`for_study` returned {type(found).__name__} where a schedule is expected"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
 
@@ -281,7 +281,7 @@ def _price(
     best = times[0]
     for time in times[1:]:
         best = minimum(best, time)
-    chosen = _fastest(offered, times, best)
+    chosen = _fastest_algorithms(offered, times, best)
     used = [times[offered.index(algorithm)] for algorithm in chosen]
     found = price(operation, n, group, chosen, used, best)
     return Call(
@@ -307,7 +307,7 @@ def _times(
             if time.__class__ is float or isinstance(time, (float, int)) or array_kind(time):
                 found.append((one, time))
                 continue
-            complaint = f"is {quote(time)}, where seconds are asked for"
+            complaint = f"is {quote(time)}, where seconds are expected"
         except CallError as error:
             complaint = str(error)
         plugin, _ = study.plugins.offers("collectives")[one.name]
@@ -367,7 +367,7 @@ def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
     return Call(seconds=seconds, algorithm=algorithm, formula=formula)
 
 
-def _fastest(
+def _fastest_algorithms(
     offered: Sequence[Collective], times: Sequence[Real], best: Real
 ) -> Sequence[Collective]:
     """Return the algorithms that are fastest somewhere; each point counts once."""

@@ -29,10 +29,9 @@ def split_quantity(text: str) -> tuple[str, str]:
 class Builder:
     """Makes the nodes of one file: a method for each rule.
 
-    A method gets the values of the rule's parts in order: nodes, tokens and, for the
-    body of a block, a list of items. The grammar is laxer than the language in one
-    place, the words that begin an item; what is wrong with those is added to
-    *found*, and the item is None, which no body keeps.
+    A method gets the values of the rule's parts in order: nodes, tokens and, for the body of a
+    block, a list of items. The grammar accepts more than the language in one place, the words that
+    begin an item. Errors in those are added to *found*, and the item is None, which no body keeps.
     """
 
     def __init__(self, source: Source) -> None:

@@ -1,10 +1,9 @@
 """Problems, as data.
 
-A diagnostic has *what* is wrong in its message, *where* in its labels, *why*
-in its notes and *what to do* in its help. Ids are words, so that a message can
-be searched for and explained by name. In the manner of rustc: messages start in
-lower case and carry no full stop; labels are short, because they point; only
-help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
+The message of a diagnostic has the error, its labels the places, its notes the reason, its help the
+remedy. Ids are words, so that a message can be searched for and explained by name. In the manner of
+rustc: messages start in lower case and carry no full stop; labels are short, because they point;
+only help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     shorter = [other for other in names if len(other) > 1 and name.startswith(f"{other}_")]
     if shorter:
         return f"did you mean `{max(shorter, key=len)}`?"
-    close = nearest(name, names, 1)
+    close = nearest_names(name, names, 1)
     return f"did you mean `{close[0]}`?" if close else None
 
 
@@ -150,10 +149,10 @@ def _going_on(name: str, names: Sequence[str]) -> list[str]:
     return [other for other, head in zip(names, heads, strict=True) if head == close[0]]
 
 
-def nearest(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:
+def nearest_names(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:
     """Return up to *count* of the names that are spelled most like *name*, the closest first.
 
-    >>> nearest("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
+    >>> nearest_names("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
     ['one_f_one_b']
     """
     names = list(known)

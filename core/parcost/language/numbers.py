@@ -33,7 +33,7 @@ _PREFIXES: Mapping[str, Mapping[str, float]] = {
 }
 _CALLED = {"J/s": "W", "a plain number": ""}
 _NEVER = {"s": "never"}  # what is spent for ever does not end
-_READABLE = (0.1, 1e5)  # in a unit that somebody chose
+_READABLE = (0.1, 1e5)  # in a unit that the spec or a plugin chose
 _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
 
@@ -42,9 +42,9 @@ def quantity(
 ) -> str:
     """Return *value*, in base units, for reading.
 
-    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits, of the shortest
-    number where *kinds* of prefixes leave a choice; a unit with a prefix of its own is kept
-    where that is readable.
+    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits. If *kinds* of prefixes
+    leave a choice, the shortest number wins. A unit with a prefix of its own is kept where that is
+    readable.
 
     >>> quantity(0.0801056, "s"), quantity(450e9, "B/s"), quantity(0.4196, "%")
     ('80.11 ms', '450 GB/s', '41.96 %')

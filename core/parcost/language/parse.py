@@ -1,10 +1,9 @@
 """Text to syntax tree.
 
-The grammar is `parcost_grammar`'s, its tables run on `parcost.language.lalr`, nodes are made
-in `parcost.language.build`, and what happens where a file does not follow the grammar is in
-`parcost.language.recover`. Here they meet, and here is said which tokens count and how many
-may be. Reading a file costs time and memory in proportion to its length, whatever it
-holds.
+The grammar is that of `parcost_grammar`. Its tables run on `parcost.language.lalr`, and
+`parcost.language.build` makes nodes. `parcost.language.recover` continues after errors. This module
+joins them, and filters and limits the tokens. Time and memory are proportional to the length of the
+file, whatever its content.
 """
 
 from __future__ import annotations
@@ -52,11 +51,10 @@ def tables() -> Tables:
 
 
 def read_tokens(text: str) -> list[Token]:
-    """Return the tokens that the grammar speaks of, as far as a file may go.
+    """Return the tokens that the grammar uses, up to the limit of a file.
 
-    Newlines end items, so they are tokens, except inside brackets. No bracket
-    reaches beyond ``{``, ``}`` or ``=``, so that one that is never closed hides the
-    newlines up to there and no more.
+    Newlines end items, so they are tokens, except inside brackets. No bracket reaches beyond ``{``,
+    ``}`` or ``=``. So an unclosed bracket hides newlines up to there only.
     """
     ignored = tables().ignored
     tokens: list[Token] = []

@@ -1,11 +1,10 @@
-"""Reading on after a syntax error.
+"""Recovery: parsing continues after a syntax error.
 
-The parser stops before a token that it cannot take. If that is a mistake that has a
-name, `parcost.language.mistakes` tells it and often repairs it. Otherwise what is there and
-what could be there is told in the words of `parcost.language.wording`, and the item is left
-out: the parser goes back to the body that the item began in, and on to where the
-next item begins. So one run reports every syntax error of a file, and the rest of
-the file has a tree.
+The parser stops before a token that it cannot take. If that is a named mistake,
+`parcost.language.mistakes` reports it and often repairs it. Otherwise the error names the token and
+the expected tokens, in the words of `parcost.language.wording`. The item is left out: the parser
+returns to the body of the item and continues at the next item. So one run reports every syntax
+error of a file, and the rest of the file has a tree.
 """
 
 from __future__ import annotations

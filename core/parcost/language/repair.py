@@ -42,7 +42,7 @@ class InsertedToken:
 class Stop:
     """The token that the parser could not take, and the parser.
 
-    Whoever repairs a stop returns the index of the token to go on with.
+    A repair of a stop returns the index of the next token to parse.
     """
 
     machine: Machine

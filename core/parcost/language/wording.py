@@ -64,7 +64,7 @@ def describe_token(kind: str, text: str) -> str:
 
 
 def describe_expected(accepted: set[str]) -> str:
-    """Return what could stand there instead, leaving out what nobody would think of."""
+    """Return the tokens that are expected there, without improbable ones."""
     closers = [_SPELLED[kind] for kind in ("RSQB", "RPAR") if kind in accepted]
     if accepted >= _VALUE:
         return " or ".join(["a value", *closers])

@@ -1,8 +1,7 @@
-"""A study as a spec that leaves nothing unsaid.
+"""The resolved spec: a study as a spec with every value written out.
 
-Values read back to the very same numbers, provenance is kept in the language's own
-words, and a comment says where each value was decided. Over a sweep a value that
-depends on another axis is shown as the expression that it was given by.
+Values parse to exactly the same numbers, and provenance is kept. A comment names the origin of
+each value. In a sweep a value that depends on another axis is printed as its expression.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def search_page(
         yield Heading("Why the others lost")
         yield _why(found, best)
     if near:
-        yield Heading("What one change to the best makes of it")
+        yield Heading("Single changes to the best layout")
         yield _neighbour_table(space, near)
     yield from _left_out(found)
     for axis in space.unsearched:
@@ -146,7 +146,7 @@ def _layout_counts(found: SearchResult) -> Iterator[Line]:
             f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
         )
         if found.cut_short:
-            yield Line(f"{ended} before as many were drawn as were asked for.", "warning")
+            yield Line(f"{ended} before all requested layouts were drawn.", "warning")
         yield from (Line(fault, "bad") for fault in found.faults)
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return
@@ -327,7 +327,7 @@ def _other_values(axis: Axis) -> str:
 
 
 def _lacking_values(axis: Axis) -> str:
-    """Return which values of *axis* nobody has, and why."""
+    """Return the values of *axis* that are not available, and why."""
     values = ", ".join(f"{value}" for value in axis.lacking)
     return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"
 

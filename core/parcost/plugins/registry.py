@@ -1,9 +1,8 @@
-"""Which plugins a run can use: their hooks fit, and what they offer by name is their own.
+"""The registry: plugins with valid hooks and unique names of their offers.
 
-What a plugin has is asked once, before any study: its blocks, catalogues, collectives,
-libraries, schedules, kernels and formats. A plugin that fails here is left out whole, as a
-fault that names it, for its terms would miss its blocks. All others stay, and answer as
-without it.
+The offers of a plugin are read once, before any study: its blocks, catalogues, collectives,
+libraries, schedules, kernels and formats. A plugin that fails here is left out whole, because its
+terms would miss its blocks. A fault names it. All others stay, with unchanged answers.
 
     plugin     has                      becomes
     ring       collectives: ring        used
@@ -181,7 +180,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
     wanted = members.get("PARCOST_API", API_VERSION)
     if wanted != API_VERSION:
         message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
-        return _fault(plugin, "registration", f"{message}; {_GUIDE} says what changed")
+        return _fault(plugin, "registration", f"{message}; {_GUIDE} lists the changes")
     misfit = pluggy.PluginValidationError
     try:  # looking into a module may run foreign code
         call(manager.register, plugin.module, plugin.name, module=plugin.module, passing=misfit)
@@ -253,7 +252,7 @@ def _name(hook: str, thing: Any) -> str:
     """
     if hook == "blocks":
         if not isinstance(thing, type):
-            raise OfferError(f"returned {type_name(thing)} where type is asked for")
+            raise OfferError(f"returned {type_name(thing)} where type is expected")
         if not isinstance(vars(thing).get("__block__"), BlockType):
             name = one_line(thing.__name__)
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
@@ -263,7 +262,7 @@ def _name(hook: str, thing: Any) -> str:
     if not issubclass(type(thing), kinds):
         if any(method in _members(thing) for method in _FORMER_METHODS.get(hook, ())):
             raise OfferError(_former(thing, f"since then it derives from `parcost.{expected}`"))
-        raise OfferError(f"returned {type_name(thing)} where {expected} is asked for")
+        raise OfferError(f"returned {type_name(thing)} where {expected} is expected")
     name = _word(thing.name)
     for method in _ONE_ARGUMENT if hook == "schedules" else ():
         if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
@@ -281,7 +280,7 @@ def _former(thing: Any, change: str) -> str:
     """Return the complaint about what is written for a former version of the contract."""
     return (
         f"returned {type_name(thing)}, written for version {API_VERSION - 1} of the contract: "
-        f"{change}; {_GUIDE} says what changed"
+        f"{change}; {_GUIDE} lists the changes"
     )
 
 

@@ -1,8 +1,8 @@
-"""A report: everything that is known about a scenario once it is evaluated.
+"""A report: all results of an evaluated scenario.
 
-A scenario without sweeps has one result. A sweep over plain quantities is one result
-whose numbers are arrays; a sweep over something structural (a schedule, the number of
-stages, a device) has one result for each of its values.
+A scenario without sweeps has one result. A sweep over plain quantities is one result whose numbers
+are arrays. A sweep over a structural value (a schedule, the number of stages, a device) has one
+result for each value.
 """
 
 from __future__ import annotations

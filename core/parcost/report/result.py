@@ -10,7 +10,7 @@ from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
 from parcost.contract.terms import Figure, Interval, Section
-from parcost.language.diagnostics import Diagnostic, Severity, nearest
+from parcost.language.diagnostics import Diagnostic, Severity, nearest_names
 from parcost.language.numbers import quantity
 from parcost.numeric import Mask, Real
 from parcost.records import record
@@ -41,13 +41,13 @@ class Infeasible:
 
 @record(kw_only=True, eq=False, slots=False, repr=False)
 class Result:
-    """One evaluation: a study and what it costs.
+    """One evaluation: a study and its cost.
 
-    *at* holds the structural sweep values of this result, by axis name. *outcome* is
-    None where the study cannot run at all, and *diagnostics* say why, and where it has
-    nothing to train, whose *figures* are calculations; *legal* tells the two apart.
-    Numbers are arrays over the points that may run where ``study.axes`` is not empty; that
-    gives the swept values of each point. *infeasible* are the points that may not.
+    *at* holds the structural sweep values of this result, by axis name. *outcome* is None in two
+    cases, which *legal* distinguishes. A study that cannot run has *diagnostics* with the reason. A
+    study without training has calculations as *figures*. If ``study.axes`` is not empty, numbers
+    are arrays over the points that can run. The axes give the swept values of each point.
+    *infeasible* are the points that cannot run.
     """
 
     study: Study
@@ -90,7 +90,7 @@ class Result:
             if figure.name == name:
                 return figure.value
         known = [figure.name for _, figure in (*self.figures, *self.details)]
-        close = " or ".join(f"`{other}`" for other in nearest(name, known, 3))
+        close = " or ".join(f"`{other}`" for other in nearest_names(name, known, 3))
         hint = f"; did you mean {close}?" if close else ""
         raise KeyError(f"no figure is called `{name}`{hint}")
 

@@ -1,8 +1,8 @@
-"""Which axes are bound value by value, which are numbers of arrays, and which are choices.
+"""Kinds of axes: bound value by value, numbers of arrays, or choices.
 
-Attributes on whose value other attributes depend, what must hold for all layouts, or what a
-schedule is, are bound on their own; so are those that decide how many virtual stages there
-are. What depends on an axis is found by giving it its values.
+An axis is bound value by value if other attributes, requirements or the schedule depend on it. So
+is an axis that determines the number of virtual stages. Dependencies are found by binding each
+value of the axis.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The best layouts: bounds first, then exact replays, until nothing that is left can win.
+"""Best-first search: bounds, then exact replays, until no remaining layout can be better.
 
-Every layout of the space is bounded, and those that may matter are scored: exactly, or from
-below by all of their terms. Layouts are then replayed in batches, the lowest score first. The
-search is over when no score that is left is below the worst layout that is kept: then the
-ranking is proven. If the time runs out before, the gap between the best layout and the
-lowest score that is left is what remains unproven; if parts of the space were not looked at,
-nothing is known about them.
+Every layout of the space is bounded. Layouts that may rank are scored: exactly, or from below by
+all of their terms. Layouts are then replayed in batches, the lowest score first. The search ends
+when no remaining score is below the worst layout in the ranking. Then the ranking is proven. If the
+time runs out first, the optimality gap remains: from the best layout to the lowest remaining score.
+About parts of the space that were not visited nothing is known.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ _MANY = 12  # schedules of structures that wait: their terms are kept
 
 @frozen(kw_only=True, eq=False)
 class Wish:
-    """What is looked for: *objective* by name, *keep* layouts, within some seconds.
+    """The request of a search: *objective* by name, *keep* layouts, within some seconds.
 
-    *careful*: layouts are evaluated by themselves before they rule others out, because the
-    verdicts of plugins, which only that asks for, leave some of them out.
+    With *careful* a layout is evaluated on its own before it excludes others. Only a single
+    evaluation has the verdicts of plugins, which may refuse it.
     """
 
     objective: str = "step_time"
@@ -172,7 +171,7 @@ class _Search:
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
         size = _FIRST
         while True:
-            worst = self.best.worst if self.points is None else nan  # all points are asked for
+            worst = self.best.worst if self.points is None else nan  # all points are expected
             matters = [bound.matters(worst, self.front) for bound in bounds]
             lowest = [b.minimum_cost(which) for b, which in zip(bounds, matters, strict=True)]
             least = np.minimum.reduce(lowest) if lowest else np.empty(0)

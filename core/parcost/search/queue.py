@@ -36,7 +36,7 @@ class ReplayResult:
 
 
 class ReplayQueue:
-    """The layouts of one structure and schedule that nobody has replayed, cheapest first."""
+    """The layouts of one structure and schedule that are not replayed yet, cheapest first."""
 
     def __init__(
         self,

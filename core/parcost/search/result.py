@@ -36,15 +36,14 @@ class Layout:
 
 @frozen(kw_only=True, eq=False)
 class SearchResult:
-    """What a search came to.
+    """The result of a search.
 
-    *gap* is how much lower than the best any layout that was not replayed might be, as a
-    share, and None where not every layout was looked at. The ranking is *proven* where no
-    other layout can be on the list, and every plugin answered: *faults* tell what did not.
-    *refused* counts layouts by the rule that does not let them through, *large* those that
-    do not fit, and *limits* those that a limit leaves out. *looked* at were so many
-    *structures*. *sampled* layouts were drawn at random, where any were: fewer than asked for
-    if that was *cut_short*.
+    *gap* is the optimality gap: the share by which a layout without a replay may be below the best.
+    It is None if some layouts were not visited. The ranking is *proven* if no other layout can be
+    on the list, and every plugin answered. *faults* are the plugins that failed. *refused* counts
+    layouts by the rule that refuses them. *large* counts those that do not fit, *limits* those
+    beyond a limit. *looked* is the number of visited structures out of *structures*. *sampled* is
+    the number of layouts drawn at random, if any; *cut_short* means fewer than requested.
     """
 
     objective: Objective
@@ -92,7 +91,7 @@ class Best:
 
 
 def spec_text(value: Any) -> Any:
-    """Return a value as the language spells it."""
+    """Return a value in the notation of the language."""
     if isinstance(value, bool):
         return "on" if value else "off"
     label = getattr(value, "label", None)
@@ -100,7 +99,7 @@ def spec_text(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as data has it: as the language spells it, and a whole number as one.
+    """Return a value as data: in the notation of the language, or as a number; whole ones as int.
 
     >>> plain_value(8.0), plain_value(0.5), plain_value(True)
     (8, 0.5, 'on')

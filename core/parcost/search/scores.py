@@ -55,7 +55,7 @@ class ScoredLayouts:
 
 
 def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
-    """Return the values of a layout by attribute, as the language spells them."""
+    """Return the values of a layout by attribute, in the notation of the language."""
     structure = scored.structure
     values = {name: spec_text(value) for name, value in structure.values.items()}
     for name, numbers in structure.degrees.items():
@@ -68,12 +68,11 @@ def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
 
 
 class Scores:
-    """The layouts of a structure: bounded at first, and scored where that is not enough.
+    """The layouts of a structure: bounded first, and scored where the bound is not enough.
 
-    A step never gets shorter by a term that is added. So a first bound takes the terms of
-    few plugins: the one that the step owes most of its work, and those that depend on no
-    other choices than that one does. They are arrays over these choices alone, and answer
-    for all layouts that differ in others.
+    An additional term never shortens a step. So a first bound takes the terms of few plugins: the
+    one with most of the work, and those that depend on the same choices only. They are arrays over
+    these choices alone, and hold for all layouts that differ in others.
     """
 
     def __init__(self, structure: Structure, few: Sequence[int] = ()) -> None:
@@ -243,7 +242,7 @@ class Scores:
 
 
 def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
-    """Note, once, what is wrong with the schedule of *pipeline*."""
+    """Record, once, an error in the schedule of *pipeline*."""
     plugin = variants.base.plugins.offers("schedules")[pipeline.schedule][0]
     if all((f.plugin, f.message) != (plugin, message) for f in variants.faults):
         variants.faults.append(Fault(plugin=plugin, hook="schedules", message=message))

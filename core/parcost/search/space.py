@@ -81,11 +81,11 @@ class Structure:
 
 @frozen(kw_only=True, eq=False)
 class Space:
-    """What a search goes through.
+    """The space of a search.
 
-    *texts* say numbers as a spec has them, by axis. *unsearched* are axes with values that a
-    search takes only where somebody names them, and nobody did, or that nobody has. *follows*
-    are attributes that are no axes and follow from them.
+    *texts* are numbers in the notation of a spec, by axis. *unsearched* are axes with values that
+    are not searched: the user did not name them, or they are not available. *follows* are
+    attributes that are not axes and follow from them.
     """
 
     scenario: Scenario
@@ -145,9 +145,9 @@ class Space:
         first = len(self.cuts)
         for place in places:
             legal, refused = _legal(masks, place, whole.shape[first:], count)
-            chosen = whole.choices[:first]
-            cut = {c.name: c.values[i] for c, i in zip(chosen, place, strict=True)}
-            yield self._structure({**at, **cut}, _having(study, chosen, place), legal, refused)
+            choice_of = whole.choices[:first]
+            cut = {c.name: c.values[i] for c, i in zip(choice_of, place, strict=True)}
+            yield self._structure({**at, **cut}, _having(study, choice_of, place), legal, refused)
 
     def _structure(
         self,
@@ -191,10 +191,10 @@ def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -
         same = (b for b in study.blocks[choice.schema] if vars(b)["label"] == choice.label)
         values.update(((id(block), choice.attribute), choice.values[i]) for block in same)
 
-    def chosen(held: Any, name: str, block: object) -> Any:
+    def choice_of(held: Any, name: str, block: object) -> Any:
         return values.get((id(block), name), held)
 
-    return study.with_blocks(change_values(study.blocks, chosen))
+    return study.with_blocks(change_values(study.blocks, choice_of))
 
 
 def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
@@ -382,5 +382,5 @@ def attribute_of_axis(
         return short.get(name, name)
     help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
     help += "; any other attribute is one with its values, as in `--over layout.order=...`"
-    message = f"nothing that is called `{name}` can be chosen"
+    message = f"nothing that is called `{name}` can be choice_of"
     raise SpecError([Diagnostic("unknown-axis", message, help=help, place=study.path)])

@@ -207,9 +207,9 @@ class ScheduleTimes:
         """Return the bytes of the fullest device; *known* is what schedules have in common."""
         m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
         held = DeviceMemory(terms, self.plan, most=m, growing=growing, steady=known)
-        return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
+        return reduce(maximum, (b for d in self._distinct_devices(held) for b in held.moments(d)))
 
-    def _unlike(self, held: DeviceMemory) -> Iterator[int]:
+    def _distinct_devices(self, held: DeviceMemory) -> Iterator[int]:
         """Yield the devices but for those that hold no more than one with the same stages."""
         order = self.plan.drawn
         first: dict[tuple[int, ...], list[Sequence[int]]] = {}

@@ -92,9 +92,9 @@ class Variants:
     def answers(
         self, hook: str, legal: NDArray[np.bool_] | None = None
     ) -> Iterator[VariantAnswers]:
-        """Yield what each plugin answers to *hook* in all variants.
+        """Yield the answers of each plugin to *hook* in all variants.
 
-        *legal* has a dimension for each choice: nobody is asked where nothing is.
+        *legal* has a dimension for each choice: hooks are called for legal variants only.
         """
         for position in range(self.plugins(hook)):
             yield self.plugin_answers(hook, position, legal)

@@ -1,12 +1,12 @@
 """From definitions to a study: expressions evaluated, units checked, ranges checked.
 
-Values are computed when they are needed, once. Everything wrong with a study is
-reported in one run; what depends on something broken is not reported again.
+Values are computed on demand, once. One run reports every error of a study, without errors that
+follow from others.
 
-Sweeps. A list where one value is wanted is an axis. A first, probing pass takes the
-first item of each and learns which axes exist, and which of them reach something
-structural (a word, a reference, a number of stages). Structural axes are then bound
-one value at a time; the others are arrays over *points*.
+Sweeps. A list where one value is wanted is an axis. A first, probing pass takes the first item of
+each list. It finds the axes, and those that affect a structural value (a word, a reference, a
+number of stages). Structural axes are then bound one value at a time; the others are arrays over
+*points*.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Binder:
     def bind(self) -> dict[type, tuple[Any, ...]]:
         """Return the study's blocks as objects, by class.
 
-        What is wrong is in ``found``; objects are missing then. What a block that
-        nobody wrote would need is in ``lacking``: it is wrong only once it is asked for.
+        Errors are in ``found``; objects are missing then. Requirements of a block that is not in
+        the spec are in ``lacking``. They are errors only if a plugin reads the block.
         """
         preludes = list(self.loader.preludes())
         for module in (*preludes, *_closure(self.module, set())):
@@ -87,7 +87,7 @@ class Binder:
         return blocks
 
     def forget(self) -> None:
-        """Let go of whoever refers back: nothing is evaluated any more."""
+        """Drop the references back to this binder: evaluation has ended."""
         del self.names, self.expressions
 
     def claim_value(self, node: s.Expr, module: Module) -> v.Value:
@@ -166,7 +166,7 @@ class Binder:
         given = self._given.get((id(definition), step))
         if given is None and step in definition.attributes:
             given, _ = definition.attributes[step]
-        if given is None:  # a reference that nobody writes is to the only one
+        if given is None:  # an omitted reference is to the only one
             only = self.definitions.of_kind(field.target)
             return only[0] if len(only) == 1 else None
         return self._find_definition(given.value.text) if isinstance(given.value, s.Path) else None
@@ -316,7 +316,7 @@ class Binder:
         return name in definition.attributes or (id(definition), name) in self._given
 
     def attribute(self, definition: Definition, name: str) -> BoundValue:
-        """Return the value of an attribute, computed once, whoever asks."""
+        """Return the value of an attribute, computed once."""
         key = (id(definition), name)
         if key in self._bound:
             known = self._bound[key]
@@ -348,7 +348,7 @@ class Binder:
         return bound
 
     def _default(self, definition: Definition, name: str) -> BoundValue:
-        """Return the value of an attribute that nobody gives."""
+        """Return the value of an attribute without an assignment."""
         type_ = definition.type
         if name not in type_.defaults:
             raise BrokenError  # reported with its block, as missing

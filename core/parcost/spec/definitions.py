@@ -1,8 +1,8 @@
-"""Which blocks a study has, once imports, extensions and overrides are laid over one another.
+"""The blocks of a study, after imports, extensions and overrides.
 
-A definition is a stack of layers, lowest first: what it extends, the prelude, imports,
-the file, the study. An attribute's value is the topmost layer's; it is read in the
-scope of the file that wrote it, but sees the other attributes of the whole stack.
+A definition is a stack of layers, lowest first: its base, the prelude, imports, the file, the
+study. The topmost layer gives the value of an attribute. It is evaluated in the scope of its file,
+and can read the other attributes of the whole stack.
 The order of blocks in a file, or of files, never decides anything.
 """
 
@@ -44,7 +44,7 @@ class Definition:
 
 @define(eq=False)
 class Definitions:
-    """Builds definitions, and notes what is wrong with the blocks on the way."""
+    """Builds definitions, and collects errors in the blocks."""
 
     types: Mapping[str, BlockType]
     absences: Sequence[str]

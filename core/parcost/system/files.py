@@ -1,7 +1,7 @@
-"""Every file that is read: regular, of a limited size, and UTF-8 where it is text.
+"""File input: regular files of a limited size, in UTF-8 if they are text.
 
-A failure is a diagnostic. A link is followed, a directory, a pipe, a socket or a device is
-refused, and no more than the limit of its kind is ever held of a file.
+A failure is a diagnostic. Links are followed. A directory, a pipe, a socket or a device is
+refused. At most the limit of its kind is read of a file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from attrs import frozen
 
-from parcost.language.diagnostics import Diagnostic, nearest
+from parcost.language.diagnostics import Diagnostic, nearest_names
 from parcost.language.errors import SpecError
 
 _MIB = 2**20
@@ -150,7 +150,7 @@ def _suggestion(name: str) -> str | None:
         beside = [entry.stem for entry in path.parent.iterdir() if entry.suffix == path.suffix]
     except (OSError, ValueError):
         return None
-    close = nearest(path.stem, beside, 1, _NEAR) if path.suffix else []
+    close = nearest_names(path.stem, beside, 1, _NEAR) if path.suffix else []
     return f"did you mean `{path.with_stem(close[0])}`?" if close else None
 
 

@@ -1,6 +1,6 @@
-"""``parcost calibrate``: constants of a device, fabric or framework out of measurements.
+"""``parcost calibrate``: constants of a device, fabric or framework from measurements.
 
-Imports are in the functions: listing the commands imports this module and no more.
+Imports are in the functions: a list of the commands imports only this module.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 @click.option(
     "--constants",
     metavar="NAME,...",
-    help="What to fit to runs: h100_sxm.sustained, or sustained for every device. By default "
-    "what the catalogue marks as fitted.",
+    help="Constants to fit to runs: h100_sxm.sustained, or sustained for every device. By "
+    "default those that the catalogue marks as fitted.",
 )
 @click.option(
     "--bounds",
@@ -50,42 +50,44 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
     "--leave",
     type=click.Choice(["models", "sources", "rows"]),
     multiple=True,
-    help="What is left out to see how a fit holds for others: models, where none is named.",
+    help="The unit of cross-validation: models by default.",
 )
 @click.option("--folds", type=click.IntRange(2, 100), default=8, show_default=True,
-              help="In so many parts; each source is a part of its own.")  # fmt: skip
+              help="Number of parts in cross-validation; each source is one part.")  # fmt: skip
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "json", "md"]),
     default="table",
     show_default=True,
-    help="Of the report, which goes to stdout.",
+    help="Format of the report on stdout.",
 )
-@click.option("--name", default="measured", show_default=True, help="What blocks are called.")
-@click.option("--out", type=click.Path(dir_okay=False), help="A catalogue file to write.")
+@click.option("--name", default="measured", show_default=True, help="Label of the blocks.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write a catalogue file.")
 @click.option("--device", metavar="NAME", help="The device of kernel tables: h100_sxm.")
-@click.option(
-    "--framework", metavar="NAME", help="The framework of host rows; generic if none is named."
-)
+@click.option("--framework", metavar="NAME", help="The framework of host rows; generic by default.")
 @click.option(
     "--operation",
     metavar="NAME",
-    help="Which collective, where a log does not say: all_reduce, all_gather, reduce_scatter, "
+    help="The collective, if a log does not name it: all_reduce, all_gather, reduce_scatter, "
     "broadcast, reduce, all_to_all, point_to_point.",
 )
-@click.option("--ranks", type=click.IntRange(2), help="How many ranks, where a log does not say.")
-@click.option("--nodes", type=click.IntRange(1), help="On how many nodes they were.")
+@click.option("--ranks", type=click.IntRange(2), help="Number of ranks, if a log does not have it.")
+@click.option("--nodes", type=click.IntRange(1), help="Number of nodes of the ranks.")
 @click.option("--ports", type=click.IntRange(1), help="Network ports of a node; one per rank.")
-@click.option("--algorithm", metavar="NAME", help="What the library ran: ring, if it can.")
-@click.option("--table", type=click.IntRange(1), help="Which table of a log that has several.")
+@click.option(
+    "--algorithm",
+    metavar="NAME",
+    help="Algorithm of the library: ring by default, if it offers the operation.",
+)
+@click.option("--table", type=click.IntRange(1), help="Number of the table in a log with several.")
 @click.option(
     "--as",
     "form",
     type=click.Choice(["auto", "line", "curve"]),
     default="auto",
     show_default=True,
-    help="A latency and a bandwidth, or every point; auto takes the line where it is close.",
+    help="Fit a latency and a bandwidth, or keep every point; auto fits a line if it is close.",
 )
 @options.selection
 def command(
@@ -110,10 +112,11 @@ def command(
 ) -> int:
     """Fit named constants to measurements, and write them as a catalogue file.
 
-    Runs are rows as `parcost validate` reads them; tables are those of products, attention,
-    element-wise passes, host and collectives, as benchmarks/measure writes them (.jsonl); any
+    Runs are rows in the format of `parcost validate`. Tables (.jsonl) are written by
+    benchmarks/measure: products, attention, element-wise passes, host and collectives. Any
     other file is a log of nccl-tests or rccl-tests, or two columns of size and time. A
-    directory stands for its .jsonl and .log files. Without a path the runs that ship are taken.
+    directory stands for its .jsonl and .log files. The default is the published runs of the
+    package.
     """
     import re
 
@@ -330,7 +333,7 @@ class _Calibration:
             return []
         for field, count in rows.unknown.items():
             write_message(
-                f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have"
+                f"warning[unknown-field]: the unknown field `{field}` of {count:,} rows is ignored"
             )
         with temporary_folder() as folder:
             found = runs.studies(rows, folder.path, self.session, self.table)
@@ -437,7 +440,7 @@ class _Calibration:
             self.passed += [f"{n:,} rows of {content}: {why}" for why, n in tables.passed.items()]
             grids: list[TimeGrid] = tables.grids()
             if not grids:
-                self.refused.append(f"{content}: no row says anything of a constant")
+                self.refused.append(f"{content}: no row determines a constant")
                 continue
             task = problem(tables.constants, grids)
             fitted = fit(task, _model, self.folds)

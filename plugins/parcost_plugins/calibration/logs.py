@@ -175,7 +175,7 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
     if max(rates) > min(rates) * _APART:
         slowest, fastest = (logs[rates.index(f(rates))].name for f in (min, max))
         warnings.append(
-            f"warning[contradictory-logs]: `{slowest}` says {min(rates) / 1e9:.4g} GB/s and "
+            f"warning[contradictory-logs]: `{slowest}` gives {min(rates) / 1e9:.4g} GB/s and "
             f"`{fastest}` {max(rates) / 1e9:.4g} GB/s of one link: what runs beside, another "
             "algorithm, or another fabric; the interval holds both"
         )
@@ -301,7 +301,7 @@ def _speed_warning(log: Log) -> str:
         return ""
     rate, system = known
     return (
-        f"warning[fit-above-line-rate]: the fit says {bandwidth / 1e9:.4g} GB/s, and "
+        f"warning[fit-above-line-rate]: the fit gives {bandwidth / 1e9:.4g} GB/s, and "
         f"`{system}` has {rate / 1e9:.4g} GB/s per direction: another algorithm ran, or the "
         "switch reduces"
     )

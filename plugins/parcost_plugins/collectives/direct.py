@@ -1,7 +1,7 @@
 """Point-to-point: one message to the next rank of the group.
 
-It is priced on ``group.hop``, the slowest boundary between neighbours, where a rank
-shares the ports with the ranks of its node that cross at the same time.
+It is priced on ``group.hop``, the slowest boundary between neighbours. There a rank shares the
+ports with ranks of its node that cross at the same time.
 """
 
 from __future__ import annotations

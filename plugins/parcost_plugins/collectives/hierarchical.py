@@ -1,10 +1,10 @@
 """Hierarchical collectives: one level of the fabric after another, rings at each.
 
-An all-reduce over levels 1 to q is a reduce-scatter within level 1, the all-reduce of
-the shards over levels 2 to q, and an all-gather within level 1. So the outer levels
-carry a shard on every port, and their latency is paid for their own units alone. On one
-level it is the ring. Units that hold different numbers of members wait for the largest
-within, and send out through the ports of the smallest.
+An all-reduce over levels 1 to q starts with a reduce-scatter within level 1. An all-reduce of the
+shards over levels 2 to q follows, then an all-gather within level 1. So the outer levels carry a
+shard on every port, and their latency counts their own units only. On one level it is the ring. If
+units hold different numbers of members, the largest decides within, and the ports of the smallest
+outside.
 """
 
 from __future__ import annotations

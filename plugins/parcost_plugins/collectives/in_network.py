@@ -47,7 +47,7 @@ class Nvls(PhasedAlgorithm):
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Return what the algorithm needs."""
-        return "all ranks on one node, whose level says `in_network = on`"
+        return "all ranks on one node, whose level has `in_network = on`"
 
     def remedy(self, group: Group, fabric: str) -> str:
         """Return what to write so that the switch reduces, if that is all that is missing."""

@@ -1,16 +1,14 @@
 """Pairwise exchange: an all-to-all in which every block goes straight to its rank.
 
-The bytes of near and of far messages are under way at the same time, so the slowest
-level decides. The innermost level carries the blocks of the ranks that it joins: what
-leaves the unit has a port of its own. Beyond, levels follow one another on the way out,
-and each carries the blocks of all ranks outside the unit below. Messages go straight, so
-they share the links of a torus and may leave their rail; where they first move inside the
-node (PXN), the innermost level carries these bytes as well.
+The bytes of near and of far messages are under way at the same time, so the slowest level decides.
+The innermost level carries the blocks of the ranks that it joins; other blocks have a port of their
+own. Outer levels are passed in sequence. Each carries the blocks of all ranks outside the unit
+below. Messages take direct paths, so they share the links of a torus and may leave their rail. If
+they first move inside the node (PXN), the innermost level carries these bytes too.
 
-A rank starts its messages one after another, so it pays the latency of every one,
-whichever level decides. A reduce-scatter of the same messages moves what a ring does,
-without a ring's neighbours, and is priced by partners
-anywhere; ``auto`` leaves it out.
+A rank starts its messages one after another, so it pays the latency of every one, whichever level
+decides. A reduce-scatter of the same messages moves the bytes of a ring, but between arbitrary
+partners. It is priced so, and ``auto`` leaves it out.
 """
 
 from __future__ import annotations

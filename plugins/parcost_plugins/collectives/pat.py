@@ -1,8 +1,8 @@
 """Parallel aggregated trees (PAT): gathers and scatters in logarithmically many rounds.
 
-A binomial tree is rooted at each rank, all of them at once, and messages to the same partner
-travel together: the rounds of Bruck's algorithm, with the bytes of a ring. NCCL uses it where
-every rank of a group is on a node of its own. It is priced on ``group.flat``.
+Each rank is the root of a binomial tree. All trees run at once, and messages to the same partner
+travel together. So it has the rounds of Bruck's algorithm, with the bytes of a ring. NCCL uses it
+where every rank of a group is on a node of its own. It is priced on ``group.flat``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Recursive doubling: the fewest rounds that an all-reduce can have.
 
-An all-reduce is priced like halving and doubling: by level where every level holds a power
-of two, with two more rounds and all of them on ``group.pair`` elsewhere. An all-gather and
-a reduce-scatter want powers of two and are priced on ``group.pair``; ``auto`` leaves them
-out, because halving and doubling never takes longer.
+An all-reduce is priced like halving and doubling. If every level holds a power of two, it is priced
+by level. Otherwise it has two more rounds, all on ``group.pair``. An all-gather and a
+reduce-scatter require powers of two and are priced on ``group.pair``; ``auto`` leaves them out,
+because halving and doubling never takes longer.
 """
 
 from __future__ import annotations

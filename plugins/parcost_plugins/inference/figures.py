@@ -179,7 +179,7 @@ def _parts(replica: Replica, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
     )
     yield sheet(
         "communication_seconds",
-        "what ranks tell one another for a token",
+        "communication of a token",
         "s",
         next_.communication,
     )

@@ -69,7 +69,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-no-fabric",
         holds=(serving.fabric is not None) | (devices == 1),
         subject=f"{name}.fabric",
-        message="{devices} devices serve together, and nothing says how they are joined",
+        message="{devices} devices serve together, and their fabric is unknown",
         inputs={"devices": devices},
         help="`use catalog.fabrics.hgx_h100` and write `fabric = hgx_h100`",
     )
@@ -91,7 +91,7 @@ def _nominal_checks(serving: Serving) -> Iterator[Check]:
         id="serving-no-cache",
         holds=model.is_latent | (model.kv_heads * model.head_dim > 0),
         subject=subject,
-        message="nothing says how large the cache of a token is: `{model}` has no heads",
+        message="the size of the cache of a token is unknown: `{model}` has no heads",
         inputs=inputs,
         help="write `hidden`, `heads` and `kv_heads` in the model",
     )

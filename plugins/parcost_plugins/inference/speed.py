@@ -1,9 +1,8 @@
-"""How long a prompt and a token take: compute, memory, and what ranks tell one another.
+"""The time of a prompt and of a token: compute, memory and communication.
 
-Compute and memory traffic run side by side, so the longer counts; communication waits for
-both. A host that issues kernels one by one does so meanwhile, and the longer one counts.
-A token passes the stages one after another, and as many batches as there are stages
-keep all of them busy.
+Compute and memory traffic overlap, so the longer counts; communication waits for both. A host that
+issues kernels one by one overlaps too, and the longest time counts. A token passes the stages in
+sequence. As many batches as stages keep all of them busy.
 """
 
 from __future__ import annotations

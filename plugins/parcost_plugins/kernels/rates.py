@@ -1,7 +1,7 @@
 """The rates that kernel models divide by, and the types that operators run in.
 
-A study may put its own efficiency in place of the device's. The device's is that of
-the best matrix product that somebody measured; real shapes reach a share of it.
+A study may put its own efficiency in place of the device's. The device's is that of the best
+measured matrix product; real shapes reach a share of it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What is kept in the host's memory, and what fetching it costs.
+"""Offload: state in the host's memory, and the cost of its transfers.
 
-The link to the host works in both directions at once. Optimizer state that is updated on
-the host sends gradients there and gets parameters back; state that is updated on the
-device comes and goes, both at the same time. Activations go in forward and come back in
-backward, parameters come for each gather. Those two hide under compute, and the optimizer
-stands at the end of the step where nothing is left to hide under.
+The link to the host works in both directions at once. Optimizer state that is updated on the host
+sends gradients there and gets parameters back; state that is updated on the device moves both ways
+at the same time. Activations go in forward and come back in backward; parameters come for each
+gather. Those two hide under compute. The optimizer runs at the end of the step, where no compute
+can hide it.
 """
 
 from __future__ import annotations

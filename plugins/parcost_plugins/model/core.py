@@ -1,7 +1,7 @@
 """The attention core: queries by keys, and probabilities by values; fused or not.
 
-Every kind of attention ends in it. Its heads are split over the tensor-parallel ranks,
-and its queries over the context-parallel ones, which meet the keys of all.
+Every kind of attention uses it. Its heads are split over the tensor-parallel ranks. Its queries are
+split over the context-parallel ranks, and attend to all keys.
 """
 
 from __future__ import annotations

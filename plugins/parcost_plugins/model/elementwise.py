@@ -1,10 +1,9 @@
 """The kernels that element-wise operators run as, by how a framework implements them.
 
-Each kernel reads and writes whole tensors. What it moves for one element is counted in tensors
-of activations, in tensors of fp32 and in masks of a byte, from the operations of the code that
-runs: an operator that is fused moves its ends, one that is not moves what lies between as well.
-Kernels that only touch a number for each token move nothing that counts, and are issued all the
-same.
+Each kernel reads and writes whole tensors. Its traffic per element is counted in tensors of
+activations, tensors of fp32 and masks of a byte. The counts come from the operations of the code. A
+fused operator moves its inputs and outputs only, an unfused one also the intermediate tensors.
+Kernels with one number per token have negligible traffic, but count as issued.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A mixture of experts in place of the MLP: router, routed experts, shared experts.
 
-A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. What it works on is
-what all ranks that share one set of experts send to it: as many tokens as it sends
-itself on average, more on the busiest rank, which everybody waits for. Its experts run
-as one grouped product. Sending is not said here but by ``experts.exchange``.
+A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. What it works on is what all
+ranks that share one set of experts send to it: as many tokens as it sends itself on average, more
+on the busiest rank, for which all ranks wait. Its experts run as one grouped product. Sending is
+not said here but by ``experts.exchange``.
 
 Shared experts see every token where it is, and are split like a dense MLP.
 """

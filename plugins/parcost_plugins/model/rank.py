@@ -189,11 +189,10 @@ class Rank:
     ) -> Iterator[Memory]:
         """Yield a tensor of the layers of *span* that backward needs.
 
-        It is kept for every layer and micro-batch alive; where it is made again, only
-        for the one layer that is being recomputed. Of what goes to the host, that of the
-        layer at work is on the device, and that of a neighbour if it travels meanwhile.
-        *more* are letters of *text* besides those of a rank; *freed* is that of
-        :meth:`kept_memory`.
+        It is kept for every layer and micro-batch alive; if recomputed, only for the layer in
+        recomputation. Of offloaded tensors, those of the current layer are on the device. If
+        transfers overlap, those of a neighbour are too. *more* are letters of *text* besides those
+        of a rank; *freed* is that of :meth:`kept_memory`.
         """
         bytes_ = self.formula(text, more, source=source)
         kept = span.kept_count
@@ -231,9 +230,8 @@ class Rank:
     ) -> Memory:
         """Return memory that every micro-batch has from its forward to its backward pass.
 
-        Where weight gradients are made apart, they need the inputs of products and the
-        gradients of their outputs, which take the place of the outputs. Only the share
-        *freed* of a tensor is gone before.
+        Separate weight gradients need the inputs of products and the gradients of their outputs.
+        The gradients replace the outputs. Only the share *freed* of a tensor is freed before.
         """
         return Memory(
             name=name,

@@ -1,10 +1,10 @@
-"""Failures and checkpoints: how often to save, and what is left of the time.
+"""Failures and checkpoints: the best interval, and the share of useful time.
 
 Failures are taken to be memoryless, independent and seen at once. Fleets show early
 failures and correlated ones too; then take the mean time between them as measured.
 
-C is the time that a checkpoint blocks, R that of a restart, M the mean time between
-failures of the job, tau the useful work between checkpoints.
+C is the blocking time of a checkpoint and R the time of a restart. M is the mean time between
+failures of the job. The useful work between checkpoints is tau.
 """
 
 from __future__ import annotations

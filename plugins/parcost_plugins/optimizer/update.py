@@ -4,8 +4,8 @@ Under ZeRO a rank does all three for its share only. They read and write more th
 other kernel, so they run at the rate of large streams. Each device has a norm of its own,
 one number, and the devices add them up.
 
-What of the optimizer state is on the host is updated there, or by the device to which it
-comes and goes; see the memory plugins for how it travels.
+Optimizer state on the host is updated there, or moves to the device and back. The memory plugins
+price its transfers.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from parcost_plugins.vocabulary.partition import assignment, end_layers
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules that join the layout and the cluster.
 
-    A mistake is reported once: what does not divide is not compared with the product
-    as well, which a dp that follows from it cannot meet.
+    A mistake is reported once. Degrees that do not divide are not also compared with the product,
+    which their dp cannot satisfy.
     """
     layout, devices = study[Layout], study[Cluster].devices
     tp, cp, pp, dp = layout.tp, layout.cp, layout.pp, layout.dp

@@ -1,11 +1,10 @@
-"""What somebody wrote and nothing reads, because another value makes it idle.
+"""Attributes without an effect, because another value disables them.
 
-A switch that changes nothing is taken for one that was tried. Each line below says when
-an attribute is read, and what it waits for where it is not. Only what the study's own
-file writes is told, other than the default: what a catalogue or the prelude holds for
-every case is no mistake, and a file that is imported may serve several layouts: what waits there
-for a degree above 1 is not told. Nor is a value that somebody vouches for: it is a fact of the
-site, which may wait to be used.
+A user may believe that a switch without an effect was evaluated. Each line below has the condition
+under which an attribute is read, and the value that enables it. Only attributes in the study's own
+file that differ from the default are reported. Catalogues and the prelude hold values for every
+case. An imported file may serve several layouts, so attributes there that need a degree above 1 are
+not reported. Nor are values with provenance: they are facts of the site for later use.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ _IDLE = (
         ScheduleChoice,
         ("assignment", "count_embedding", "count_head"),
         lambda study: not study[ScheduleChoice].stages or study[Layout].pp == 1,
-        "layers that are dealt: `schedule.stages` says where they are",
+        "assigned layers: `schedule.stages` places them",
     ),
     _UnreadAttributes(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
     _UnreadAttributes(
@@ -371,7 +370,7 @@ _IDLE = (
         MemoryBudget,
         ("channels", "peers", "connection"),
         lambda study: not _is_given(study, study[MemoryBudget], "communicator"),
-        "buffers that are worked out: `memory.communicator` says what they are",
+        "computed buffers: `memory.communicator` sets them",
     ),
     _UnreadAttributes(
         Checkpoint,
@@ -517,7 +516,7 @@ def _are_equal(these: list[Real], those: list[Real]) -> bool:
 
 
 def _is_given(study: Study, block: object, attribute: str) -> bool:
-    """Return whether somebody gives a value, wherever that is."""
+    """Return whether a value is assigned, in any file."""
     origin = study.origin(block, attribute)
     return origin is not None and origin.how == "given"
 

@@ -1,14 +1,14 @@
 """Placing a group of ranks on the fabric: its shape, and what its links carry.
 
-A plan is priced for the moment when all ranks of the job communicate, each in its own
-group of the same kind, because all ranks are in the same phase. Then
+A plan is priced for the moment when all ranks of the job communicate. Each does so in its own group
+of the same kind, because all ranks are in the same phase. Then
 
 - a rank has ``ports / devices`` of a port for itself: half of one where two devices
   share a network card, four where each device has four, over which it stripes;
-- a group with u members in the unit owns u times that, and a ring over all its ranks,
-  which crosses the boundary once per lap, uses all of it;
-- a rank whose group crosses the boundary nowhere else may use what the other u - 1 leave
-  idle, but never more than one port, or its own ports if it has several.
+- a group with u members in the unit has u times that. A ring over all its ranks crosses the
+  boundary once per lap, and uses all of it;
+- a rank whose group crosses the boundary nowhere else may use idle ports of the other ``u - 1``. It
+  never uses more than one port, or its own ports if it has several.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 A unit of the level below reaches a level through ``ports`` ports, one per device unless
 the level says otherwise. What a port is worth depends on the kind of the level:
 
-- in a mesh there is one port to each peer: all of them work when the members of a group
-  exchange their parts, one when a rank has a single partner;
-- the groups of a dragonfly have few links to each other group. Traffic to all groups
-  fills them; where every rank has a partner in the same other group, straight routes have
-  1 / (G - 1) of the links, and routes by way of random groups half of them, for each
-  message crosses two;
+- in a mesh there is one port to each peer; all of them are busy when the members of a group
+  exchange parts, one when a rank has one partner;
+- the groups of a dragonfly have few links to each other group. Traffic to all groups fills them. If
+  every rank has a partner in the same other group, direct routes have ``1 / (G - 1)`` of the links.
+  Routes through random groups have half of them, because each message crosses two;
 - rails carry only what stays on them. The rest leaves the leaf, through what its
   oversubscription leaves, unless it first moves inside the node (PXN).
 
@@ -52,12 +51,12 @@ DRAGONFLIES = ("dragonfly", "dragonfly_plus")
 class Tier:
     """The level *name* of the fabric, counted in devices.
 
-    *below* and *capacity* are the devices of one unit of the level below and of this
-    one; *ports* are those of the unit below for each of its devices, and *share* what the
-    levels below leave of them on the way out. *rate* is the bandwidth of one port, for the
-    longest message where it was measured. *to_all* and *to_one* are the parts of a port
-    that traffic to all units and to a single one can use. *latency* is that of the longest
-    way through the level, with so many *switches*.
+    *below* and *capacity* are the devices of one unit of the level below and of this one; *ports*
+    are those of the unit below for each of its devices. *share* is the share of them that the
+    levels below leave on the way out. *rate* is the bandwidth of one port, for the longest message
+    where it was measured. *to_all* and *to_one* are parts of a port: those usable by traffic to all
+    units, and to a single one. *latency* is that of the longest way through the level,
+    with so many *switches*.
     """
 
     name: str

@@ -116,7 +116,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_range(attribute: Attribute[Any], value: float, where: str) -> Reading:
     if value and not _LEAST <= abs(value) <= _MOST:
-        said = f"`{where}` is {value:g}, which nobody measures: {_LEAST:g} to {_MOST:g}"
+        said = f"`{where}` is {value:g}, which is implausible: {_LEAST:g} to {_MOST:g} is expected"
         return Reading(None, (said,))
     least, over = attribute.metadata.get("least"), attribute.metadata.get("above")
     if least is not None and value < least:

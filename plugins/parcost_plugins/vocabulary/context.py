@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @block("context", label="none")
 class Context:
-    """Context parallelism: how ranks with a share of the sequence get to all keys and values.
+    """Context parallelism: how ranks with a share of the sequence get all keys and values.
 
-    ``ring`` passes blocks of keys and values round, ``all_gather`` collects them all at
-    once, ``ulysses`` trades the sequence for heads and back, ``hybrid`` does that within
-    groups of ``ulysses`` ranks and passes blocks between them.
+    ``ring`` passes blocks of keys and values round. ``all_gather`` collects them all at once.
+    ``ulysses`` exchanges the sequence for heads and back. ``hybrid`` does that within groups of
+    ``ulysses`` ranks and passes blocks between them.
     """
 
     algorithm: str | None = word(

@@ -1,17 +1,17 @@
-"""The links of a group whose ranks talk to ranks far away: who shares what on the way.
+"""Links of a group for messages to distant ranks, with their contention.
 
-A link of a group is what one rank has to its neighbours. Messages to distant ranks may pass
-links that other messages need as well, and then a byte takes *f* times as long:
+A link of a group connects one rank to its neighbours. Messages to distant ranks may share links
+with other messages. Then a byte takes *f* times as long:
 
 - On a torus or a line, messages pass the links between. Of a dimension with K ranks the
   middle link carries ``n floor(K^2 / 4) / K``, half of it where the ends are joined: f is
   that over the ``n (g - 1) / g`` that leave the rank. Of members that lie *t* places apart,
   *t* groups share a link.
-- On rails, what is for another rail leaves its leaf through uplinks that may be
-  oversubscribed, unless it first moves inside the node (PXN).
+- On rails, traffic to another rail leaves its leaf through uplinks, which may be oversubscribed. It
+  does not if it first moves inside the node (PXN).
 
-So an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus with links of 50 GB/s takes 40 ms:
-128 ranks send half of it over 32 links.
+Example: an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus. With links of 50 GB/s it takes 40
+ms: 128 ranks send half of it over 32 links.
 
 A step, a ``transfer`` and a ``rail_exchange`` are priced by these links alike.
 """

@@ -127,8 +127,7 @@ class Device:
     attention: AttentionTable | None = reference(
         "attention_table",
         default=None,
-        doc="the rates of its attention kernels; where it is left out, `kernels` says what "
-        "attention reaches",
+        doc="the rates of its attention kernels; without it the rate is that of `kernels`",
     )
     attention_efficiency: Real = fraction(
         positive=True,

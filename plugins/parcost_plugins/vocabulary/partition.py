@@ -137,7 +137,7 @@ def kinds(
 ) -> Mapping[LayerKind, Counts]:
     """Return the layers of each virtual stage by kind, kinds that there are none of left out.
 
-    What holds however they are recomputed is asked for without *recomputing*. *dealt* are the
+    What holds however they are recomputed is expected without *recomputing*. *dealt* are the
     layers of stages other than those of the study.
     """
     training = study[Training]
@@ -163,7 +163,7 @@ def select_counts(
     windowed: bool | None = None,
     recomputed: bool | None = None,
 ) -> Counts:
-    """Return how many of the layers *found* are what is asked for; None does not mind.
+    """Return how many of the layers *found* are what is expected; None does not mind.
 
     >>> moe, dense = LayerKind(True, False, False), LayerKind(False, False, False)
     >>> select_counts({moe: (1, 2), dense: (1, 0)}, moe=True)
@@ -187,7 +187,7 @@ def layer_counts(
     windowed: bool | None = None,
     recomputed: bool | None = None,
 ) -> Counts:
-    """Return how many of the layers are what is asked for, by a row; None does not mind."""
+    """Return how many of the layers are what is expected, by a row; None does not mind."""
     wanted = (moe, windowed, recomputed)
     return study.row(
         _layer_counts, *wanted, total=lambda: sum(_select_counts(_model_layers, study, *wanted))

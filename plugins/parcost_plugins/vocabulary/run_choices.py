@@ -1,4 +1,4 @@
-"""What a run does: as its spec says, or as its framework does where the spec says nothing."""
+"""The choices of a run: those of its spec, or the defaults of its framework."""
 
 from __future__ import annotations
 

@@ -44,9 +44,7 @@ class BatchScaling:
         doc="compute of one device",
     )
     bandwidth: Real = link_rate(doc="of the link that one device sends on")
-    target: Real = fraction(
-        positive=True, default=0.9, doc="efficiency for which the batch is asked"
-    )
+    target: Real = fraction(positive=True, default=0.9, doc="efficiency of the batch to find")
 
 
 @block("equivalent", label="required")

@@ -1,7 +1,7 @@
-"""Data sheets: a link, a machine or the state of a model, written down without a study.
+"""Data sheets: a link, a machine or the state of a model, without a study.
 
-What a vendor prints is a rate per lane or a total of both directions, and what a paper
-prints is a number of parameters. These blocks say which it is, once, and give the rest.
+Vendors print a rate per lane or a total of both directions. Papers print a number of parameters.
+These blocks name the convention once, and derive the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LinkSheet:
     lanes: Real = integer(default=1, doc="of one port")
     payload_bits: Real = integer(default=1, doc="that arrive in a block of the line code")
     line_bits: Real = integer(default=1, doc="that are sent in a block: 130 for 128 in PCIe")
-    ports: Real = integer(default=1, doc="of the device or node that is asked about")
+    ports: Real = integer(default=1, doc="of the device or node")
     reference: LinkSheet | None = reference(
         "link", default=None, doc="link that this one is compared with"
     )

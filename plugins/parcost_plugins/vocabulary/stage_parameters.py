@@ -1,11 +1,10 @@
-"""Which virtual stages hold the same parameters, and which ranks hold them too. Definitions.
+"""Virtual stages with equal parameters, and the ranks that hold them. Definitions.
 
-Stages differ at the ends (embedding, head) and where layers are dealt unevenly. A cost
-that is not proportional to the parameters, such as a collective, is priced once for
-each kind of stage instead of once for each stage.
+Stages differ at the ends (embedding, head) and with uneven layers. Some costs are not proportional
+to the parameters, such as a collective. They are priced once for each kind of stage.
 
-Experts are split over other ranks than all else, so that fewer ranks hold the same ones:
-they stand apart on every stage, with their own replicas.
+Experts are split over other ranks than dense parameters, so fewer ranks hold the same ones. They
+are separate on every stage, with their own replicas.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 class StageKind:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 
-    A stage has *layers* of *layer* parameters each (their mean, where they differ), of which
-    *matrix* are the most that one product has; *before* them what the model has ahead of its
-    first layer and *after* them what it has behind its last; *elements* in all. Counted on one
+    A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest
+    product of a layer has *matrix* parameters. *before* and *after* are the parameters before the
+    first layer of the model and after its last. *elements* is the total. All are counts on one
     rank.
 
-    The ranks of *group*, *replicas* of them, hold the same. *shard* of these share out
-    what ZeRO shards; where they are not all, the rest hold copies of the shares.
+    The ranks of *group*, *replicas* of them, hold the same. ZeRO splits its state over *shard* of
+    these. If *shard* is less than *replicas*, the others hold copies of the shares.
     """
 
     stages: tuple[int, ...]

@@ -36,10 +36,10 @@ from parcost_plugins.vocabulary.tuning import Tuning
 
 @block("precision", label="required")
 class Precision:
-    """A recipe of mixed precision: which type computes, and bytes held per parameter.
+    """A recipe of mixed precision: the types of compute, and bytes held per parameter.
 
-    With a *narrow* type the products of linear layers and experts run in it, forward, for
-    the input gradient and for the weight gradient. Everything else stays in *compute*:
+    With a *narrow* type the products of linear layers and experts run in it. They do so in forward,
+    for the input gradient and for the weight gradient. Everything else stays in *compute*:
     attention, embedding, head, router, norms, sums over ranks.
     """
 
@@ -229,8 +229,8 @@ class Training:
     loss: str | None = word(
         *LOSSES,
         default=None,
-        doc="what the cross entropy keeps of its logits (see `framework`); what the framework says "
-        "where it is left out",
+        doc="what the cross entropy keeps of its logits (see `framework`); the default is that "
+        "of the framework",
     )
     loss_chunks: int = integer(
         default=1,
@@ -416,19 +416,20 @@ class KernelChoice:
         *MODES,
         default=None,
         doc="whether operators of a layer run one by one, or as a program that a compiler made of "
-        "it; what the framework says where it is left out",
+        "it; the default is that of the framework",
     )
     cuda_graphs: str | None = word(
         *CUDA_GRAPHS,
         default=None,
-        doc="what the device replays in place of kernels issued one by one: none, those of a layer "
-        "and pass, or those of all forward and backward passes; what the framework says where it "
-        "is left out",
+        doc="what the device replays in place of kernels issued one by one: none, those of a "
+        "layer "
+        "and pass, or those of all forward and backward passes; the default is that of the "
+        "framework",
     )
     grouped_experts: bool | None = switch(
         default=None,
-        doc="the experts of a rank run as one product, not in a loop; what the framework says "
-        "where it is left out",
+        doc="the experts of a rank run as one product, not in a loop; the default is that of "
+        "the framework",
     )
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
@@ -471,8 +472,8 @@ class Overlap:
     multiprocessors: Real | None = integer(
         default=None,
         minimum=0,
-        doc="multiprocessors that a collective takes from compute while it hides; what the "
-        "device says where it is left out",
+        doc="multiprocessors that a collective takes from compute while it hides; the default "
+        "is that of the device",
     )
 
 
@@ -544,6 +545,6 @@ class MemoryBudget:
     )
     fragmentation: Real | None = fraction(
         default=None,
-        doc="of the activations, lost between blocks of the allocator; what the framework says "
-        "where it is left out",
+        doc="of the activations, lost between blocks of the allocator; the default is that of "
+        "the framework",
     )

@@ -131,4 +131,4 @@ class Transfer:
         "by size",
     )
     schedule: bool = switch(default=False, doc="list who sends which chunk in each step of a ring")
-    advice: bool = switch(default=False, doc="say what limits it and what helps")
+    advice: bool = switch(default=False, doc="print limits and remedies")

@@ -79,7 +79,7 @@ def section(
             )
             notes.append(f"{tried_orders} tried, and not faster")
     return Section(
-        title="What would help",
+        title="Levers",
         columns=("with", "step", "change"),
         rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranking(kept)],
         notes=notes,

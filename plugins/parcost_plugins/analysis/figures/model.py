@@ -57,7 +57,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         ),
         unit="%",
         note=f"{of_peak} {executed}, all that is executed, on the average device",
-        brief="with what is computed again",
+        brief="including recomputation",
     )
 
 

@@ -123,7 +123,9 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
             "sending grows with the tokens and working with their square: longer blocks hide more"
         )
         notes.append(_regime_text(found, float(tokens), float(free)))
-    return Section(title="Context parallelism", columns=("what", "is"), rows=rows, notes=notes)
+    return Section(
+        title="Context parallelism", columns=("quantity", "value"), rows=rows, notes=notes
+    )
 
 
 def _regime_text(found: ContextExchange, tokens: float, free: float) -> str:

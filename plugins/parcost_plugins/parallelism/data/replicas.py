@@ -5,15 +5,13 @@ in reverse order of the layers. N equal buckets of tau seconds each leave
 
     max(tau, N tau - (1 - 1/N) T_backward)
 
-exposed: the last bucket fills when backward ends, and before the first one fills there
-is nothing to send. Under gradient accumulation only the last micro-batch can hide them.
-A first bucket that is smaller, the share f of all, leaves earlier: the others have
-(1 - f) of backward, and it has what they leave. Taken in that order the two terms are
-the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
+exposed: the last bucket fills when backward ends, and nothing is sent before the first one fills.
+Under gradient accumulation only the last micro-batch can hide them. A first bucket that is smaller,
+the share f of all, leaves earlier: the others have (1 - f) of backward, and it has what they leave.
+Taken in that order the two terms are the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
 
-A rank that holds whole gradients anyway (ZeRO 0 and 1) gains nothing by buckets that may
-not hide, and sends one message. ZeRO 2 has room for one bucket and no more, so it cuts
-whether or not the buckets hide.
+A rank with whole gradients (ZeRO 0 and 1) gains nothing from buckets without overlap. It sends one
+message then. ZeRO 2 has memory for one bucket only, so it always uses buckets.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ def _operation(study: Study) -> tuple[str, str]:
 def gather(study: Study) -> Iterator[Once]:
     """Gather the parameters that each rank has updated for all (ZeRO 1 and 2).
 
-    With ``overlap.parameters`` a stage gathers while the pipeline fills and, bucket by
+    With ``overlap.parameters`` a stage gathers while the pipeline fills. It also gathers, bucket by
     bucket, under the forward pass of its first micro-batch.
     """
     if study[Layout].zero == 0:

@@ -1,9 +1,8 @@
-"""One dispatch of tokens to experts, worked out without a model or a step.
+"""One dispatch of tokens to experts, calculated without a model or a step.
 
-How many peers a rank sends to, how many bytes, how many tokens the busiest rank gets,
-and whether bytes or messages bound the time: `dispatch NAME { ranks = 64, ... }`.
-Everything is an expectation over routing by even chance, unless a concentration says
-that some experts are more popular.
+A block `dispatch NAME { ranks = 64, ... }` yields the peers of a rank, its bytes, and the tokens of
+the busiest rank. It also yields whether bytes or messages bound the time. Everything is an
+expectation over uniform routing, unless a concentration makes some experts more popular.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Where experts are best placed, and what that saves.
+"""The best placement of experts, and its saving.
 
-`placement NAME` has a group of devices (a node, a leaf) for each `source`, with the tokens
-that its ranks route to each expert. Experts go where most of their tokens come from, as
-many to each group: the assignment is exact. What is saved is against a stated baseline:
-experts in the order in which they are listed, or a placement that knows nothing, which
-keeps one token in G at home.
+`placement NAME` has a group of devices (a node, a leaf) for each `source`. It also has the tokens
+that the ranks of a group route to each expert. Experts go to the group with most of their tokens,
+equally many per group: the assignment is exact. The saving is relative to a stated baseline. That
+is the listed order of experts, or a random placement, which keeps one token in G local.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Placement:
         "blind",
         default="blind",
         doc="what it is compared with: experts as listed, group by group, or a placement that "
-        "knows nothing of the tokens",
+        "is independent of the tokens",
     )
     baseline_remote: Real | None = fraction(
         default=None,
@@ -128,7 +127,7 @@ def _rules(one: Placement) -> Iterator[Check]:
             id="placement-unknown",
             holds=known,
             subject=name,
-            message="nothing says where the tokens of `{name}` go",
+            message="the destinations of the tokens of `{name}` are unknown",
             inputs={"name": name},
             help="list a `source` for each group, or state `local_share`",
         )
@@ -139,7 +138,7 @@ def _rules(one: Placement) -> Iterator[Check]:
             subject=name,
             message="`{name}` states a local share, and nothing to compare it with",
             inputs={"name": name},
-            help="`groups = ...` for a placement that knows nothing, or `baseline_remote = ...`",
+            help="`groups = ...` for a random placement, or `baseline_remote = ...`",
         )
         return
     experts, groups = counts[0], len(counts)

@@ -112,7 +112,7 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             id="routing-unread",
             holds=False,
             subject=f"{place}.{unread[0]}",
-            message=f"`{unread[0]}` says nothing while the distribution is `{said}`",
+            message=f"`{unread[0]}` has no effect while the distribution is `{said}`",
             severity="warning",
         )
 

@@ -178,5 +178,5 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study) -> list[Section]:
-    """Return the matrices of one rank, where they are asked for."""
+    """Return the matrices of one rank, where they are expected."""
     return [figures.table(study)] if study[TensorParallel].shapes else []

@@ -50,7 +50,7 @@ def test_resolving_twice_changes_nothing_but_where_values_are_from() -> None:
     assert strip[0] == strip[1]
 
 
-def test_blocks_that_imports_named_alike_are_told_apart(tmp_path: Path) -> None:
+def test_imported_blocks_with_one_name_stay_distinct(tmp_path: Path) -> None:
     level = "level node {{ size = 8 devices, bandwidth = {} GB/s per_direction, latency = 1 us }}"
     site = f"fabric net {{\n  {level.format(300)}\n}}\n"
     (tmp_path / "site.par").write_text(site, encoding="utf-8")

@@ -209,7 +209,7 @@ def test_whole_layers_keep_what_is_named_besides_their_input(keep: str, width: i
     assert kept_bytes(study) == INPUT + 2 * width * TOKENS * LAYERS + statistics
 
 
-def test_what_is_kept_is_not_run_again() -> None:
+def test_saved_tensors_are_not_recomputed() -> None:
     def recomputed_terms(keep: str) -> dict[str, float]:
         study = study_of("recompute = full", f"recompute {{ {keep} }}")
         return {op.name: op.flops for op in study.operators if op.pass_ == "R"}

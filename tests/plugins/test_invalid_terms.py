@@ -157,7 +157,7 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", FAULTY)
-def test_what_no_step_has_is_left_out_and_told(case: str) -> None:
+def test_an_invalid_term_is_left_out_and_a_fault(case: str) -> None:
     make, said = FAULTY[case]
     plugins = with_(make())
     result = evaluate_single(plugins)
@@ -189,7 +189,7 @@ def test_a_search_with_a_rule_of_a_wrong_shape_names_who_made_it() -> None:
 
 @pytest.mark.parametrize("hook", ["figures", "details", "calculations"])
 @pytest.mark.parametrize("value", ["7", None, 1j, np.array([1j]), np.array(None), [1.0]])
-def test_a_figure_of_no_number_is_left_out_and_told(hook: str, value: Any) -> None:
+def test_a_figure_without_a_number_is_left_out_and_a_fault(hook: str, value: Any) -> None:
     figure = Figure(name="odd", title="odd", value=value, unit="", formula=FORMULA)
     plugins = load(("odd", SimpleNamespace(**{hook: hookimpl(lambda: [figure])})))
     result = evaluate_single(plugins)

@@ -68,7 +68,7 @@ def test_axes_have_what_the_framework_has(
     assert values(framework)[axis] == expected
 
 
-def test_what_is_left_out_of_an_axis_is_named() -> None:
+def test_values_left_out_of_an_axis_are_named() -> None:
     axes = offered_axes(parcost.load_text(spec("megatron_lm_2021"))[0].first)
     assert axes["layout.zero"].lacking == [1, 2, 3]
     assert "megatron_lm_2021" in axes["layout.zero"].lacks

@@ -48,9 +48,9 @@ FAULTY: dict[str, tuple[dict[str, Any], str]] = {
     "objects": ({"holds": np.array(None)}, "holds = array(None, dtype=object), which"),
     "severity": ({"severity": "fatal"}, "severity = 'fatal', which is not error or warning"),
     "severities": ({"severity": ["error"]}, "severity = ['error'], which is not"),
-    "id": ({"id": 7}, "`7` 7 where text is asked for"),
-    "subject": ({"subject": None}, "None where text is asked for"),
-    "message": ({"message": b"no"}, "b'no' where text is asked for"),
+    "id": ({"id": 7}, "`7` 7 where text is expected"),
+    "subject": ({"subject": None}, "None where text is expected"),
+    "message": ({"message": b"no"}, "b'no' where text is expected"),
     "no input": ({"message": "{tp} no"}, "words that cannot be said: KeyError: 'tp'"),
     "no help": ({"help": "{tp}"}, "words that cannot be said: KeyError: 'tp'"),
     "format": ({"message": "{x:zz}", "inputs": {"x": 1.5}}, "cannot be said: ValueError: "),
@@ -86,7 +86,7 @@ def search_text(plugins: Plugins) -> Iterator[str]:
 
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("case", FAULTY)
-def test_it_is_told_and_no_good_report(case: str, hook: str) -> None:
+def test_an_undecided_check_is_a_named_fault_and_exit_code_3(case: str, hook: str) -> None:
     words, said = FAULTY[case]
     for text in (TEXT, SWEPT):
         report = evaluate_text(text, with_(hook, **words))
@@ -119,7 +119,7 @@ def test_what_holds_needs_no_words(holds: Any) -> None:
     assert report.exit_code == 0
 
 
-def test_words_are_said_of_every_point() -> None:
+def test_the_message_of_a_check_is_formatted_for_every_point() -> None:
     def checks(study: Study) -> list[Check]:
         tp = study[Layout].tp
         return [

@@ -86,7 +86,11 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
         "the limit `odd` is array(",
     ),
     "no function": ("search_goals", limit(True), "the limit `odd` raised TypeError: "),
-    "limit says nothing": ("search_goals", limit(lambda *_: True, says=7), "which is none or says"),
+    "limit says nothing": (
+        "search_goals",
+        limit(lambda *_: True, says=7),
+        "which is none or has no",
+    ),
     "no limit": ("search_goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
     "objective of a number": ("search_goals", Goal(objective=7), "gave a goal objective = 7"),  # type: ignore[arg-type]
     "axes in a word": ("search_goals", Goal(axes="tp"), "gave a goal axes = 'tp'"),

@@ -129,7 +129,7 @@ def fails_at_zero_2(study: Study) -> list[Work]:
     return [nuisance(0.1)]
 
 
-def test_a_plugin_that_fails_is_told_and_nothing_is_proven() -> None:
+def test_a_failing_plugin_is_a_fault_and_nothing_is_proven() -> None:
     result = run_search({"layout.zero": [0, 1, 2]}, terms=fails_at_zero_2)
     assert not result.proven
     assert any("odd" in fault and "not today" in fault for fault in result.faults)

@@ -113,7 +113,7 @@ def test_a_group_within_a_leaf_of_known_radix_does_not_notice_it() -> None:
         ("spine", ", kind = fat_tree, radix = 64", ["radix"]),
     ],
 )
-def test_what_leaves_every_link_as_it_is_has_no_effect(
+def test_an_attribute_that_changes_no_link_has_no_effect(
     level: str, written: str, named: list[str]
 ) -> None:
     expected = [f"`{name}` of level `{level}` has no effect" for name in named]
