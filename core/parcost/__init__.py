@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from parcost.contract.figures import Section as Section
     from parcost.contract.formulas import Formula as Formula
     from parcost.contract.formulas import FormulaError as FormulaError
+    from parcost.contract.formulas import attribute as attribute
     from parcost.contract.formulas import formula as formula
     from parcost.contract.formulas import letters_of as letters_of
     from parcost.contract.formulas import plain_of as plain_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from parcost.contract.offers import Exporter as Exporter
     from parcost.contract.offers import FileExporter as FileExporter
     from parcost.contract.outcome import Outcome as Outcome
+    from parcost.contract.outcome import exposed_seconds as exposed_seconds
     from parcost.contract.pipelines import LONGEST_ORDER as LONGEST_ORDER
     from parcost.contract.pipelines import Activity as Activity
     from parcost.contract.pipelines import Case as Case
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from parcost.contract.schema import integers as integers
     from parcost.contract.schema import quantity as quantity
     from parcost.contract.schema import reference as reference
+    from parcost.contract.schema import resolver as resolver
     from parcost.contract.schema import string as string
     from parcost.contract.schema import switch as switch
     from parcost.contract.schema import word as word
@@ -142,12 +145,19 @@ HOMES = {
     "language.diagnostics": ("Diagnostic",),
     "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
-    "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
+    "contract.formulas": (
+        "Formula",
+        "FormulaError",
+        "attribute",
+        "formula",
+        "letters_of",
+        "plain_of",
+    ),
     "contract.hookspecs": ("API_VERSION", "hookimpl"),
     "numeric": ("Mask", "Real"),
     "contract.queries": ("pure_function",),
     "records": ("record",),
-    "contract.outcome": ("Outcome",),
+    "contract.outcome": ("Outcome", "exposed_seconds"),
     "contract.schema": (
         "Curve",
         "Rate",
@@ -160,6 +170,7 @@ HOMES = {
         "integers",
         "quantity",
         "reference",
+        "resolver",
         "switch",
         "string",
         "word",

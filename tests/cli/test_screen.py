@@ -275,3 +275,16 @@ def test_any_number_of_columns_is_read(
     done = run("eval", "small.par", small=SMALL)
     assert done.code == 0
     assert "=" * width in done.out.splitlines()
+
+
+def test_the_bubble_of_the_figures_is_that_of_the_bars(run: Run) -> None:
+    study = (SEVENTY, "--study", "llama3_70b_64_h100")
+    out = run("eval", *study).out
+    figure = re.search(r"^  pipeline bubble +([\d.]+) %  of the step$", out, re.MULTILINE)
+    bar = re.search(r"^  pipeline bubble +[\d.,]+ m?s +([\d.]+) %", out, re.MULTILINE)
+    assert figure is not None
+    assert bar is not None
+    assert round(float(figure[1]), 1) == float(bar[1])
+    assert "idle share" not in out
+    full = " ".join(run("eval", *study, "--full").out.split())
+    assert "idle share of the pipeline's makespan" in full

@@ -19,9 +19,12 @@ def work(pass_: Any, seconds: float, **more: Any) -> Work:
 
 
 def values(study: Study) -> dict[str, Any]:
-    asked = study.plugins.ask("details", study.faults, study=study, outcome=study.evaluate())
+    outcome = study.evaluate()
     found = {
-        figure.name: figure.value for plugin, figure in asked if plugin.name == "analysis.figures"
+        figure.name: figure.value
+        for hook in ("figures", "details")
+        for plugin, figure in study.plugins.ask(hook, study.faults, study=study, outcome=outcome)
+        if plugin.name == "analysis.figures"
     }
     assert study.faults == []
     return found

@@ -12,6 +12,7 @@ from attrs import Factory, field
 from parcost.records import record
 
 if TYPE_CHECKING:
+    from parcost.contract.formulas import Formula
     from parcost.numeric import Real
 
 
@@ -83,6 +84,14 @@ class Link(ABC):
     def measured(self) -> bool:
         """Whether times are read off points, which formulas name in place of alpha and B."""
         return False
+
+    def explain_latency(self) -> Real | Formula:
+        """Return alpha, with the formula of it where there is one."""
+        return self.latency
+
+    def explain_bandwidth(self) -> Real | Formula:
+        """Return B, with the formula of it where there is one."""
+        return self.bandwidth
 
     @property
     def level(self) -> object:

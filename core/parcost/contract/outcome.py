@@ -8,12 +8,13 @@ identities without a tolerance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal, Protocol, cast
 
 from attrs import field
 
 from parcost.contract.checks import Check
-from parcost.contract.formulas import Formula
+from parcost.contract.formulas import Formula, formula
 from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.terms import Edge, Memory, Moment, Once, Work
@@ -115,6 +116,20 @@ class Outcome:
     failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included
     run: StepReplay | None = field(default=None, repr=False)
     faults: Sequence[Fault] = ()
+    _step_formula: Formula | None = field(default=None, init=False, repr=False)
+
+    @property
+    def step_formula(self) -> Formula:
+        """The step time as the sum of the ledger; one object, which pages print once."""
+        if self._step_formula is None:
+            made = Formula(
+                text="sum of the ledger",
+                source="exposed, by the ledger",
+                value=self.step_seconds,
+                explain=partial(_step_formula, self.ledger),
+            )
+            object.__setattr__(self, "_step_formula", made)
+        return cast("Formula", self._step_formula)
 
     @property
     def seconds_by_cause(self) -> Mapping[str, Real]:
@@ -154,6 +169,25 @@ class Outcome:
     def complete(self) -> bool:
         """Whether every plugin answered; a report that is not complete says so."""
         return not self.faults
+
+
+def exposed_seconds(lines: Iterable[LedgerLine]) -> Formula:
+    """Return the exposed seconds of some lines of the ledger."""
+    seconds: dict[str, Real] = {}
+    for line in lines:
+        name = f"{line.name}, {line.pass_}" if line.pass_ else line.name
+        seconds[name] = seconds.get(name, 0.0) + line.exposed
+    return formula("sum(t)", t=(seconds, "s"), source="exposed, by the ledger")
+
+
+def _step_formula(ledger: Sequence[LedgerLine]) -> Formula:
+    """Return the sum of the ledger by the kinds of its lines."""
+    kinds = dict.fromkeys(line.kind for line in ledger)
+    parts = {
+        str(kind): (exposed_seconds(line for line in ledger if line.kind == kind), "s")
+        for kind in kinds
+    }
+    return formula(" + ".join(parts) or "0", parts)
 
 
 def _by_cause(amounts: Iterable[tuple[str, Real]]) -> Mapping[str, Real]:

@@ -132,7 +132,10 @@ def _closed_form(
         return
     letters: dict[str, Any] = {"P": group.ranks, "n": (n, "B")}
     if not isinstance(found.link, tuple):
-        letters |= {"alpha": (found.link.latency, "s"), "B": (found.link.bandwidth, "B/s")}
+        letters |= {
+            "alpha": (found.link.explain_latency(), "s"),
+            "B": (found.link.explain_bandwidth(), "B/s"),
+        }
     elif found.link:
         letters |= _levels(found.link, group)
     yield found.text, letters | dict(found.letters)
@@ -142,14 +145,14 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
     """Return the letters of each level that a group has members at."""
     g: dict[str, Real] = {}
     below: dict[str, Real] = {}
-    alpha: dict[str, Real] = {}
-    B: dict[str, Real] = {}
+    alpha: dict[str, Real | Formula] = {}
+    B: dict[str, Real | Formula] = {}
     product: Real = 1.0
     for link, members in zip(links, group.shape, strict=True):
         if any_of(members > 1):
             name = _unique_name(str(link.name), g)
             g[name], below[name] = members, product
-            alpha[name], B[name] = link.latency, link.bandwidth
+            alpha[name], B[name] = link.explain_latency(), link.explain_bandwidth()
         product = product * members
     return {"g": g, "G": below, "alpha": (alpha, "s"), "B": (B, "B/s")}
 
@@ -164,8 +167,8 @@ def _phases(
         return
     rounds: dict[str, Real] = {}
     bytes_: dict[str, Real] = {}
-    alpha: dict[str, Real] = {}
-    B: dict[str, Real] = {}
+    alpha: dict[str, Real | Formula] = {}
+    B: dict[str, Real | Formula] = {}
     times: dict[str, Formula] = {}
     added: Real = 0.0
     for link, r, w, reduced in phases:
@@ -173,7 +176,7 @@ def _phases(
             continue
         name = _unique_name(str(link.name), rounds)
         rounds[name], bytes_[name] = r, w
-        alpha[name], B[name] = link.latency, link.bandwidth
+        alpha[name], B[name] = link.explain_latency(), link.explain_bandwidth()
         times[name] = Formula(
             text="time of messages over one link",
             inputs={"rounds": r, "bytes": (w, "B")},

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Returns of a study the value of an attribute that no spec gives, and why it has it.
+Resolver: TypeAlias = "Callable[[Any], tuple[Any, str]]"
+
 _KEY = "parcost"
 _AXES = " axes"  # in the dictionary of a block: its attributes on axes
 REQUIRED: Any = attrs.NOTHING
@@ -89,12 +92,27 @@ class BlockType:
     former: Mapping[str, str]  # attributes that it had once, and what to write instead
     aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
     any_of: Mapping[tuple[str, ...], str] = MappingProxyType({})  # attributes that rules ask for
+    resolvers: dict[str, Resolver] = attrs.field(factory=dict)  # of attributes without a value
 
     @cached_property
     def may_be_implied(self) -> bool:
         """Whether a study has such a block if no file writes one."""
         complete = all(name in self.defaults for name in self.fields)
         return complete and self.label == "none" and not self.inside
+
+
+def resolver(schema: type, name: str) -> Callable[[Resolver], Resolver]:
+    """Make a function the one that decides the attribute *name* where no spec gives it.
+
+    The attribute's default is None. The function returns of a study the value that is in use, and
+    why: ``("on", "by framework fsdp2")``. ``parcost show`` prints both.
+    """
+
+    def make(function: Resolver) -> Resolver:
+        block_type(schema).resolvers[name] = function
+        return function
+
+    return make
 
 
 def quantity(

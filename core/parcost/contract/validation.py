@@ -205,12 +205,18 @@ def _bad_parts(name: str, formula: Any, parts: list[Any], blame: Blame) -> str:
     for part in (formula, *seen.values()):
         part.is_valid = True
         if part.explain is not None:
-            part.explain = partial(_explanation, name, part, part.explain, blame)
+            kept = (part.own_text, part.raw, part.computes)  # and no cycle, which waits to be freed
+            part.explain = partial(_explanation, name, kept, part.explain, blame)
     return ""
 
 
-def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame: Blame) -> Formula:
-    """Return the formula that *explain* makes, or the text so far and why it stays."""
+def _explanation(
+    name: str,
+    kept: tuple[str, Mapping[str, Any], bool],
+    explain: Callable[[], Any],
+    blame: Blame,
+) -> Formula:
+    """Return the formula that *explain* makes, or what is *kept* and why it stays."""
     error: PluginError | None
     try:
         made = call(explain)
@@ -220,8 +226,9 @@ def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame:
         error = blame(f"the explanation of `{name}` {raised}")
     if error is None:
         return cast("Formula", made)
-    text = f"{formula.own_text}, which cannot be explained: {error}"
-    return evolve(formula, text=text, explain=None)
+    text, inputs, is_expression = kept
+    text = f"{text}, which cannot be explained: {error}"
+    return Formula(text, inputs, is_expression=is_expression)
 
 
 def can_be_shown(formula: Formula) -> bool:

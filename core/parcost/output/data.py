@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -30,6 +31,7 @@ from parcost.language.units import (
     Dimension,
 )
 from parcost.output.diagnostics import as_data
+from parcost.output.formulas import long_figures
 from parcost.output.json_encoding import Json, array, encode, members, number, plain_data, text
 from parcost.report.faults import fault_lines
 from parcost.report.rows import rows
@@ -148,23 +150,26 @@ def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
     return [as_data(diagnostic) for diagnostic in found]
 
 
-def formula(of: Formula) -> Json:
+def formula(of: Formula, figures: Mapping[int, str] = MappingProxyType({})) -> Json:
     """Return a formula as JSON: its text, its inputs by letter, and its source.
 
-    An input that has a formula itself has it beside its value, where it comes first.
+    An input that has a formula itself has it beside its value, where it comes first. One of the
+    *figures* that are known by their formulas has its name there.
     """
-    return _formula(of, set(), 0)
+    return _formula(of, figures, set(), 0)
 
 
-def _formula(of: Formula, seen: set[int], depth: int) -> Json:
+def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int) -> Json:
     inputs = []
     for letter, value, unit in of.letters():
         known, more = value, ""
         if isinstance(value, Formula):
             known = value.value
-            if id(value) not in seen and depth < _DEEPEST:
+            if id(value) in figures:
+                more = f',"figure":{text(figures[id(value)])}'
+            elif id(value) not in seen and depth < _DEEPEST:
                 seen.add(id(value))
-                more = f',"formula":{_formula(value, seen, depth + 1)}'
+                more = f',"formula":{_formula(value, figures, seen, depth + 1)}'
         inputs.append(f'{text(letter)}:{{"value":{number(known)},"unit":{text(unit)}{more}}}')
     joined = ",".join(inputs)
     return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
@@ -183,7 +188,7 @@ def _by(plugin_: Plugin | None) -> Json:
 
 
 def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json:
-    outcome = result.outcome
+    outcome, figures = result.outcome, long_figures(result)
     # Asked for first: a plugin that fails now adds a fault.
     found = [section_of(p, section) for p, section in result.sections] if sections else []
     at = {key(name, units.get(name, "")): plain_data(value) for name, value in result.at.items()}
@@ -192,20 +197,23 @@ def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json
         "feasible": number(result.feasible),
         "complete": encode(not result.faults),
         "figures": members(
-            {key(f.name, f.unit): _figure(p, f, result.interval(f.name)) for p, f in result.figures}
+            {
+                key(f.name, f.unit): _figure(p, f, result.interval(f.name), figures)
+                for p, f in result.figures
+            }
         ),
         "expectations": encode([_expectation(e) for e in result.expectations]),
         "diagnostics": encode(diagnostics(result.diagnostics)),
         "faults": encode([_fault(fault) for fault in result.faults]),
     }
     if outcome is not None:
-        shown |= _outcome(outcome)
+        shown |= _outcome(outcome, figures)
     if result.legal and sections:
         shown["sections"] = encode(found)
     return members(shown)
 
 
-def _outcome(outcome: Outcome) -> dict[str, Json]:
+def _outcome(outcome: Outcome, figures: Mapping[int, str]) -> dict[str, Json]:
     pipeline = outcome.pipeline
     cut = {
         "schedule": pipeline.schedule,
@@ -218,7 +226,7 @@ def _outcome(outcome: Outcome) -> dict[str, Json]:
         "stage": number(outcome.memory_device),
         "moment": number(outcome.memory_moment),
         "by_stage_bytes": number(list(outcome.device_memory)),
-        "lines": array([_memory(line) for line in outcome.memory_lines]),
+        "lines": array([_memory(line, figures) for line in outcome.memory_lines]),
     }
     return {
         "step_seconds": number(outcome.step_seconds),
@@ -227,12 +235,12 @@ def _outcome(outcome: Outcome) -> dict[str, Json]:
         "executed_flop": number(outcome.flops),
         "reference_stage": number(outcome.device),
         "pipeline": encode(cut),
-        "ledger": array([_line(line) for line in outcome.ledger]),
+        "ledger": array([_line(line, figures) for line in outcome.ledger]),
         "memory": members(memory),
     }
 
 
-def _line(line: LedgerLine) -> Json:
+def _line(line: LedgerLine, figures: Mapping[int, str]) -> Json:
     return members(
         {
             "name": text(line.name),
@@ -242,37 +250,39 @@ def _line(line: LedgerLine) -> Json:
             "cause": text(line.cause),
             "exposed_seconds": number(line.exposed),
             "hidden_seconds": number(line.hidden),
-            "formula": formula(line.formula),
+            "formula": formula(line.formula, figures),
             "plugin": _by(line.plugin),
         }
     )
 
 
-def _memory(line: MemoryLine) -> Json:
+def _memory(line: MemoryLine, figures: Mapping[int, str]) -> Json:
     return members(
         {
             "name": text(line.name),
             "bytes": number(line.bytes_),
             "cause": text(line.cause),
-            "formula": formula(line.formula),
+            "formula": formula(line.formula, figures),
             "plugin": _by(line.plugin),
         }
     )
 
 
-def _figure(by: Plugin, figure: Figure, interval: Interval | None) -> Json:
+def _figure(
+    by: Plugin, figure: Figure, interval: Interval | None, figures: Mapping[int, str]
+) -> Json:
     shown = {
         "title": text(figure.title),
         "value": number(figure.value),
         "note": text(figure.note),
-        "formula": formula(figure.formula),
+        "formula": formula(figure.formula, figures),
         "plugin": _by(by),
     }
     if interval is not None:
         shown |= {
             "interval": array([number(interval.low), number(interval.high)]),
             "coverage": number(interval.coverage),
-            "interval_formula": formula(interval.formula),
+            "interval_formula": formula(interval.formula, figures),
         }
     return members(shown)
 

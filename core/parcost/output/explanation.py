@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
@@ -18,8 +18,10 @@ from parcost.language import units
 from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
 from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
-from parcost.output.formulas import filled, fractions
+from parcost.output.formulas import filled, fractions, long_figures
 from parcost.output.narrative import PASSES
+from parcost.output.resolved_spec import place_of
+from parcost.records import record
 from parcost.report.figures import interval_of
 from parcost.spec.conversion import qualifier
 
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
 _Writer: TypeAlias = "Callable[[Any, str], str]"
 _SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
-    "fill": "once per step, before the first forward pass of the stage",
-    "drain": "once per step, after the last backward pass of the stage",
-    "end": "once per step, after every stage has drained",
+    "fill": "before the first forward pass of the stage",
+    "drain": "after the last backward pass of the stage",
+    "end": "after every stage has drained",
 }
 _ADDED = {
     "slowdown": "work that is slower while communication hides under it",
@@ -122,23 +124,23 @@ def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
 
 def explain(result: Result, term: str) -> Iterator[Item]:
     """Yield everything called *term*; nothing where nothing is."""
-    outcome = result.outcome
+    outcome, leaves = result.outcome, _Leaves(result.study, long_figures(result))
     shown = {figure.name for _, figure in result.figures}
     more = [(p, f) for p, f in result.details if f.name not in shown]
     for plugin, figure in (*result.figures, *more):
         if _matches_name(figure.name, term) or _matches_name(figure.title, term):
-            yield from _figure(plugin, figure)
+            yield from _figure(plugin, figure, leaves)
             for by, interval in result.intervals:
                 if interval.name == figure.name:
-                    yield from _interval(by, interval, figure.unit)
+                    yield from _interval(by, interval, figure.unit, leaves)
     if outcome is None:
         return
     for line in outcome.ledger:
         if _matches_name(line.name, term):
-            yield from _line(line, outcome)
+            yield from _line(line, outcome, leaves)
     for held in outcome.memory_lines:
         if _matches_name(held.name, term):
-            yield from _memory(held, outcome)
+            yield from _memory(held, outcome, leaves)
 
 
 def _matches_name(name: str, term: str) -> bool:
@@ -152,7 +154,7 @@ def _words(name: str) -> str:
     return " ".join(name.lower().replace("_", " ").split())
 
 
-def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
+def _figure(plugin: Plugin, figure: Figure, leaves: _Leaves) -> Iterator[Item]:
     write = _writer(figure.unit)
     yield Heading(f"{figure.name}: {figure.title}")
     yield from _facts(
@@ -161,10 +163,10 @@ def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
         *_formula(figure.formula, write),
         ("from", f"plugin {plugin}"),
     )
-    yield from _letters(figure.formula, write)
+    yield from _letters(figure.formula, write, leaves)
 
 
-def _interval(plugin: Plugin, interval: Interval, unit: str) -> Iterator[Item]:
+def _interval(plugin: Plugin, interval: Interval, unit: str, leaves: _Leaves) -> Iterator[Item]:
     write = _writer(unit)
     sources = dict.fromkeys((interval.formula.source, interval.upper.source))
     yield Heading(f"{interval.name}: where measured values lie")
@@ -177,10 +179,10 @@ def _interval(plugin: Plugin, interval: Interval, unit: str) -> Iterator[Item]:
     )
     for formula in dict.fromkeys((interval.formula, interval.upper)):
         if formula.parts:  # plain letters stand in the equation
-            yield from _letters(formula, write)
+            yield from _letters(formula, write, leaves)
 
 
-def _line(line: LedgerLine, outcome: Outcome) -> Iterator[Item]:
+def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
     passing = PASSES.get(line.pass_, "")
     yield Heading(f"{line.name}, {passing}" if passing else line.name)
     step = f"{share(line.exposed, outcome.step_seconds)} %"
@@ -188,31 +190,31 @@ def _line(line: LedgerLine, outcome: Outcome) -> Iterator[Item]:
     yield from _facts(
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
         ("hidden", quantity(line.hidden, "s", digits=6)),
-        ("once", "" if term is None else quantity(term.seconds, "s", digits=6)),
+        ("per call", "" if term is None else quantity(term.seconds, "s", digits=6)),
         *_formula(line.formula, _traffic),
-        ("stands", _place(line)),
-        ("hides", _hiding(line)),
-        ("keeps busy", line.resource),
+        ("occurs", _place(line)),
+        ("overlap", _hiding(line)),
+        ("resource", line.resource),
         ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
         ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
     )
-    yield from _letters(line.formula, _traffic)
+    yield from _letters(line.formula, _traffic, leaves)
 
 
-def _memory(line: MemoryLine, outcome: Outcome) -> Iterator[Item]:
+def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
     term = line.term
     yield Heading(f"{line.name}, held in memory")
     part = f"{share(line.bytes_, outcome.memory_bytes)} %"
     yield from _facts(
-        ("holds", f"{_bytes(line.bytes_)} of the busiest device, {part}"),
-        ("once", _bytes(term.bytes_)),
+        ("memory", f"{_bytes(line.bytes_)} of the busiest device, {part}"),
+        ("each", _bytes(term.bytes_)),
         *_formula(line.formula, _memory_amount),
-        ("stands", _memory_life(term)),
+        ("occurs", _memory_life(term)),
         ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
-    yield from _letters(line.formula, _memory_amount)
+    yield from _letters(line.formula, _memory_amount, leaves)
 
 
 def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
@@ -241,7 +243,31 @@ def _numbers(formula: Formula, write: _Writer) -> str:
     return "" if numbers in (formula.text, fractions(formula.shown)) else numbers
 
 
-def _letters(formula: Formula, write: _Writer) -> Iterator[Item]:
+@record(eq=False)
+class _Leaves:
+    """Where the letters of a *study* end: at what its spec says, and at other pages.
+
+    *figures* are by the id of a formula the names of those that have a long page of their own.
+    """
+
+    study: Study
+    figures: Mapping[int, str]
+
+    def origin(self, of: Formula) -> str:
+        """Return where the value of an attribute stands in brackets, "" where it is unknown."""
+        origin = None if of.attribute is None else self.study.origin(*of.attribute)
+        if origin is None:
+            return ""
+        said = place_of(origin)
+        return f" ({said}, @{origin.kind})" if origin.kind else f" ({said})" if said else ""
+
+    def command(self, of: Formula) -> str:
+        """Return the command that explains a formula, "" where its letters are few."""
+        name = self.figures.get(id(of))
+        return f"parcost explain {shlex.quote(self.study.path)} {name}" if name else ""
+
+
+def _letters(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item]:
     """Yield a table of the letters, and below each the letters of its own formula, once."""
     rows: list[Row] = []
     seen: set[int] = set()
@@ -256,7 +282,11 @@ def _letters(formula: Formula, write: _Writer) -> Iterator[Item]:
             rows.append(Row((letter, shown, "as above"), indent=2 * depth))
             continue
         seen.add(id(value))
-        rows.append(Row((letter, shown, _equation(value, write)), indent=2 * depth))
+        equation = f"{_equation(value, write)}{leaves.origin(value)}"
+        if command := leaves.command(value):
+            rows.append(Row((letter, shown, f"{equation}: `{command}`"), indent=2 * depth))
+            continue
+        rows.append(Row((letter, shown, equation), indent=2 * depth))
         waiting += [(inner, *more, depth + 1) for inner, *more in value.letters()][::-1]
     if rows:
         yield TextLine("")
@@ -296,21 +326,30 @@ def _place(line: LedgerLine) -> str:
             where = f"in the {PASSES[term.pass_].removesuffix('s')} pass of every micro-batch"
             return f"{where}, {_count(term.count)}"
         case Once():
-            return f"{_WHEN[term.when]}, {_count(term.count)}"
+            return f"{_count(term.count, ' per step')}, {_WHEN[term.when]}"
         case Edge():
             return "between neighbouring stages, for every micro-batch and either direction"
     return _ADDED.get(line.kind, "")
 
 
-def _count(count: Sequence[float] | float) -> str:
+def _count(count: Sequence[float] | float, per: str = "") -> str:
+    """Return how often a term occurs on the virtual stages.
+
+    >>> _count((1.0,), " per step"), _count((2.0, 2.0)), _count((1.0, 0.0))
+    ('once per step on the only stage', '2 times on each of 2 virtual stages', \
+'1, 0 times on virtual stage 0 to 1')
+    """
     if isinstance(count, (float, int)):
-        return f"{round_significant(count)} times on each virtual stage"
-    each = list(dict.fromkeys(count))
-    if len(each) == 1:
-        return f"{round_significant(each[0])} times on each of {len(count)} virtual stages"
-    return (
-        f"{', '.join(map(round_significant, count))} times on virtual stage 0 to {len(count) - 1}"
-    )
+        return f"{_times(count)}{per} on each virtual stage"
+    if len(set(count)) > 1:
+        each = ", ".join(map(round_significant, count))
+        return f"{each} times{per} on virtual stage 0 to {len(count) - 1}"
+    where = "the only stage" if len(count) == 1 else f"each of {len(count)} virtual stages"
+    return f"{_times(count[0])}{per} on {where}"
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{round_significant(count)} times"
 
 
 def _hiding(line: LedgerLine) -> str:
@@ -318,7 +357,7 @@ def _hiding(line: LedgerLine) -> str:
         case Work(window=None) if any_of(line.hidden != 0):
             return "under the pass of another micro-batch, which the schedule runs at once"
         case Work(window=None):
-            return "nowhere: it is serial"
+            return "none: it runs serially"
         case Work(window=window, share=part, slowdown=slower):
             under = f"`{window}` of the same pass"
             if not window:
@@ -327,13 +366,13 @@ def _hiding(line: LedgerLine) -> str:
             drag = not (isinstance(slower, (float, int)) and slower == 0)
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):
-            return "nowhere: every stage has drained"
+            return "none: every stage has drained"
         case Once(beside=beside, tail=tail):
-            said = "in what the stage idles anyway in fill or drain"
+            said = "under pipeline fill and drain"
             if not (isinstance(beside, (float, int)) and beside == 0):
-                said += f", and beside {quantity(beside, '%')} of one micro-batch"
+                said += f" and {quantity(beside, '%')} of one micro-batch"
             if not (isinstance(tail, (float, int)) and tail == 0):
-                said += f"; the last {quantity(tail, 's')} never"
+                said += f"; {quantity(tail, 's')} are always exposed"
             return said
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.formulas import in_numbers
@@ -11,10 +11,12 @@ from parcost.language.numbers import quantity
 
 if TYPE_CHECKING:
     from parcost.contract.formulas import Formula
+    from parcost.report.result import Result
 
 _RATIO = re.compile(r"(?<!\w)ratio\(")
 _LETTER = re.compile(r"\d+|\w+'*(\[[^\[\]]*\])?")
 _NUMBER = re.compile(r"[\d.,]+( [A-Za-z%/]+)?")
+_MOST_LETTERS = 12  # of a part that is printed whole, if it is a figure of its own
 _JOINING = re.compile(r" [-+<>=?:]|[<>=]= ")  # what a fraction would tear apart
 
 
@@ -27,6 +29,25 @@ def filled(of: Formula, write: Callable[[Any, str], str] = quantity) -> str:
     '2 (8 - 1) x 1 MiB / (8 x 450 GB/s)'
     """
     return fractions(in_numbers(of, write), _NUMBER) if of.is_expression else of.text
+
+
+def long_figures(result: Result) -> Mapping[int, str]:
+    """Return the headline figures whose formulas have many letters, by the id of the formula.
+
+    Where one is part of another formula, its name stands in place of its letters.
+    """
+    return {
+        id(figure.formula): figure.name for _, figure in result.figures if _is_long(figure.formula)
+    }
+
+
+def _is_long(of: Formula) -> bool:
+    waiting, count = [of], 0
+    while waiting and count <= _MOST_LETTERS:
+        one = waiting.pop()
+        count += len(one.inputs)
+        waiting += one.parts.values()
+    return count > _MOST_LETTERS
 
 
 def fractions(text: str, factor: re.Pattern[str] = _LETTER) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
-from parcost.numeric import all_of
+from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.formulas import filled
 from parcost.output.view import Order, View
@@ -22,6 +22,8 @@ from parcost.report.figures import interval_of, select
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
     from parcost.contract.outcome import LedgerLine, Outcome
+    from parcost.language.diagnostics import Diagnostic
+    from parcost.numeric import Real
     from parcost.report.result import Expectation, Result
 
 PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
@@ -61,26 +63,51 @@ def runs(result: Result) -> bool:
 
 
 def refusal(result: Result) -> str:
-    """Return what a point cannot do that may not run: one without a step computes answers."""
-    return "It does not run" if result.study.trains else "It cannot be calculated"
+    """Return in a sentence why a point may not run: one without a step computes answers."""
+    if not result.study.trains:
+        return "It cannot be calculated"
+    if (room := _exceeded_room(result)) is not None and result.outcome is not None:
+        memory = numbers.quantity(result.outcome.memory_bytes, "GiB").removesuffix(" GiB")
+        return f"It does not fit: {memory} of {numbers.quantity(room, 'GiB')}"
+    count = len(problems(result))
+    rules = f"{count} rule{'s' if count > 1 else ''}"
+    return f"It is refused by {rules}" if count else "It does not run"
+
+
+def refusal_word(result: Result) -> str:
+    """Return the same in a word or two, for tables."""
+    return "refused" if _exceeded_room(result) is None else "does not fit"
+
+
+def problems(result: Result) -> list[Diagnostic]:
+    """Return the errors of a point apart from claims that fail."""
+    claims = {id(e.diagnostic) for e in result.expectations}
+    errors = (d for d in result.diagnostics if d.severity is Severity.ERROR)
+    return [problem for problem in errors if id(problem) not in claims]
+
+
+def _exceeded_room(result: Result) -> Real | None:
+    """Return the memory that may be used, where nothing but that is wrong."""
+    if result.outcome is None or len(problems(result)) != 1:
+        return None
+    rooms = [room for _, room in result.study.contributions("capacities")]
+    room = min(rooms) if rooms and not is_array(*rooms) else None
+    return room if room is not None and any_of(result.outcome.memory_bytes > room) else None
 
 
 def verdict(result: Result) -> Iterator[Item]:
     """Yield whether it runs and fits; if not, why."""
-    problems = [d for d in result.diagnostics if d.severity is Severity.ERROR]
-    claims = {id(e.diagnostic) for e in result.expectations}
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
             yield Line(f"It runs, and it fits{chosen}.", "good")
     else:
         yield Line(f"{refusal(result)}{chosen}.", "bad")
-        for problem in problems:
-            if id(problem) not in claims:
-                yield Line(problem.message, indent=2)
-                yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
-                if problem.help:
-                    yield Line(f"help: {problem.help}", indent=2)
+        for problem in problems(result):
+            yield Line(problem.message, indent=2)
+            yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
+            if problem.help:
+                yield Line(f"help: {problem.help}", indent=2)
     yield from (Line(text, "bad") for text in fault_lines(result))
     for warning in result.diagnostics:
         if warning.severity is not Severity.ERROR:

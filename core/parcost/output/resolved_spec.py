@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.schema import BlockType, Curve, Field, block_type
+from parcost.language.errors import SpecError
 from parcost.language.escapes import escape_line, escape_lines
 from parcost.language.numbers import literal
 from parcost.language.units import BYTES, SECONDS
@@ -184,11 +187,30 @@ def _attribute(
     field = type_.fields[name]
     origin = study.origin(block, name)
     if value is None or (isinstance(value, tuple) and not value):
-        return _Entry(f"# {name} is not given", "")
+        value, reason = _resolve(study, type_, name, axes)
+        if value is None:
+            return _Entry(f"# {name}: none", "")
+        text = _value_text(value, field, labels, None, None, study)
+        return _Entry(f"# {name} = {text}", reason)
     swept = axes.get(f"{block.label or type_.kind}.{name}")
     text = _value_text(value, field, labels, origin, swept, study)
     stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
-    return _Entry(f"{name.ljust(width)} = {text}{stated}", _comment(origin))
+    return _Entry(f"{name.ljust(width)} = {text}{stated}", place_of(origin))
+
+
+def _resolve(study: Study, type_: BlockType, name: str, axes: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the value in use of an attribute that no spec gives, and why; None where none is.
+
+    The points of a sweep may differ in it.
+    """
+    function = type_.resolvers.get(name)
+    if function is None or axes:
+        return None, ""
+    try:
+        found: tuple[Any, str] = call(partial(function, study))
+    except (CallError, SpecError):  # such as a study without a framework
+        return None, ""
+    return found
 
 
 def _value_text(
@@ -234,11 +256,13 @@ def _provenance(origin: Origin) -> str:
     return f'@{origin.kind}("{escape_line(origin.source)}")' if origin.source else f"@{origin.kind}"
 
 
-def _comment(origin: Origin | None) -> str:
+def place_of(origin: Origin | None) -> str:
     """Return where a value was decided."""
     if origin is None:
         return ""
     if origin.how == "default":
+        if origin.reason:
+            return origin.reason
         plain = origin.expression.replace(".", "").replace("_", "").isalnum()
         return "default" if plain else f"default: {origin.expression}"
     if origin.span is None:

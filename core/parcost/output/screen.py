@@ -19,7 +19,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
 from parcost.output.cells import cells, plugin_note, share
-from parcost.output.narrative import page_figures, refusal, runs, section_page
+from parcost.output.narrative import page_figures, problems, refusal, runs, section_page
 from parcost.output.text import lines
 from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
@@ -113,12 +113,10 @@ def _is_warning(diagnostic: Diagnostic) -> bool:
 
 
 def _problems(result: Result) -> Iterator[Item]:
-    claims = {id(e.diagnostic) for e in result.expectations}
-    for problem in result.diagnostics:
-        if not _is_warning(problem) and id(problem) not in claims:
-            yield Line(problem.message, indent=2)
-            if problem.help:
-                yield Line(f"help: {problem.help}", indent=2)
+    for problem in problems(result):
+        yield Line(problem.message, indent=2)
+        if problem.help:
+            yield Line(f"help: {problem.help}", indent=2)
 
 
 def _claim_count(claims: Sequence[Expectation]) -> str:

@@ -19,7 +19,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.output.cells import share
-from parcost.output.narrative import runs
+from parcost.output.narrative import refusal_word, runs
 from parcost.output.screen import ranking
 from parcost.output.text import widths
 from parcost.report.faults import fault_lines
@@ -58,7 +58,7 @@ def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
         yield Line(f"{_place(report)}: {'; '.join(said) or 'no figures'}")
         return
     good = runs(result)
-    verdict = "" if good else "does not run"
+    verdict = "" if good else refusal_word(result)
     if good and not all(all_of(claim.holds) for claim in result.expectations):
         verdict = "not as expected"
     columns = [Column("study")]

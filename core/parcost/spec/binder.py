@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
 from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType
@@ -356,7 +356,17 @@ class Binder:
         if bound is not None:
             return bound
         node, origin = defaults.expression(type_.kind, name, type_.defaults[name])
+        if type_.fields[name].kind == "reference":
+            origin = evolve(origin, reason=self._only_block(type_.defaults[name]))
         return self._guarded(definition, name, node, self.module, origin)
+
+    def _only_block(self, kind: str) -> str:
+        """Return why a reference is to a block of *kind*: no other is there, "" in a prelude."""
+        found = self.definitions.of_kind(kind)
+        if len(found) != 1 or found[0].of_prelude:
+            return ""
+        own = any(module is self.module for _, module in found[0].layers)
+        return f"the only {kind}" if own else f"the only {kind} that is imported"
 
     def _guarded(
         self,

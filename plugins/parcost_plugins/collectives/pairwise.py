@@ -71,8 +71,8 @@ class Pairwise(PhasedAlgorithm):
             "M": {name: M for name, _, M in used},
             "alpha": ({name: link.latency for name, link, _ in used}, "s"),
             "B": ({name: link.bandwidth for name, link, _ in used}, "B/s"),
-            "alpha'": (inner.latency, "s"),
-            "B'": (inner.bandwidth, "B/s"),
+            "alpha'": (inner.explain_latency(), "s"),
+            "B'": (inner.explain_bandwidth(), "B/s"),
         }
         return ClosedForm(text, letters=letters)
 

@@ -8,8 +8,10 @@ ZeRO 3 has gathered, the gradients that are on their way to their owners.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
-from parcost import Memory, Moment, Study, formula, hookimpl, letters_of
+from parcost import Memory, Moment, Study, attribute, formula, hookimpl, letters_of
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import (
     Compression,
@@ -17,6 +19,7 @@ from parcost_plugins.vocabulary import (
     LocalUpdates,
     Offload,
     Overlap,
+    Precision,
     Sharding,
     Training,
 )
@@ -57,12 +60,13 @@ def memory(study: Study) -> Iterator[Memory]:
 def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
     since_gradients = gradients_since(study)
-    for cause, tag, bytes_, since, away in (
-        (WEIGHTS, "weights", precision.weights, 3, offload.parameters),
-        (GRADIENTS, "gradients", precision.gradients, since_gradients, 0.0),
-        (MICRO_GRADIENTS, "gradients", precision.gradient_copies, since_gradients, 0.0),
-        (OPTIMIZER_STATE, "optimizer", precision.optimizer, 1, offload.optimizer),
+    for cause, tag, name, since, away in (
+        (WEIGHTS, "weights", "weights", 3, offload.parameters),
+        (GRADIENTS, "gradients", "gradients", since_gradients, 0.0),
+        (MICRO_GRADIENTS, "gradients", "gradient_copies", since_gradients, 0.0),
+        (OPTIMIZER_STATE, "optimizer", "optimizer", 1, offload.optimizer),
     ):
+        bytes_ = getattr(precision, name)
         shards = kind.shards(zero, since)
         if isinstance(bytes_, float) and not bytes_:
             continue
@@ -72,10 +76,19 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         yield Memory(
             name=kind.label(cause),
             cause=cause,
-            bytes_=formula(text, letters, source="Rajbhandari et al. 2019, ZeRO, section 5"),
+            bytes_=formula(
+                text,
+                letters,
+                source="Rajbhandari et al. 2019, ZeRO, section 5",
+                origins=partial(_size_of_element, precision, name),
+            ),
             count=kind.count,
             tag=tag,
         )
+
+
+def _size_of_element(precision: Precision, name: str) -> dict[str, Any]:
+    return {"e": (attribute(precision, name), "B")}
 
 
 def _bucket(kind: StageKind, study: Study) -> Memory:

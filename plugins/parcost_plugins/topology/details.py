@@ -130,7 +130,7 @@ def _machine(study: Study) -> Iterator[Figure]:
 def _group(group: Group) -> Iterator[Figure]:
     """Yield the slowest link of a group, which is named in the note."""
     flat = group.flat
-    sheet = Sheet(B=(flat.bandwidth, "B/s"), P=group.ranks)
+    sheet = Sheet(B=(flat.explain_bandwidth(), "B/s"), P=group.ranks)
     yield sheet(
         f"{group.name}_bandwidth",
         f"slowest link of {group.name}",
@@ -161,7 +161,7 @@ def _boundary(study: Study, outcome: Outcome) -> Iterator[Figure]:
         v=cut.chunks,
         n=(hop.bytes_, "B"),
         T=(outcome.step_seconds, "s"),
-        B=(link.bandwidth, "B/s"),
+        B=(link.explain_bandwidth(), "B/s"),
     )
     yield sheet(
         "pp_sustained",

@@ -14,11 +14,12 @@ of the same kind, because all ranks are in the same phase. Then
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from attrs import field
 
-from parcost import Curve, Group, Link, Mask, Names, Real, record
+from parcost import Curve, Formula, Group, Link, Mask, Names, Real, formula, record
 from parcost.numeric import INFINITY, all_of, any_of, maximum, minimum, where
 from parcost_plugins.topology.links import LinkSet
 from parcost_plugins.topology.occupancy import Axes, is_aligned, is_crossed, occupancy
@@ -145,6 +146,7 @@ class _Crossing:
                 level=level,
                 also=also,
                 also_busy=also_busy,
+                explain=partial(self.explain, ports, bandwidth),
             )
         return LinkSet(
             name=name,
@@ -156,6 +158,26 @@ class _Crossing:
             also=also,
             also_busy=also_busy,
         )
+
+    def explain(
+        self, ports: Sequence[Real], bandwidth: Real
+    ) -> tuple[Real | Formula, Real | Formula]:
+        """Return the latency and the bandwidth of the slowest level, by the levels crossed.
+
+        They have no formula where points of a sweep cross different levels.
+        """
+        if any(any_of(crosses) and not all_of(crosses) for crosses in self.crossed):
+            return self.latency, bandwidth
+        parts = {
+            tier.name: tier.explain(own)
+            for tier, own, crosses in zip(self.levels, ports, self.crossed, strict=True)
+            if any_of(crosses)
+        }
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        latencies = {name: latency for name, (latency, _) in parts.items()}
+        rates = {name: rate for name, (_, rate) in parts.items()}
+        return formula("max(alpha)", alpha=(latencies, "s")), formula("min(B)", B=(rates, "B/s"))
 
 
 def _share(bandwidth: Real, rate: Real) -> Real:

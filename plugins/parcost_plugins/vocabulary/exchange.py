@@ -18,17 +18,20 @@ A step, a ``transfer`` and a ``rail_exchange`` are priced by these links alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from parcost import Group, Link, Mask, Real, record
+from parcost import Formula, Group, Link, Mask, Real, formula, record
 from parcost.numeric import INFINITY, all_of, ceil, divides, floor, maximum, minimum, where
 
 
 @record(kw_only=True, eq=False)
 class AlphaBeta(Link):
-    """A start-up time per message and a bandwidth; other levels are busy for a share of it."""
+    """A start-up time per message and a bandwidth; other levels are busy for a share of it.
+
+    *explain* makes the formulas of the two.
+    """
 
     name: str
     latency: Real
@@ -36,6 +39,15 @@ class AlphaBeta(Link):
     level: Any = None
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
+    explain: Callable[[], tuple[Real | Formula, Real | Formula]] | None = None
+
+    def explain_latency(self) -> Real | Formula:
+        """Return the start-up time with its formula."""
+        return self.latency if self.explain is None else self.explain()[0]
+
+    def explain_bandwidth(self) -> Real | Formula:
+        """Return the bandwidth with its formula."""
+        return self.bandwidth if self.explain is None else self.explain()[1]
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return ``rounds * latency + bytes_ / bandwidth``."""
@@ -73,6 +85,15 @@ class SharedLink(Link):
     def measured(self) -> bool:
         """Whether the times of the link are read off points."""
         return self.link.measured
+
+    def explain_latency(self) -> Real | Formula:
+        """Return the start-up time of a message with its formula."""
+        return self.link.explain_latency()
+
+    def explain_bandwidth(self) -> Formula:
+        """Return the share of one rank with its formula."""
+        link = (self.link.explain_bandwidth(), "B/s")
+        return formula("B / f, a byte takes f times as long", B=link, f=self.factor)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* messages, each of them longer by the factor."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parcost import block_name, resolver
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.sharding import Sharding
-from parcost_plugins.vocabulary.training import Overlap, Training
+from parcost_plugins.vocabulary.training import KernelChoice, Overlap, Training
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -76,3 +77,58 @@ def reshards(study: Study) -> bool:
         return stated
     pipelined = framework.pipelined_reshard if study[Layout].pp > 1 else None
     return framework.reshard if pipelined is None else pipelined
+
+
+@resolver(Overlap, "gradients")
+def _gradients(study: Study) -> tuple[bool, str]:
+    return hides_gradients(study), _framework_or_zero(study, "gradient_overlap")
+
+
+@resolver(Overlap, "parameters")
+def _parameters(study: Study) -> tuple[bool, str]:
+    return hides_parameters(study), _framework_or_zero(study, "parameter_overlap")
+
+
+@resolver(Overlap, "tensor")
+def _tensor(study: Study) -> tuple[str, str]:
+    return tensor_overlap(study), _by_framework(study)
+
+
+@resolver(ScheduleChoice, "transfers")
+def _transfers(study: Study) -> tuple[str, str]:
+    return ("blocking" if blocks_on_transfers(study) else "overlapped"), _by_framework(study)
+
+
+@resolver(ScheduleChoice, "assignment")
+def _assignment(study: Study) -> tuple[str, str]:
+    return study[Training].framework.assignment, _by_framework(study)
+
+
+@resolver(Sharding, "accumulate")
+def _accumulate(study: Study) -> tuple[str, str]:
+    return ("shard" if reduces_each_micro_batch(study) else "whole"), _by_framework(study)
+
+
+@resolver(Sharding, "reshard")
+def _reshard(study: Study) -> tuple[bool, str]:
+    return reshards(study), _by_framework(study)
+
+
+@resolver(KernelChoice, "mode")
+def _mode(study: Study) -> tuple[str, str]:
+    return study[Training].framework.mode, _by_framework(study)
+
+
+@resolver(KernelChoice, "cuda_graphs")
+def _cuda_graphs(study: Study) -> tuple[str, str]:
+    return study[Training].framework.cuda_graphs, _by_framework(study)
+
+
+def _framework_or_zero(study: Study, name: str) -> str:
+    """Return what decides whether a collective hides: the framework, or ZeRO 3."""
+    own = getattr(study[Training].framework, name)
+    return "by zero = 3" if study[Layout].zero == 3 and not own else _by_framework(study)
+
+
+def _by_framework(study: Study) -> str:
+    return f"by framework {block_name(study[Training].framework)}"

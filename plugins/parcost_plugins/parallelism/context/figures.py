@@ -39,8 +39,8 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         m=outcome.pipeline.micro_batches,
         M=(found.study[Cluster].device.memory, "B"),
         T=(_core(found), "s"),
-        alpha=(link.latency, "s"),
-        B=(link.bandwidth, "B/s"),
+        alpha=(link.explain_latency(), "s"),
+        B=(link.explain_bandwidth(), "B/s"),
     )
     yield sheet("cp_tokens", "tokens of a sequence on a rank", "", "s / c")
     yield sheet("cp_block", "keys and values of a rank's tokens", "MB", "s / c b w e")
@@ -167,9 +167,12 @@ def _break_even_tokens(found: ContextExchange) -> Formula:
         "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), where working takes as long as sending",
         f=formula("T / (r X^2)", T=(_core(found), "s"), r=found.rounds, X=tokens),
         n=formula(
-            "N / (X B)", N=(found.size("s / c b w e"), "B"), X=tokens, B=(link.bandwidth, "B/s")
+            "N / (X B)",
+            N=(found.size("s / c b w e"), "B"),
+            X=tokens,
+            B=(link.explain_bandwidth(), "B/s"),
         ),
-        alpha=(link.latency, "s"),
+        alpha=(link.explain_latency(), "s"),
         source=RING,
     )
 
