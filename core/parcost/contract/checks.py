@@ -160,7 +160,7 @@ def _at(value: Any, point: int) -> Any:
     if isinstance(value, (str, bool, int)) or value is None:
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+        return int(value) if value.is_integer() and abs(value) < 1e18 else value
     if hasattr(value, "ndim"):
         flat = value.reshape(-1)
         return _at(float(flat[min(point, len(flat) - 1)]), 0)

@@ -13,7 +13,7 @@ from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
-from parcost.language.numbers import quantity
+from parcost.language.numbers import DECIMAL, quantity
 from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
 from parcost.report.figures import interval_of
@@ -270,12 +270,15 @@ def _holds_within(interval: Interval, value: float) -> Any:
 def _claim_failure(item: s.Item, figure: Figure, outcome: str) -> Diagnostic:
     """Return what to say of a claim that does not hold."""
     single = isinstance(figure.value, (float, int))
+    value = quantity(figure.value, figure.unit)
+    if single and value.endswith("iB") and "iB" not in item.span.text:  # a claim in GB
+        value = f"{quantity(figure.value, 'B', kinds=(DECIMAL,))} ({value})"
     notes = [outcome] if single and outcome else []
     return problem(
         "expectation",
         f"`{item.span.text.strip()}` does not hold",
         item.span,
-        f"this is {quantity(figure.value, figure.unit) if single else 'not met at every point'}",
+        f"this is {value if single else 'not met at every point'}",
         notes=[*notes, *([f"{figure.title}: {figure.note}"] if figure.note else [])],
     )
 

@@ -27,6 +27,7 @@ from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
 from parcost.spec.definitions import Definition, Definitions, alias_hint
 from parcost.spec.expressions import Expressions
+from parcost.spec.lets import unread_lets
 from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import NameResolver
 from parcost.spec.scope import BrokenError, Scope, Sweep, SweepAxis
@@ -84,6 +85,8 @@ class Binder:
             elif not definition.layers and not self._is_set(definition):
                 self.lacking[schema] = self.found[count:]
                 del self.found[count:]
+        if not self.names.used.keys() >= {*self.module.lets, *self.study_lets}:
+            self.found += unread_lets(self.module, self.study_lets)
         return blocks
 
     def forget(self) -> None:

@@ -99,8 +99,8 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
             T=(outcome.step_formula, "s"),
         ),
         unit="%",
-        note="of the step, on the busiest device",
-        brief="of the step",
+        note="of the step, on the busiest device; without the time by which it slows kernels",
+        brief="of the step, slowdown left out",
     )
 
 
