@@ -29,6 +29,7 @@ from parcost.engine.rules import (
 )
 from parcost.engine.shapes import settle, valid_answers
 from parcost.numeric import all_of, any_of, quiet
+from parcost.report.faults import RULES
 from parcost.report.result import Result
 
 T = TypeVar("T")
@@ -205,7 +206,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
     ends = _ends(outcome.step_seconds < LONGEST_SECONDS, ())
     judged = gather([ends, *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
-    unjudged = any(fault.hook in ("checks", "outcome_checks") for fault in study.faults)
+    unjudged = any(fault.hook in RULES for fault in study.faults)
     return evolve(outcome, feasible=judged.holds & (not unjudged), failed=failed), failed
 
 
