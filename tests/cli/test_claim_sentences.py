@@ -56,6 +56,20 @@ def test_a_claim_that_fails_says_by_how_much_and_what_is_allowed(screen: Run) ->
     assert float(found[2]) == pytest.approx(100 * (step(out) / 2 - 1), rel=0.01)
 
 
+@pytest.mark.parametrize("command", ["check", "eval"])
+@pytest.mark.parametrize("tolerance", ["-1 %", "-2 s"])
+def test_a_tolerance_below_zero_is_refused_where_it_stands(
+    command: str, tolerance: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path, claim = tmp_path / "a.par", f"expect {{ step_time = 139.3 s +- {tolerance} }}"
+    path.write_text(f"{SPEC}{claim}\n", encoding="utf-8")
+    assert main([command, str(path)]) != 0
+    printed = capsys.readouterr()
+    said = printed.out + printed.err
+    assert "error[out-of-range]: a tolerance must be at least 0" in said
+    assert f":8:{claim.index(tolerance) + 1}\n" in said
+
+
 def test_shares_differ_by_points(screen: Run) -> None:
     out = screen("mfu = 90 % +- 2 %")
     mfu = float(re.search(r"MFU\) ([\d.]+) %", out)[1])  # type: ignore[index]

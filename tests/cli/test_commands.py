@@ -414,6 +414,54 @@ def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
     assert re.search(r"FAIL +mfu >= 99 % +at 0 of 3 points; not at tp = 1: ", out)
 
 
+def test_a_sweep_fails_where_a_claim_fails_at_a_point_that_runs(run: Run) -> None:
+    shares = [
+        float(row["mfu_fraction"])
+        for row in csv.DictReader(io.StringIO(run("eval", "a.par", "--format", "csv", a=SWEPT).out))
+        if row["feasible"] == "yes"
+    ]
+    low, high = 100 * min(shares), 100 * max(shares)
+    assert len(shares) == 3
+    between = run("eval", "a.par", a=SWEPT + f"expect {{ mfu >= {(low + high) / 2:.3f} % }}\n")
+    assert between.code == 1
+    assert re.search(r"does not hold \(at (tp = \d|2 of 3 points that run, such as )", between.err)
+    below = run("eval", "b.par", b=SWEPT + f"expect {{ mfu >= {low - 0.01:.3f} % }}\n")
+    assert below.code == 0
+
+
+def test_a_claim_does_not_count_at_points_that_do_not_fit(run: Run) -> None:
+    text = SWEPT.replace("recompute = full", "micro_batch = [1, 64]").replace("32 seq", "1024 seq")
+    rows = csv.DictReader(io.StringIO(run("eval", "a.par", "--format", "csv", a=text).out))
+    assert any("GiB are usable" in row["reason"] for row in rows)
+    assert run("eval", "b.par", b=text + "expect { memory <= 80 GiB }\n").code == 0
+
+
+@pytest.mark.parametrize("swept", ["tp = [1, 2, 3, 4]", "tp = 2, pp = [1, 2, 3]"])
+def test_check_and_eval_leave_out_the_illegal_points_of_a_sweep(run: Run, swept: str) -> None:
+    text = GOOD.replace("tp = 2", swept)
+    checked = run("check", "a.par", a=text)
+    assert run("eval", "a.par").code == checked.code == 0
+    axis = "tp" if swept.startswith("tp = [") else "pp"
+    assert re.search(rf"warning\[[a-z-]+\]: .* \(at {axis} = 3\)", checked.out)
+    assert "error[" not in checked.out
+
+
+def test_check_and_eval_refuse_a_sweep_without_a_legal_point(run: Run) -> None:
+    text = GOOD.replace("tp = 2", "tp = [3, 5]")
+    assert run("check", "a.par", a=text).code == run("eval", "a.par").code == 1
+
+
+def test_a_warning_of_a_sweep_says_at_which_points_it_stands(run: Run) -> None:
+    one = " ".join(run("eval", "a.par", a=GOOD.replace("tp = 2", "tp = [1, 2, 4]")).out.split())
+    assert "warning: sequence parallelism shards nothing: tp is 1 (at tp = 1)" in one
+    swept = GOOD.replace("tp = 2", "tp = [1, 2, 4]").replace("32 seq", "[32, 64] seq")
+    several = " ".join(run("eval", "b.par", b=swept).out.split())
+    assert "tp is 1 (at 2 of 6 points, such as tp = 1, global_batch = " in several
+    every = " ".join(run("eval", "c.par", c=swept.replace("tp = [1, 2, 4]", "tp = 1")).out.split())
+    assert "shards nothing: tp is 1 " in every
+    assert "tp is 1 (at" not in every
+
+
 @pytest.mark.parametrize("spec, head", [(GOOD, "It runs, and it fits"), (SWEPT, "run and fit")])
 def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: str) -> None:
     left_out = ["--without", "memory.fit", "--without", "analysis.advice"]

@@ -110,7 +110,7 @@ def test_a_directory_counts_warnings_and_does_not_print_them(run: Run) -> None:
     warned += "schedule { kind = one_f_one_b }\n"
     done = run("eval", ".", a=SMALL, b=warned)
     assert "warning[" not in done.err
-    assert re.search(r"\d warnings?, which `parcost check` shows", done.err)
+    assert re.search(r"\d warnings?, which `parcost eval FILE` shows", done.err)
     screen = run("eval", "b.par")
     assert "warning: zero 1 shards nothing" in screen.out
     assert "warning[" not in screen.err

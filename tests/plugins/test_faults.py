@@ -26,6 +26,10 @@ from parcost import (
     hookimpl,
 )
 from parcost.batch.entries import entry_of
+from parcost.contract.page import Paper
+from parcost.output.report_page import report_page
+from parcost.output.text import draw
+from parcost.output.view import View
 from parcost.plugins.discovery import load
 
 pytestmark = pytest.mark.slow
@@ -370,3 +374,56 @@ def test_a_plugin_of_another_version_of_the_contract_is_left_out() -> None:
     assert f"needs version {parcost.API_VERSION + 1} of the contract" in fault.message
     vars(module)["PARCOST_API"] = parcost.API_VERSION
     assert load(("new", module)).broken == ()
+
+
+def screen_with(*plugins: tuple[str, Any], full: bool = False, text: str = SPEC) -> str:
+    """Return the page of *text* for reading, in one line."""
+    session = parcost.Session(load(*plugins))
+    report = session.load_text(text)[0].evaluate()
+    assert report.exit_code == 3
+    items = report_page(report, View(kind="full" if full else "screen"))
+    return " ".join(draw(items, Paper(width=80)).split())
+
+
+@pytest.mark.parametrize("hook", ["checks", "outcome_checks"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_study_with_a_rule_that_fails_is_not_judged(hook: str, full: bool) -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    page = screen_with(("r", SimpleNamespace(**{hook: hookimpl(broken)})), full=full)
+    assert "Not judged: a rule of plugin `r` failed." in page
+    assert "KeyError: 'warp'" in page
+    for words in ("if it ran", "It does not run", "It runs, and it fits"):
+        assert words not in page
+
+
+def test_a_rule_that_refuses_still_counts_where_another_fails() -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    plugin = ("r", SimpleNamespace(outcome_checks=hookimpl(broken)))
+    page = screen_with(plugin, text=SPEC.replace("tp = 8, zero = 1", "tp = 1, dp = 8, zero = 0"))
+    assert "It does not fit: " in page
+    assert "if it ran" in page
+
+
+@pytest.mark.parametrize("hook", ["terms", "memory"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_step_that_lacks_a_part_is_incomplete(hook: str, full: bool) -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    page = screen_with(("r", SimpleNamespace(**{hook: hookimpl(broken)})), full=full)
+    assert f"Incomplete: plugin `r` failed in `{hook}`." in page
+    assert "It runs, and it fits" not in page
+
+
+def test_a_sweep_with_a_rule_that_fails_is_not_judged() -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    plugin = ("r", SimpleNamespace(outcome_checks=hookimpl(broken)))
+    page = screen_with(plugin, text=SPEC.replace("tp = 8", "tp = [4, 8]"))
+    assert "Not judged: a rule of plugin `r` failed." in page
+    assert "points run and fit" not in page

@@ -270,7 +270,7 @@ class Watch:
         counted = [f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items())]
         if self._warnings:
             some = "warning" if self._warnings == 1 else "warnings"
-            counted.append(f"{self._warnings} {some}, which `parcost check` shows")
+            counted.append(f"{self._warnings} {some}, which `parcost eval FILE` shows")
         if self._remembered:
             counted.append(f"{self._remembered} of them unchanged, from the cache")
         return "\n".join([*lines, "; ".join(counted) or "nothing to evaluate"])

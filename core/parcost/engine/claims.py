@@ -138,7 +138,10 @@ def _evaluate_claim(
     wanted = number(said, value.span)
     if tolerance is None:
         return wanted, None
-    return wanted, number(binder.claim_value(tolerance, module), tolerance.span)
+    slack = number(binder.claim_value(tolerance, module), tolerance.span)
+    if slack.number < 0:
+        raise SpecError([problem("out-of-range", "a tolerance must be at least 0", tolerance.span)])
+    return wanted, slack
 
 
 def _judge_claim(

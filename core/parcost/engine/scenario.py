@@ -17,6 +17,7 @@ from attrs import evolve, field, frozen
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
 from parcost.engine.claims import Claims
+from parcost.engine.occurrences import PointDiagnostic, PointNames, merge, merge_diagnostics
 from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
@@ -144,6 +145,8 @@ class Scenario:
                 progress(done, points)
             results += self._results(*group)
         units = {axis.name: axis.unit for axis in self._probe[1]}
+        if self.axes:
+            results = merge_diagnostics(results, self.axes, units)
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
     def forget(self) -> None:
@@ -155,20 +158,24 @@ class Scenario:
     def check(self) -> Sequence[Diagnostic]:
         """Return what the rules say, and whether there is what claims are about.
 
-        That takes a step, of the first point; how it comes out is not looked at.
+        In a sweep with a point that may run, rules only warn of those that may not. Claims take
+        a step, of the first point; how it comes out is not looked at.
         """
         found = list(self.warnings)
-        good = True
-        for _, study, _ in self._groups():
+        good, some = True, False
+        points = 0
+        for at, study, _ in self._groups():
             with quiet():
                 rules = evaluation.rules(study)
             good = good and all_of(rules.holds)
-            if not study.axes or not all_of(rules.holds):
-                found += [
-                    evaluation.diagnose(check, study)
-                    for check in evaluation.by_effect(rules.failed)
-                ]
+            some = some or any_of(rules.holds)
+            points += len(study.axes[0][1]) if study.axes else 1
+            found += [
+                evaluation.diagnose_points(check, study, at)
+                for check in evaluation.by_effect(rules.failed)
+            ]
             found += [self._fault(fault) for fault in study.faults]
+        found = self._at_points(found, points, some)
         try:
             if good and not self._claims.empty:
                 with quiet():
@@ -178,6 +185,19 @@ class Scenario:
         except SpecError as error:
             raise SpecError([*found, *error.diagnostics]) from error
         return found
+
+    def _at_points(self, found: Sequence[Diagnostic], points: int, some: bool) -> list[Diagnostic]:
+        """Return *found*, each with its points; of a sweep with *some* that run, as warnings."""
+        parts = [
+            evolve(d, severity=Severity.WARNING if some else d.severity)
+            if isinstance(d, PointDiagnostic)
+            else d
+            for d in found
+        ]
+        units = {axis.name: axis.unit for axis in self._probe[1]}
+        swept = [part for part in parts if isinstance(part, PointDiagnostic)]
+        replace = merge(swept, PointNames(self.axes, units), points, points)
+        return list(dict.fromkeys(map(replace, parts)))
 
     def _fault(self, fault: Fault) -> Diagnostic:
         return Diagnostic("plugin-fault", str(fault), place=self.path)

@@ -16,7 +16,7 @@ from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.formulas import filled
 from parcost.output.view import Order, View
-from parcost.report.faults import fault_lines
+from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
     yield from verdict(result)
     outcome = result.outcome
     if outcome is not None:
-        if runs(result):
+        if runs(result) or not problems(result):
             yield from _figures("What a step costs", result, view.figures)
         else:
             yield from _figures("What a step would cost, if it ran", result, view.figures)
@@ -62,8 +62,15 @@ def runs(result: Result) -> bool:
     return result.legal and all_of(result.feasible)
 
 
+def approval(result: Result) -> str:
+    """Return in a sentence that a step runs, as far as plugins have not failed."""
+    return step_failure(result) or "It runs, and it fits"
+
+
 def refusal(result: Result) -> str:
     """Return in a sentence why a point may not run: one without a step computes answers."""
+    if not problems(result) and (failure := judgment_failure(result)):
+        return failure
     if not result.study.trains:
         return "It cannot be calculated"
     if (room := _exceeded_room(result)) is not None and result.outcome is not None:
@@ -76,6 +83,8 @@ def refusal(result: Result) -> str:
 
 def refusal_word(result: Result) -> str:
     """Return the same in a word or two, for tables."""
+    if not problems(result) and judgment_failure(result):
+        return "not judged"
     return "refused" if _exceeded_room(result) is None else "does not fit"
 
 
@@ -100,7 +109,8 @@ def verdict(result: Result) -> Iterator[Item]:
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
-            yield Line(f"It runs, and it fits{chosen}.", "good")
+            style: Style = "bad" if step_failure(result) else "good"
+            yield Line(f"{approval(result)}{chosen}.", style)
     else:
         yield Line(f"{refusal(result)}{chosen}.", "bad")
         for problem in problems(result):

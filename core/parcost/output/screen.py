@@ -14,14 +14,21 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.contract.outcome import OTHER
-from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
 from parcost.output.cells import cells, plugin_note, share
-from parcost.output.narrative import page_figures, problems, refusal, runs, section_page
+from parcost.output.narrative import (
+    approval,
+    page_figures,
+    problems,
+    refusal,
+    runs,
+    section_page,
+)
 from parcost.output.text import lines
-from parcost.report.faults import fault_lines
+from parcost.report.faults import fault_lines, step_failure
 from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
@@ -81,14 +88,16 @@ def _verdict(result: Result) -> Iterator[Item]:
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
-            yield Line(f"It runs, and it fits{chosen}{_claim_count(result.expectations)}.", "good")
+            style: Style = "bad" if step_failure(result) else "good"
+            said = f"{approval(result)}{chosen}{_claim_count(result.expectations)}."
+            yield Line(said, style)
         elif result.expectations:
             yield Line(f"It is legal{chosen}{_claim_count(result.expectations)}.", "good")
         yield from _comparisons(result.expectations)
     else:
         yield Line(f"{refusal(result)}{chosen}.", "bad")
         yield from _problems(result)
-        if result.outcome is not None:
+        if result.outcome is not None and problems(result):
             yield Line("The figures below are what it would take if it ran.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warnings(result.diagnostics)
@@ -145,7 +154,8 @@ def _headlines(result: Result, names: Sequence[str]) -> Table:
     rows: list[Row] = []
     for figure in shown:
         if names or figure.brief is not None:
-            note = _note(figure) if runs(result) or rows else "if it ran"
+            refused = not runs(result) and problems(result)
+            note = "if it ran" if refused and not rows else _note(figure)
             value = numbers.quantity(figure.value, figure.unit)
             if interval := result.interval(figure.name):
                 ends = f"({interval_of(interval, figure.unit)})"

@@ -19,7 +19,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.output.cells import share
-from parcost.output.narrative import refusal_word, runs
+from parcost.output.narrative import problems, refusal_word, runs
 from parcost.output.screen import ranking
 from parcost.output.text import widths
 from parcost.report.faults import fault_lines
@@ -141,7 +141,8 @@ def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
         figures = figures or [figure for _, figure in result.figures if not figure.detail]
     rows = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
     if outcome is not None:
-        rows.append(("it runs, and it fits", "yes" if runs(result) else "no"))
+        answer = "yes" if runs(result) else "no" if problems(result) else refusal_word(result)
+        rows.append(("it runs, and it fits", answer))
     yield from _comparison("Studies side by side", _place(report), rows)
     if outcome is not None and not names:
         step, memory = outcome.step_seconds, outcome.memory_bytes

@@ -137,18 +137,25 @@ def verdicts(result: Result) -> list[Diagnostic]:
 
 
 def is_good(result: Result) -> bool:
-    """Return whether a result is feasible and as expected; a sweep needs one point that is."""
-    if not result.legal:
-        return False
+    """Return whether a result has a point that runs, and claims hold at all that do."""
     if not result.swept:
         errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
-        return not errors
+        return result.legal and not errors
+    return bool(runnable(result).any()) and meets_claims(result)
+
+
+def runnable(result: Result) -> Any:
+    """Return for each point whether it runs."""
     import numpy as np
 
-    holds = np.broadcast_to(np.asarray(result.feasible, dtype=bool), (point_count(result),))
-    for claim in result.expectations:
-        holds = holds & np.asarray(claim.holds, dtype=bool)
-    return bool(holds.any())
+    feasible = np.asarray(result.legal and result.feasible, dtype=bool)
+    return np.broadcast_to(feasible, (point_count(result),))
+
+
+def meets_claims(result: Result) -> bool:
+    """Return whether every claim holds at every point that runs."""
+    runs = runnable(result)
+    return all(bool((claim.holds | ~runs).all()) for claim in result.expectations)
 
 
 def point_count(result: Result) -> int:
