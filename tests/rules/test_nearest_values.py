@@ -42,10 +42,10 @@ def helps(spec: str, values: Mapping[str, int]) -> dict[str, str]:
         return {d.id: d.help or "" for d in error.diagnostics}
 
 
-def named(text: str) -> list[tuple[str, int]]:
+def proposals(text: str) -> list[tuple[str, int]]:
     """Return the attributes and the values that a help line names.
 
-    >>> named("tp = 2 or 4 divides, or take 6 or 9 devices")
+    >>> proposals("tp = 2 or 4 divides, or take 6 or 9 devices")
     [('layout.tp', 2), ('layout.tp', 4), ('cluster.devices', 6), ('cluster.devices', 9)]
     """
     found = [
@@ -59,7 +59,7 @@ def named(text: str) -> list[tuple[str, int]]:
 
 
 def assert_named_values_pass(spec: str, values: Mapping[str, int], id: str) -> None:
-    for path, value in named(helps(spec, values)[id]):
+    for path, value in proposals(helps(spec, values)[id]):
         passes = {id} | RULES.get(path.removeprefix("layout."), set())
         passes |= LENGTH_RULES if path == "training.sequence" else set()
         left = passes & set(helps(spec, {**values, path: value}))
@@ -107,7 +107,7 @@ def test_degrees_of_experts_pass_each_rule_of_theirs(
     values = {"cluster.devices": devices, "layout.tp": tp, "layout.ep": ep, "layout.etp": etp}
     found = helps(SPARSE, values)
     for id in {"experts-divide", "experts-ranks"} & set(found):
-        for path, value in named(found[id]):
+        for path, value in proposals(found[id]):
             left = helps(SPARSE, {**values, path: value})
             assert id not in left
             if path == "layout.ep" and etp != 3:
@@ -134,7 +134,7 @@ def test_lengths_that_are_named_meet_both_rules(tp: int, cp: int, sequence: int)
     values["training.sequence"] = sequence
     found = helps(DENSE, values)
     for id in LENGTH_RULES & set(found):
-        for path, value in named(found[id]):
+        for path, value in proposals(found[id]):
             if path == "training.sequence":
                 assert not LENGTH_RULES & set(helps(DENSE, {**values, path: value}))
         assert_named_values_pass(DENSE, values, id)
