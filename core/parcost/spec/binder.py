@@ -25,7 +25,7 @@ from parcost.language.text import Span
 from parcost.spec import defaults
 from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
-from parcost.spec.definitions import Definition, Definitions, alias_hint
+from parcost.spec.definitions import Definition, Definitions, alias_of
 from parcost.spec.expressions import Expressions
 from parcost.spec.lets import unread_lets
 from parcost.spec.modules import Loader, Module, add_let
@@ -146,8 +146,7 @@ class Binder:
                 help = "there is " + ", ".join(f"`{one}`" for one in several)
             former = definition.type.former if definition is not None else {}
             help = former.get(name, help)
-            if help is None and definition is not None:
-                help = alias_hint(name, definition.type.kind, self.types)
+            help = help or self._alias_help(steps, name, definition)
             help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
@@ -157,6 +156,18 @@ class Binder:
             place = self.module.source.name
             raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
         return definition, name
+
+    def _alias_help(
+        self, steps: Sequence[str], name: str, definition: Definition | None
+    ) -> str | None:
+        """Return a help line with the path that stands for a *name* of other tools."""
+        kind = definition.type.kind if definition is not None else ""
+        aliased = alias_of(name, kind, self.types)
+        if aliased is None:
+            return None
+        other, instead = aliased
+        block = ".".join(steps) if other == kind else other
+        return f"write `{block}.{instead}`"
 
     def _inner(self, definition: Definition, step: str) -> Definition | None:
         """Return the block called *step* in *definition*, or the one that an attribute names."""

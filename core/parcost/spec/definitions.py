@@ -345,12 +345,25 @@ def _unknown_attribute(
 
 def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | None:
     """Return a help line for a *name* that other tools have for an attribute, of *kind* first."""
-    if name in types[kind].aliases:
-        return f"write `{types[kind].aliases[name]}`"
-    for other, type_ in types.items():
-        if name in type_.aliases:
-            return f"write `{type_.aliases[name]}` in `{other}`"
-    return None
+    aliased = alias_of(name, kind, types)
+    if aliased is None:
+        return None
+    other, instead = aliased
+    return f"write `{instead}`" + (f" in `{other}`" if other != kind else "")
+
+
+def alias_of(name: str, kind: str, types: Mapping[str, BlockType]) -> tuple[str, str] | None:
+    """Return the kind of block, and what it has for a *name* of other tools; *kind* comes first.
+
+    An attribute of another block that is called so comes before what a third block has instead.
+    """
+    if kind in types and name in types[kind].aliases:
+        return kind, types[kind].aliases[name]
+    if any(name in type_.fields for type_ in types.values()):
+        return None
+    aliased = (other for other, type_ in types.items() if name in type_.aliases)
+    other = next(aliased, None)
+    return None if other is None else (other, types[other].aliases[name])
 
 
 def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:

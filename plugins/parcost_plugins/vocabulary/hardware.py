@@ -282,7 +282,14 @@ class PlausibleRange:
     latency: Real = quantity(SECONDS, positive=True, doc="of one message")
 
 
-@block("cluster")
+@block(
+    "cluster",
+    aliases={
+        "gpus": "devices",
+        "num_gpus": "devices",
+        "world_size": "devices",
+    },
+)
 class Cluster:
     """The devices of the job and the fabric that joins them."""
 

@@ -170,8 +170,10 @@ class Precision:
     "training",
     label="none",
     aliases={  # names of Megatron-LM, DeepSpeed, NeMo and torchtitan
+        "mbs": "micro_batch",
         "train_micro_batch_size_per_gpu": "micro_batch",
         "local_batch_size": "micro_batch",
+        "gbs": "global_batch",
         "train_batch_size": "global_batch",
         "gradient_accumulation_steps": "micro_batches",
         "num_microbatches": "micro_batches",
