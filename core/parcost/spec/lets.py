@@ -3,7 +3,7 @@
     let nodes = 8            # read by the cluster
     let spare = nodez * 2    # a warning: nothing reads it
 
-A let is read if a block, a study or a claim of its file names it, or a let that is read does.
+A let is read if a block, a study or a claim of its file names it. So is a let that it names.
 """
 
 from __future__ import annotations
