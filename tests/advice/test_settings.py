@@ -57,6 +57,14 @@ def test_more_chunks_are_a_lever_where_the_bubble_is_large() -> None:
     assert change == pytest.approx(seconds / now - 1)
 
 
+def test_two_stages_have_chunks_as_a_lever_and_one_stage_has_none() -> None:
+    # Two stages idle 1 of 4 + 1 slots of 4 micro-batches; one stage idles none.
+    two = result(DENSE, {"layout.pp": 2, "layout.tp": 8, "cluster.devices": 128})
+    assert any(title.startswith("schedule") for title, *_ in rows(two))
+    one = result(DENSE, {"layout.pp": 1, "layout.tp": 8})
+    assert not any(title.startswith("schedule") for title, *_ in rows(one))
+
+
 def test_how_tokens_are_sent_is_a_lever() -> None:
     found = {title: seconds for title, seconds, _ in rows(result(EXPERTS))}
     once = step(EXPERTS, {"routing.deduplicate": "on"})
