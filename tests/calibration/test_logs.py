@@ -306,6 +306,15 @@ def test_two_timings_say_nothing_of_the_error() -> None:
     assert told.output.count("two sizes") == 2
 
 
+def test_the_device_of_a_log_without_one_is_an_option() -> None:
+    text = "size_B time_us\n" + "".join(
+        f"{2**i} {3 + 2**i * 1.75 / 478.6e3}\n" for i in (20, 25, 30)
+    )
+    options = ("--operation", "all_reduce", "--ranks", "8")
+    assert "fit-above-line-rate" not in run(text, *options).stderr
+    assert "450 GB/s" in run(text, *options, "--device", "h100_sxm").stderr
+
+
 @pytest.mark.parametrize(("bandwidth", "warned"), [(478.6e9, True), (369e9, False)])
 def test_a_fit_above_the_line_rate_of_its_device_is_a_warning(
     bandwidth: float, warned: bool

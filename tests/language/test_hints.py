@@ -283,3 +283,11 @@ def test_a_sequence_in_thousands_is_pointed_out(written: str, warns: bool) -> No
     training = BLOCKS["training"].replace("8192", written)
     found = [d for d in diagnostics_of(training=training) if d.id == "decimal-sequence"]
     assert [d.message for d in found] == warns * ["a sequence of 8k is 8,000 tokens; 8 Ki is 8,192"]
+
+
+def test_two_blocks_on_one_line_are_separated() -> None:
+    text = "fabric f { level a { size = 8 devices } level b { size = 9 devices } }"
+    with pytest.raises(SpecError) as caught:
+        parcost.load_text(text)[0].evaluate()
+    (found,) = (d for d in caught.value.diagnostics if d.id == "syntax")
+    assert found.help == "a comma or a new line separates blocks: `a { ... }, b { ... }`"

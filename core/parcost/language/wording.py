@@ -97,6 +97,8 @@ def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None
         return "`+-` gives a claim its tolerance; the sum with a negative number is `+ -`"
     if kind == "PLUS" and wants_value:
         return "a number is positive without a sign"
+    if kind == "NAME" and before.endswith("}"):
+        return "a comma or a new line separates blocks: `a { ... }, b { ... }`"
     if kind == "NAME":
         return _WORD_OPERATORS.get(text)
     return None

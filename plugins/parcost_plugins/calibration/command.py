@@ -64,7 +64,11 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 )
 @click.option("--name", default="measured", show_default=True, help="Label of the blocks.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write a catalogue file.")
-@click.option("--device", metavar="NAME", help="The device of kernel tables: h100_sxm.")
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="The device of kernel tables, and of logs without one: h100_sxm.",
+)
 @click.option("--framework", metavar="NAME", help="The framework of host rows; generic by default.")
 @click.option(
     "--operation",
@@ -148,6 +152,7 @@ def command(
         algorithm=algorithm,
         table=table,
         form=form,
+        device=device or "",
     )
     picked_names = [n.strip() for n in (constants or "").split(",") if n.strip()]
     given = [one for one in files if one.content == "runs"]

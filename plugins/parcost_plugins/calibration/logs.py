@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost_plugins.calibration import links, spec, tables
 from parcost_plugins.calibration.inputs import FieldError, TableRow, number, text
@@ -44,6 +44,7 @@ class Options:
     algorithm: str | None = None
     table: int | None = None
     form: str = "auto"
+    device: str = ""  # of logs that do not name theirs
 
 
 @frozen(kw_only=True, eq=False)
@@ -138,7 +139,7 @@ def fit_log(name: str, timings: Timings, options: Options) -> Log:
         raise click.UsageError(f"{name}: {error}") from error
     return Log(
         name=name,
-        timings=timings,
+        timings=evolve(timings, device=timings.device or options.device),
         operation=done,
         algorithm=offered,
         ranks=over,
