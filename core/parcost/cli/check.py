@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
+    from parcost.spec.foreign import Reading
 
 
 @click.command("check")
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 def command(
     paths: tuple[str, ...],
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
+    reading: Reading,
     selection: PluginSelection,
 ) -> int:
     """Find errors without an evaluation: syntax, names, units, rules.
@@ -52,7 +55,7 @@ def command(
     session = options.session(selection)
     found: dict[tuple[object, ...], Diagnostic] = {}
     worst = files = 0
-    for spec, scenario in scenarios(paths, session, overrides=values, study=study):
+    for spec, scenario in scenarios(paths, session, overrides=values, study=study, reading=reading):
         files += 1
         problems, code = _problems(spec.path, scenario)
         worst = max(worst, code if any(map(_is_error, problems)) else 0)

@@ -51,6 +51,33 @@ executor = click.option(
 )
 
 
+def reading(command: F) -> F:
+    """Add options to a *command* that say how files of other tools are read, as ``reading``."""
+
+    @click.option(
+        "--from",
+        "tool",
+        default="",
+        metavar="TOOL",
+        help="Read files of another tool: megatron, huggingface, torchtitan, ...; "
+        "`parcost import --help` lists them.",
+    )
+    @click.option(
+        "--use",
+        "uses",
+        multiple=True,
+        metavar="ENTRY",
+        help="Add an entry of a catalogue: --use catalog.devices.h100_sxm. May be repeated.",
+    )
+    @wraps(command)
+    def run(*, tool: str, uses: tuple[str, ...], **rest: Any) -> Any:
+        from parcost.spec.foreign import Reading
+
+        return command(reading=Reading(tool, uses), **rest)
+
+    return run  # type: ignore[return-value]
+
+
 def selection(command: F) -> F:
     """Add options to a *command* that choose its plugins, as ``selection``.
 

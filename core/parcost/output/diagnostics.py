@@ -22,7 +22,7 @@ def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
         "end_line": first.get("end_line"),
         "end_column": first.get("end_column"),
         "labels": labels,
-        "notes": list(diagnostic.notes),
+        "notes": list(diagnostic.all_notes),
         "help": diagnostic.help,
     }
 
@@ -47,7 +47,7 @@ def github(diagnostic: Diagnostic) -> str:
             "endColumn": str(end_column),
         }
     properties["title"] = diagnostic.id
-    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
+    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.all_notes)]
     parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
     listed = ",".join(f"{k}={_escaped(escape_line(v), ':,')}" for k, v in properties.items() if v)
     severity = diagnostic.severity.value

@@ -118,8 +118,17 @@ class Binder:
 
     def _apply_overrides(self) -> None:
         for path, node in self.overrides.items():
+            self._add_block(path.partition(".")[0])
             definition, name = self._locate(path)
             self._given[id(definition), name] = node
+
+    def _add_block(self, kind: str) -> None:
+        """Add a block without a label that the study lacks, as a file would write it."""
+        type_ = self.types.get(kind)
+        if type_ is None or type_.inside or type_.label == "required":
+            return
+        if not self.definitions.of_kind(kind):
+            self.definitions.table[kind, ""] = Definition(type_, "", None)
 
     def _locate(self, path: str) -> tuple[Definition, str]:
         """Return the block and the attribute at *path*, through blocks inside and in use.
