@@ -52,7 +52,7 @@ executor = click.option(
 
 
 def reading(command: F) -> F:
-    """Add options to a *command* that say how files of other tools are read, as ``reading``."""
+    """Add options to a *command* about files of other tools, as ``reading``."""
 
     @click.option(
         "--from",

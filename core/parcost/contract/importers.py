@@ -1,8 +1,7 @@
 """Importers: files of other tools, read as specs.
 
 An importer translates a text into blocks of attributes. It runs nothing that the text holds. Each
-attribute has the characters that it comes from, so that a diagnostic about it points into the
-file of the user.
+attribute has the characters that it comes from. So a diagnostic points into the file of the user.
 """
 
 from __future__ import annotations

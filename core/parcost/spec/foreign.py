@@ -167,8 +167,8 @@ def _remarks(
         first = translation.unknown[0]
         yield problem(
             "import-unknown",
-            f"{_count(translation.unknown)} of `{source.name}` are not known of {importer.title}: "
-            f"{_names(key.name for key in translation.unknown)}",
+            f"`{source.name}` has {_count(translation.unknown)} that {importer.title} does not "
+            f"have by our table: {_names(key.name for key in translation.unknown)}",
             Span(source, first.start, first.end),
             "not read",
             severity=Severity.WARNING,
