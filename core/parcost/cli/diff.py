@@ -64,8 +64,8 @@ def command(
     there now, or with a second one: `parcost diff main -- specs/`. A single file is compared
     with what --set makes of it. A job that does not fit is compared all the same.
     """
+    from parcost.diff.page import difference_data, difference_page
     from parcost.diff.studies import differences
-    from parcost.output.difference import difference_data, difference_page
 
     values = options.parse_overrides(overrides)
     thresholds = list(_thresholds(limits))

@@ -64,8 +64,7 @@ def differences(
     first = dict(_scenarios(before, session, study, rejections))
     second = dict(_scenarios(after, session, study, rejections))
     if len(first) == len(second) == 1:
-        ((_, one),), ((key, other),) = first.items(), second.items()
-        first, second = {key: one}, {key: other}
+        first = dict(zip(second, first.values(), strict=True))
     same: list[str] = []
     changes: list[StudyChange] = []
     for key, scenario in second.items():

@@ -93,7 +93,7 @@ def _add_attributes(
         if entry.text.startswith("#"):
             continue
         origin = study.origin(block, name)
-        given = origin is not None and origin.how in ("given", "set")
+        given = origin is not None and origin.how != "default"
         text = entry.text.partition(" = ")[2]
         found[f"{path}.{name}"] = AttributeText(text, entry.comment, given)
 

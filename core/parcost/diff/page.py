@@ -170,7 +170,8 @@ def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[I
         for change in given
     ]
     columns = (Column(), Column("before"), Column("after"), Column("", optional=True))
-    yield Table(columns, rows)
+    if rows:
+        yield Table(columns, rows)
     follow = len(changes) - len(given)
     if follow:
         names = ", ".join(change.name for change in changes if change.follows)
