@@ -73,13 +73,9 @@ def test_a_configuration_is_evaluated_at_once(run_command: Run) -> None:
 
 def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
     spec = run_command("import", "config.json", files={"config.json": config_text()}).out
-
+    job = JOB.replace('use "config.json" as model\n', "").replace("layout { tp = 1 }\n", "")
     direct = run_command("eval", *OPTIONS, "config.json", "--format", "jsonl")
-    uses = "".join(f"use {OPTIONS[i + 1]}\n" for i, o in enumerate(OPTIONS) if o == "--use")
-    sets = [part for i, o in enumerate(OPTIONS) if o == "--set" for part in (o, OPTIONS[i + 1])]
-    again = run_command(
-        "eval", "job.par", *sets, "--format", "jsonl", files={"job.par": uses + spec}
-    )
+    again = run_command("eval", "job.par", "--format", "jsonl", files={"job.par": job + spec})
     first, second = (json.loads(done.out)["results"][0]["figures"] for done in (direct, again))
     assert {n: f["value"] for n, f in first.items()} == {n: f["value"] for n, f in second.items()}
 
