@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from parcost.contract.groups import link_resources as link_resources
     from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
-    from parcost.contract.importers import ForeignBlock as ForeignBlock
+    from parcost.contract.importers import ImportedBlock as ImportedBlock
+    from parcost.contract.importers import ImportedKey as ImportedKey
+    from parcost.contract.importers import ImportedValue as ImportedValue
     from parcost.contract.importers import Importer as Importer
     from parcost.contract.importers import ImportProblem as ImportProblem
-    from parcost.contract.importers import Key as Key
-    from parcost.contract.importers import Setting as Setting
     from parcost.contract.importers import Translation as Translation
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
@@ -194,11 +194,11 @@ HOMES = {
         "link_resources",
     ),
     "contract.importers": (
-        "ForeignBlock",
+        "ImportedBlock",
         "ImportProblem",
         "Importer",
-        "Key",
-        "Setting",
+        "ImportedKey",
+        "ImportedValue",
         "Translation",
     ),
     "contract.offers": (

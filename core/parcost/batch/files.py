@@ -15,7 +15,7 @@ from attrs import frozen
 from parcost.batch.rejections import reject
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.spec.foreign import PLAIN, Reading
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.system.files import project_root, real_path
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
@@ -29,10 +29,10 @@ class Spec:
 
     path: str
     in_directory: bool = False
-    reading: Reading = PLAIN
+    reading: ImportOptions = PLAIN
 
 
-def specs(named: Iterable[str], reading: Reading = PLAIN) -> Iterator[Spec | Rejection]:
+def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec | Rejection]:
     """Yield the spec files that *named* files, directories and patterns stand for, each once.
 
     A directory stands for the ``.par`` files in it and below, in sorted order; hidden
@@ -51,7 +51,7 @@ def specs(named: Iterable[str], reading: Reading = PLAIN) -> Iterator[Spec | Rej
             yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
-def is_several(named: Iterable[str], reading: Reading = PLAIN) -> bool:
+def is_several(named: Iterable[str], reading: ImportOptions = PLAIN) -> bool:
     """Return whether *named* may stand for more than one file."""
     names = list(named)
     if len(names) > 1 or _is_pattern(names[0]):
@@ -59,7 +59,7 @@ def is_several(named: Iterable[str], reading: Reading = PLAIN) -> bool:
     return Path(names[0]).is_dir() if reading.tool else not names[0].endswith(".par")
 
 
-def _specs_of(name: str, reading: Reading) -> Iterator[Spec | Rejection]:
+def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
     if not name:  # a path would take it for the directory where we are
         yield reject("''", "no-match", "an empty name stands for no file and no directory")
         return

@@ -27,7 +27,7 @@ from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Plugin
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
-from parcost.spec.foreign import PLAIN, Reading
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.system.files import CODE, read_bytes
 from parcost.version import __version__
 
@@ -143,7 +143,7 @@ class Question:
         text: str,
         *,
         in_directory: bool,
-        reading: Reading = PLAIN,
+        reading: ImportOptions = PLAIN,
     ) -> str:
         """Return the key under which the answer about a spec is kept.
 

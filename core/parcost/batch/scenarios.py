@@ -13,7 +13,7 @@ from parcost.batch.rejections import attempt, reject
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.spec.foreign import PLAIN, Reading
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def evaluate(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-    reading: Reading = PLAIN,
+    reading: ImportOptions = PLAIN,
 ) -> Iterator[Report | Rejection]:
     """Yield the reports of every spec, in order, and what gave none.
 
@@ -50,7 +50,7 @@ def scenarios(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-    reading: Reading = PLAIN,
+    reading: ImportOptions = PLAIN,
 ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
     """Yield the scenarios of every spec, in order, and what gave none."""
     for spec in specs(named, reading):

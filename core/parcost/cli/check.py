@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("check")
@@ -42,7 +42,7 @@ def command(
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
     """Find errors without an evaluation: syntax, names, units, rules.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parcost.diff.studies import Difference, Side
     from parcost.diff.thresholds import Threshold
     from parcost.plugins.selection import PluginSelection
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 _SEVERAL = 2
 
@@ -54,7 +54,7 @@ def command(
     limits: tuple[str, ...],
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     out: str | None,
     selection: PluginSelection,
 ) -> int:
@@ -106,7 +106,7 @@ def _thresholds(limits: Sequence[str]) -> Iterator[Threshold]:
 
 
 def _sides(
-    names: Sequence[str], values: Mapping[str, str], reading: Reading, stack: ExitStack
+    names: Sequence[str], values: Mapping[str, str], reading: ImportOptions, stack: ExitStack
 ) -> tuple[Side, Side]:
     """Return what is compared: two paths, revisions, or a file with and without overrides."""
     from parcost.diff.revisions import is_revision
@@ -142,7 +142,7 @@ def _revision_side(
     revision: str,
     paths: Sequence[str],
     values: Mapping[str, str],
-    reading: Reading,
+    reading: ImportOptions,
     stack: ExitStack,
 ) -> Side:
     from parcost.diff.revisions import files_of

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parcost.output.view import Kind, Order, View
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("eval")
@@ -87,7 +87,7 @@ def command(
     figures: str | None,
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     selection: PluginSelection,
     out: str | None,
     jobs: int | None,

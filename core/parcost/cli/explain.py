@@ -13,7 +13,7 @@ from parcost.cli.pages import show
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 _PROPOSED = 3  # names that may be meant
 
@@ -30,7 +30,7 @@ def command(
     term: str,
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
     """Explain one number of a report: formula, inputs, source.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
     from parcost.report.result import Result
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("figures")
@@ -32,7 +32,7 @@ def command(
     names: tuple[str, ...],
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
     """List the figures of a spec with their values; claims in `expect` may use them.

@@ -13,11 +13,17 @@ from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
-    from parcost.contract.importers import ForeignBlock, Importer, Key, Setting, Translation
+    from parcost.contract.importers import (
+        ImportedBlock,
+        ImportedKey,
+        ImportedValue,
+        Importer,
+        Translation,
+    )
     from parcost.engine.session import Session
     from parcost.language.text import Source
     from parcost.plugins.selection import PluginSelection
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 _BAD_INPUT = 2
 
@@ -31,7 +37,7 @@ _BAD_INPUT = 2
 def command(
     paths: tuple[str, ...],
     listed: bool,
-    reading: Reading,
+    reading: ImportOptions,
     out: str | None,
     selection: PluginSelection,
 ) -> int:
@@ -68,7 +74,7 @@ def _list(session: Session) -> None:
 
 
 def _read(
-    paths: Sequence[str], session: Session, reading: Reading
+    paths: Sequence[str], session: Session, reading: ImportOptions
 ) -> Iterator[tuple[Source, Importer, Translation]]:
     """Yield each file with its importer and its translation; report those with errors."""
     from parcost.language.errors import SpecError
@@ -85,34 +91,34 @@ def _read(
             Reporter()(error.diagnostics)
 
 
-def _join(translations: Iterable[Translation], reading: Reading) -> Translation:
+def _join(translations: Iterable[Translation], reading: ImportOptions) -> Translation:
     """Return several translations as one; blocks of one kind and label are joined.
 
     Raises:
         SpecError: Two files set an attribute to different values.
     """
-    from parcost.contract.importers import ForeignBlock, Setting, Translation
+    from parcost.contract.importers import ImportedBlock, ImportedValue, Translation
 
-    uses: dict[str, Setting] = {}
-    blocks: dict[tuple[str, str], ForeignBlock] = {}
+    uses: dict[str, ImportedValue] = {}
+    blocks: dict[tuple[str, str], ImportedBlock] = {}
     for translation in translations:
         for use in translation.uses:
             uses.setdefault(use.value, use)
         for block in translation.blocks:
             key = (block.kind, block.label)
-            before = blocks.get(key, ForeignBlock(kind=block.kind, label=block.label))
+            before = blocks.get(key, ImportedBlock(kind=block.kind, label=block.label))
             blocks[key] = _both(before, block)
     for entry in reading.uses:
-        uses.setdefault(entry, Setting(name="use", value=entry))
+        uses.setdefault(entry, ImportedValue(name="use", value=entry))
     return Translation(uses=list(uses.values()), blocks=list(blocks.values()))
 
 
-def _both(one: ForeignBlock, other: ForeignBlock) -> ForeignBlock:
+def _both(one: ImportedBlock, other: ImportedBlock) -> ImportedBlock:
     """Return the settings of both blocks; what is assumed yields to what a file states."""
-    from parcost.contract.importers import ForeignBlock
+    from parcost.contract.importers import ImportedBlock
     from parcost.system.files import failure
 
-    settings: dict[str, Setting] = {setting.name: setting for setting in one.settings}
+    settings: dict[str, ImportedValue] = {setting.name: setting for setting in one.settings}
     for setting in other.settings:
         before = settings.get(setting.name)
         if before is None or (before.assumption and not setting.assumption):
@@ -123,7 +129,7 @@ def _both(one: ForeignBlock, other: ForeignBlock) -> ForeignBlock:
                 f"{setting.value} by `{setting.key}`"
             )
             raise failure("import-conflict", message, "", "import one of the two files by itself")
-    return ForeignBlock(
+    return ImportedBlock(
         kind=one.kind,
         label=one.label,
         settings=tuple(settings.values()),
@@ -157,7 +163,7 @@ def _remarks(source: Source, importer: Importer, translation: Translation) -> It
             yield f"  assumed: {setting.name} = {setting.value}: {setting.assumption}"
 
 
-def _settings(blocks: Iterable[ForeignBlock]) -> Iterator[Setting]:
+def _settings(blocks: Iterable[ImportedBlock]) -> Iterator[ImportedValue]:
     for block in blocks:
         yield from block.settings
         yield from _settings(block.blocks)
@@ -167,7 +173,7 @@ def _keys(count: int) -> str:
     return "1 key" if count == 1 else f"{count} keys"
 
 
-def _names(title: str, keys: Sequence[Key]) -> Iterator[str]:
+def _names(title: str, keys: Sequence[ImportedKey]) -> Iterator[str]:
     plain = [key.name for key in keys if not key.reason]
     if plain:
         yield f"  {title}: {', '.join(plain)}"

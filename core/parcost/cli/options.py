@@ -71,9 +71,9 @@ def reading(command: F) -> F:
     )
     @wraps(command)
     def run(*, tool: str, uses: tuple[str, ...], **rest: Any) -> Any:
-        from parcost.spec.foreign import Reading
+        from parcost.spec.foreign import ImportOptions
 
-        return command(reading=Reading(tool, uses), **rest)
+        return command(reading=ImportOptions(tool, uses), **rest)
 
     return run  # type: ignore[return-value]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 _FAULT = 3
 _FAILED = {"search-disagrees", "plugin-failed"}
@@ -103,7 +103,7 @@ def command(
     out: str | None,
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
     """Find the best layouts of a study for its model and machine.
@@ -249,7 +249,7 @@ def _check_name(out: str) -> None:
 
 
 def _scenario(
-    session: Session, path: str, study: str | None, values: Any, reading: Reading
+    session: Session, path: str, study: str | None, values: Any, reading: ImportOptions
 ) -> Scenario:
     from parcost.language.diagnostics import Diagnostic, did_you_mean
     from parcost.language.errors import SpecError

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 
 _ALL = "all"
@@ -75,7 +75,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     selection: PluginSelection,
     ranks: str | None,
     stages: str | None,

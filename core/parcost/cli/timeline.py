@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from parcost.contract.study import Replay
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
-    from parcost.spec.foreign import Reading
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("timeline")
@@ -36,7 +36,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    reading: Reading,
+    reading: ImportOptions,
     selection: PluginSelection,
     format_: str,
 ) -> int:

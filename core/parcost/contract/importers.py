@@ -13,7 +13,7 @@ from parcost.records import record
 
 
 @record(kw_only=True)
-class Setting:
+class ImportedValue:
     """``name = value``, of characters *start* to *end* of the file.
 
     *value* is an expression of the language, with its unit. *key* is the name that the tool has
@@ -30,17 +30,17 @@ class Setting:
 
 
 @record(kw_only=True)
-class ForeignBlock:
+class ImportedBlock:
     """A block of the language, made of what a file of another tool has."""
 
     kind: str
     label: str = ""
-    settings: Sequence[Setting] = ()
-    blocks: Sequence[ForeignBlock] = ()
+    settings: Sequence[ImportedValue] = ()
+    blocks: Sequence[ImportedBlock] = ()
 
 
 @record(kw_only=True)
-class Key:
+class ImportedKey:
     """A key that sets nothing, at characters *start* to *end*. *reason* is why, if it is known."""
 
     name: str
@@ -68,10 +68,10 @@ class Translation:
     of the study.
     """
 
-    blocks: Sequence[ForeignBlock] = ()
-    uses: Sequence[Setting] = ()
-    ignored: Sequence[Key] = ()
-    unknown: Sequence[Key] = ()
+    blocks: Sequence[ImportedBlock] = ()
+    uses: Sequence[ImportedValue] = ()
+    ignored: Sequence[ImportedKey] = ()
+    unknown: Sequence[ImportedKey] = ()
     problems: Sequence[ImportProblem] = ()
 
 

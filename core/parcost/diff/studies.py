@@ -14,7 +14,7 @@ from parcost.engine.session import Session
 from parcost.records import record
 from parcost.report.rejection import Rejection
 from parcost.report.report import Report
-from parcost.spec.foreign import PLAIN, Reading
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import Module
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name
@@ -31,7 +31,7 @@ class Side:
     paths: Sequence[str]
     folder: Path | None = None
     overrides: Mapping[str, Any] = {}
-    reading: Reading = PLAIN
+    reading: ImportOptions = PLAIN
 
 
 @record(kw_only=True, eq=False)

@@ -24,7 +24,7 @@ from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.spec.defaults import setting
-from parcost.spec.foreign import PLAIN, Reading
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import Loader, Module, label_of
 from parcost.spec.requirements import check
 
@@ -51,7 +51,7 @@ class Session:
         overrides: Mapping[str, Any] | None = None,
         *,
         keep: bool = True,
-        reading: Reading = PLAIN,
+        reading: ImportOptions = PLAIN,
     ) -> tuple[Scenario, ...]:
         """Return the studies of the file at *path*; the whole file where it names none.
 

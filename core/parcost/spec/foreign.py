@@ -13,7 +13,13 @@ from typing import Any, TypeVar
 from attrs import evolve, field, fields, frozen, has
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.importers import ForeignBlock, Importer, Key, Setting, Translation
+from parcost.contract.importers import (
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
+    Importer,
+    Translation,
+)
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean, problem, type_name
 from parcost.language.errors import PluginError, SpecError
@@ -31,7 +37,7 @@ _MOST_NAMES = 12  # in a message
 class ForeignSource(Source):
     """The text of a file of another tool; *settings* are what it is read as."""
 
-    settings: Sequence[tuple[str, Setting]] = field(default=(), repr=False)
+    settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
 
     def note(self, offset: int) -> str:
         """Return which attribute is read at *offset*."""
@@ -42,14 +48,14 @@ class ForeignSource(Source):
 
 
 @frozen
-class Reading:
+class ImportOptions:
     """How a file is read: by the importer *tool*, and with *uses* of a catalogue added."""
 
     tool: str = ""
     uses: tuple[str, ...] = ()
 
 
-PLAIN = Reading()  # a spec, or a file of a tool that its content shows
+PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
 
 
 @frozen
@@ -131,7 +137,7 @@ def spec_lines(translation: Translation) -> Iterator[SpecLine]:
         yield from _block_lines(block, "")
 
 
-def _block_lines(block: ForeignBlock, margin: str) -> Iterator[SpecLine]:
+def _block_lines(block: ImportedBlock, margin: str) -> Iterator[SpecLine]:
     places = [(one.start, one.end) for one in block.settings if one.end]
     start, end = min(places, default=(0, 0)), max(places, default=(0, 0))
     label = f" {block.label}" if block.label else ""
@@ -152,7 +158,7 @@ def _quotable(text: str) -> str:
     return " ".join(text.replace('"', "'").split())
 
 
-def _settings(blocks: Iterable[ForeignBlock]) -> Iterator[tuple[str, Setting]]:
+def _settings(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedValue]]:
     """Yield the settings that have a place in the file, with the kind of their block."""
     for block in blocks:
         yield from ((block.kind, one) for one in block.settings if one.key and one.end)
@@ -175,7 +181,7 @@ def _remarks(
         )
 
 
-def _count(keys: Sequence[Key]) -> str:
+def _count(keys: Sequence[ImportedKey]) -> str:
     return "1 key" if len(keys) == 1 else f"{len(keys)} keys"
 
 

@@ -23,7 +23,7 @@ from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.spec import sources
-from parcost.spec.foreign import PLAIN, ForeignSource, Reading, importer_for, parse_foreign
+from parcost.spec.foreign import PLAIN, ForeignSource, ImportOptions, importer_for, parse_foreign
 from parcost.spec.values import BoundValue
 from parcost.system.files import current_folder, failure, project_root, real_path
 
@@ -105,7 +105,7 @@ class Loader:
         root: Path | None = None,
         *,
         keep: bool = True,
-        reading: Reading = PLAIN,
+        reading: ImportOptions = PLAIN,
     ) -> Module:
         """Return the module in the file at *path*, read again only when it changed.
 
@@ -187,7 +187,7 @@ class Loader:
         *,
         catalogue: str = "",
         keep: bool = True,
-        reading: Reading = PLAIN,
+        reading: ImportOptions = PLAIN,
     ) -> Module:
         source, tree, found = self._parse(source, path, reading)
         module = Module(source, path, catalogue)
@@ -212,7 +212,7 @@ class Loader:
         return module
 
     def _parse(
-        self, source: Source, path: Path | None, reading: Reading
+        self, source: Source, path: Path | None, reading: ImportOptions
     ) -> tuple[Source, s.Block, Sequence[Diagnostic]]:
         """Return the syntax tree of a file, be it a spec or a file of another tool."""
         if path is None or (path.suffix in ("", sources.SUFFIX) and not reading.tool):
@@ -488,7 +488,7 @@ def base_of(block: s.Block) -> s.Path | None:
     )
 
 
-def _use_items(reading: Reading) -> Sequence[s.Item]:
+def _use_items(reading: ImportOptions) -> Sequence[s.Item]:
     """Return the imports that the command line adds to a file."""
     text = "".join(f"use {entry}\n" for entry in reading.uses)
     tree, found = parse(Source("--use", text))

@@ -12,15 +12,15 @@ from pathlib import PurePath
 from typing import Any
 
 from parcost import (
-    ForeignBlock,
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
     Importer,
     ImportProblem,
-    Key,
-    Setting,
     Translation,
     hookimpl,
 )
-from parcost_plugins.importers.json_text import Entry, JsonTextError, read_object
+from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
 from parcost_plugins.importers.tables import is_listed, table
 
 TOOL = "huggingface"
@@ -52,7 +52,7 @@ class HuggingFace(Importer):
 class _Configuration:
     """The entries of a configuration, read with the table."""
 
-    def __init__(self, name: str, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, name: str, entries: Mapping[str, JsonEntry]) -> None:
         self._table = table(TOOL)
         self._nested = any(key.startswith(_TEXT) for key in entries)
         inner = {k.removeprefix(_TEXT): e for k, e in entries.items() if k.startswith(_TEXT)}
@@ -60,7 +60,7 @@ class _Configuration:
         self._rest = [k for k in entries if self._nested and not k.startswith(_TEXT)]
         self._all = entries
         self._problems: list[ImportProblem] = []
-        self._settings: dict[str, Setting] = {}
+        self._settings: dict[str, ImportedValue] = {}
         self._family = self._text("model_type")
         self._label = _label(name, self._family)
 
@@ -68,7 +68,7 @@ class _Configuration:
         """Return what the configuration says."""
         families: Mapping[str, Any] = self._table["families"]
         if self._family not in families:
-            entry = self._entries.get("model_type", Entry("", 0, 1))
+            entry = self._entries.get("model_type", JsonEntry("", 0, 1))
             names = ", ".join(sorted(families))
             self._problems.append(
                 ImportProblem(
@@ -88,7 +88,7 @@ class _Configuration:
             self._number("n_positions", "positions", family)
         if self._problems:
             return Translation(problems=self._problems)
-        model = ForeignBlock(
+        model = ImportedBlock(
             kind="model", label=self._label, settings=tuple(self._settings.values())
         )
         ignored, unknown = self._others()
@@ -113,10 +113,10 @@ class _Configuration:
             if name is not None and key not in self._entries:
                 text = ("on" if value else "off") if isinstance(value, bool) else str(value)
                 why_default = f"the default of {key} in configuration_{self._family}.py"
-                self._settings[name] = Setting(name=name, value=text, assumption=why_default)
+                self._settings[name] = ImportedValue(name=name, value=text, assumption=why_default)
         for name, value in family.get("set", {}).items():
             if name not in self._settings:
-                self._settings[name] = Setting(name=name, value=value, assumption=why)
+                self._settings[name] = ImportedValue(name=name, value=value, assumption=why)
 
     def _attention(self, family: Mapping[str, Any]) -> None:
         """Read windows, and biases of single projections."""
@@ -139,14 +139,16 @@ class _Configuration:
             self._set("window", str(window), key)
         else:
             why = f"the default of {key} in configuration_{self._family}.py"
-            self._settings["window"] = Setting(name="window", value=str(window), assumption=why)
+            self._settings["window"] = ImportedValue(
+                name="window", value=str(window), assumption=why
+            )
         if every:
             shown = "layer_types" if isinstance(types, list) else "sliding_window_pattern"
             if shown in self._entries:
                 self._set("full_every", str(every), shown)
             else:
                 why = f"transformers, modeling_{self._family}.py"
-                self._settings["full_every"] = Setting(
+                self._settings["full_every"] = ImportedValue(
                     name="full_every", value=str(every), assumption=why
                 )
 
@@ -184,7 +186,7 @@ class _Configuration:
         width = "shared_expert_intermediate_size"
         if self._value(width):
             entry = self._entries[width]
-            self._settings["shared_experts"] = Setting(
+            self._settings["shared_experts"] = ImportedValue(
                 name="shared_experts", value="1", assumption=f"of the width {width}"
             )
             self._set("shared_ffn", _digits(entry.value), width)
@@ -196,23 +198,23 @@ class _Configuration:
 
     # Keys
 
-    def _others(self) -> tuple[Sequence[Key], Sequence[Key]]:
+    def _others(self) -> tuple[Sequence[ImportedKey], Sequence[ImportedKey]]:
         """Return the keys that set nothing: those that change no cost, and unknown ones."""
         known = {*self._table["numbers"], *self._table["switches"], *self._table["read"]["keys"]}
         prefix = _TEXT if self._nested else ""
-        ignored: list[Key] = []
-        unknown: list[Key] = []
+        ignored: list[ImportedKey] = []
+        unknown: list[ImportedKey] = []
         for key, entry in self._entries.items():
             if key in known:
                 continue
             reason = self._table["reasons"].get(key, "") if entry.value else ""
-            one = Key(name=prefix + key, start=entry.start, end=entry.end, reason=reason)
+            one = ImportedKey(name=prefix + key, start=entry.start, end=entry.end, reason=reason)
             listed = key in self._table["reasons"] or is_listed(key, self._table["ignored"]["keys"])
             (ignored if listed else unknown).append(one)
         for key in self._rest:
             entry = self._all[key]
             reason = "only the text model is read"
-            ignored.append(Key(name=key, start=entry.start, end=entry.end, reason=reason))
+            ignored.append(ImportedKey(name=key, start=entry.start, end=entry.end, reason=reason))
         return ignored, unknown
 
     def _number(self, key: str, name: str, family: Mapping[str, Any] | None = None) -> None:
@@ -222,7 +224,7 @@ class _Configuration:
             default = (family or {}).get("defaults", {}).get(key)
             if default is not None:
                 why = f"the default of {key} in configuration_{self._family}.py"
-                self._settings[name] = Setting(name=name, value=str(default), assumption=why)
+                self._settings[name] = ImportedValue(name=name, value=str(default), assumption=why)
             return
         if isinstance(entry.value, bool) or not isinstance(entry.value, int):
             self._problem(key, "a whole number is expected")
@@ -232,7 +234,7 @@ class _Configuration:
 
     def _set(self, name: str, value: str, key: str) -> None:
         entry = self._entries[key]
-        self._settings[name] = Setting(
+        self._settings[name] = ImportedValue(
             name=name, value=value, key=key, start=entry.start, end=entry.end
         )
 

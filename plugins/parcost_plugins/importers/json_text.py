@@ -23,7 +23,7 @@ class JsonTextError(ValueError):
 
 
 @record
-class Entry:
+class JsonEntry:
     """The value of a key, and the characters of both."""
 
     value: Any
@@ -31,7 +31,7 @@ class Entry:
     end: int
 
 
-def read_object(text: str) -> Mapping[str, Entry]:
+def read_object(text: str) -> Mapping[str, JsonEntry]:
     """Return the entries of a JSON object by key; those of inner objects by dotted keys.
 
     >>> {key: entry.value for key, entry in read_object('{"a": 1, "b": {"c": [2]}}').items()}
@@ -45,7 +45,7 @@ def read_object(text: str) -> Mapping[str, Entry]:
         start = _skip(text, 0)
         if text[start] != "{":
             raise JsonTextError("an object is expected", start)
-        entries: dict[str, Entry] = {}
+        entries: dict[str, JsonEntry] = {}
         _object(text, start, "", entries)
     except json.JSONDecodeError as error:
         raise JsonTextError(error.msg, error.pos) from None
@@ -54,7 +54,7 @@ def read_object(text: str) -> Mapping[str, Entry]:
     return entries
 
 
-def _object(text: str, at: int, prefix: str, entries: dict[str, Entry]) -> int:
+def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> int:
     """Add the entries of the object that starts at *at*; return where it ends."""
     at = _skip(text, at + 1)
     while text[at] != "}":
@@ -65,7 +65,7 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, Entry]) -> int:
             at = _object(text, at, f"{prefix}{key}.", entries)
         else:
             value, at = _DECODER.raw_decode(text, at)
-            entries[f"{prefix}{key}"] = Entry(value, start, at)
+            entries[f"{prefix}{key}"] = JsonEntry(value, start, at)
         at = _skip(text, at)
         if text[at] == ",":
             at = _skip(text, at + 1)
