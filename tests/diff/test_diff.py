@@ -258,32 +258,8 @@ def test_a_folder_below_the_top_is_its_own_start(
     assert "1 study differs, 1 is the same" in run("diff", "main", "--", ".").out
 
 
-def test_nothing_of_a_repository_is_run(run: Run, repository: Path) -> None:
-    script = repository / "evil.sh"
-    script.write_text(f"#!/bin/sh\ntouch {repository}/ran\n")
-    script.chmod(0o755)
-    for name in ("core.fsmonitor", "core.pager", "core.sshCommand", "filter.evil.smudge"):
-        git("config", name, str(script))
-    (repository / ".gitattributes").write_text("*.par filter=evil\n")
-    for hook in ("post-checkout", "post-index-change", "reference-transaction"):
-        place = repository / ".git/hooks" / hook
-        place.write_text(script.read_text())
-        place.chmod(0o755)
-    assert run("diff", "main", "--", "specs/").code == 0
-    assert not (repository / "ran").exists()
-
-
 def test_a_file_that_a_revision_lacks_is_an_error(run: Run, repository: Path) -> None:
     (repository / "specs/c.par").write_text(SPEC)
     done = run("diff", "main", "--", "specs/c.par")
     assert done.code == 2
     assert "there is no file" in done.err
-
-
-def test_a_link_of_a_revision_leads_nowhere(run: Run, repository: Path) -> None:
-    (repository / "specs/link.par").symlink_to("/etc/passwd")
-    git("add", ".")
-    git("commit", "-q", "-m", "two")
-    (repository / "specs/link.par").unlink()
-    done = run("diff", "main", "--", "specs/")
-    assert "root:" not in done.out + done.err

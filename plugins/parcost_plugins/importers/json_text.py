@@ -38,7 +38,7 @@ def read_object(text: str) -> Mapping[str, JsonEntry]:
     {'a': 1, 'b.c': [2]}
 
     Raises:
-        JsonTextError: The text is no JSON object.
+        JsonTextError: The text is no JSON object, or has a key twice.
     """
     try:
         json.loads(text)
@@ -65,6 +65,8 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> i
             at = _object(text, at, f"{prefix}{key}.", entries)
         else:
             value, at = _DECODER.raw_decode(text, at)
+            if f"{prefix}{key}" in entries:
+                raise JsonTextError(f"`{key}` stands here twice", start)
             entries[f"{prefix}{key}"] = JsonEntry(value, start, at)
         at = _skip(text, at)
         if text[at] == ",":
