@@ -154,6 +154,13 @@ def test_points_of_a_sweep_are_compared_each(run: Run) -> None:
     assert points == [1.0, 2.0]
 
 
+def test_sweeps_without_a_common_point_differ_in_attributes(run: Run) -> None:
+    files = {"a.par": SPEC, "b.par": SPEC.replace("micro_batch = 1", "micro_batch = [2, 4]")}
+    page = run("diff", "a.par", "b.par", files=files).out
+    assert "1 points -> 2 others" in page
+    assert re.search(r"training.micro_batch +1 +\[2, 4\]", page)
+
+
 @pytest.mark.parametrize(
     ("limit", "code"),
     [

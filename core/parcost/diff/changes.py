@@ -122,7 +122,12 @@ def _points(name: str, before: Report, after: Report) -> Iterator[StudyChange]:
     axes = list(dict.fromkeys(axis for report in (before, after) for axis, _ in report.axes))
     known = {_at(row, axes): row for row in before.rows()}
     units = {f.name: f.unit for r in (*before.results, *after.results) for _, f in r.figures}
-    for row in after.rows():
+    rows = after.rows()
+    if not known.keys() & {_at(row, axes) for row in rows}:
+        verdicts = (f"{len(known):,} points", f"{len(rows):,} others")
+        yield StudyChange(name=name, at={}, verdicts=verdicts, attributes=changed)
+        return
+    for row in rows:
         other = known.get(_at(row, axes))
         if other is None:
             continue
