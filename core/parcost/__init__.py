@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from parcost.contract.groups import link_resources as link_resources
     from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
+    from parcost.contract.importers import ImportedBlock as ImportedBlock
+    from parcost.contract.importers import ImportedKey as ImportedKey
+    from parcost.contract.importers import ImportedValue as ImportedValue
+    from parcost.contract.importers import Importer as Importer
+    from parcost.contract.importers import ImportProblem as ImportProblem
+    from parcost.contract.importers import Translation as Translation
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
     from parcost.contract.offers import FileExporter as FileExporter
@@ -186,6 +192,14 @@ HOMES = {
         "Link",
         "Phase",
         "link_resources",
+    ),
+    "contract.importers": (
+        "ImportedBlock",
+        "ImportProblem",
+        "Importer",
+        "ImportedKey",
+        "ImportedValue",
+        "Translation",
     ),
     "contract.offers": (
         "Catalogue",

@@ -29,6 +29,7 @@ FLOORS = (
     "search",
     "output",
     "batch",
+    "diff",
     "cli",
     "",  # the package itself, which has the public names
     "references",

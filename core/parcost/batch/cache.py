@@ -84,7 +84,9 @@ class Cache:
         except SpecError:  # reading it for its report says so
             return None
         found = spec.in_directory
-        key = question.key(self.environment.digest, spec.path, text, in_directory=found)
+        key = question.key(
+            self.environment.digest, spec.path, text, in_directory=found, reading=spec.reading
+        )
         place = self._place(key)
         data = self._read(place)
         known = None if data is None else _attempt(lambda: unpack(data, key))

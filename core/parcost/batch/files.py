@@ -15,6 +15,7 @@ from attrs import frozen
 from parcost.batch.rejections import reject
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.system.files import project_root, real_path
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
@@ -24,23 +25,24 @@ _ANY_FOLDERS = re.compile(rf"(?:^|(?<={_SEPARATOR}))(?:{_ANY})+")
 
 @frozen
 class Spec:
-    """A file to read; *in_directory* says that it was not named itself."""
+    """A file to read, and how; *in_directory* says that it was not named itself."""
 
     path: str
     in_directory: bool = False
+    reading: ImportOptions = PLAIN
 
 
-def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
+def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec | Rejection]:
     """Yield the spec files that *named* files, directories and patterns stand for, each once.
 
     A directory stands for the ``.par`` files in it and below, in sorted order; hidden
     directories are left out. In a pattern ``**`` stands for any directories. However many names
-    links give a directory, what is in it is found once.
+    links give a directory, what is in it is found once. *reading* is for the files that are named.
     """
     seen: set[str] = set()
     for name in named:
         try:
-            for spec in _specs_of(name):
+            for spec in _specs_of(name, reading):
                 place = os.path.normpath(spec.path)
                 if place not in seen:
                     seen.add(place)
@@ -49,13 +51,15 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
             yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
-def is_several(named: Iterable[str]) -> bool:
+def is_several(named: Iterable[str], reading: ImportOptions = PLAIN) -> bool:
     """Return whether *named* may stand for more than one file."""
     names = list(named)
-    return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
+    if len(names) > 1 or _is_pattern(names[0]):
+        return True
+    return Path(names[0]).is_dir() if reading.tool else not names[0].endswith(".par")
 
 
-def _specs_of(name: str) -> Iterator[Spec | Rejection]:
+def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
     if not name:  # a path would take it for the directory where we are
         yield reject("''", "no-match", "an empty name stands for no file and no directory")
         return
@@ -70,16 +74,17 @@ def _specs_of(name: str) -> Iterator[Spec | Rejection]:
         yield from _regular_within(path, found)
         if not found:
             yield reject(name, "empty-directory", f"there is no `.par` file in `{name}`")
-    elif exists and path.suffix != ".par":
+    elif exists and path.suffix != ".par" and not reading.tool:
         message = f"`{name}` is no spec: its name does not end in `.par`"
-        yield reject(name, "not-a-spec", message)
+        help = "`parcost import` reads files of other tools; so does `--from`"
+        yield reject(name, "not-a-spec", message, help)
     elif _is_pattern(name):
         found = _distinct_paths(path for path in _matches(name) if path.endswith(".par"))
         yield from _regular_within(_fixed_part(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
     else:
-        yield _regular(Spec(name))
+        yield _regular(Spec(name, reading=reading))
 
 
 def _is_pattern(name: str) -> bool:

@@ -27,6 +27,7 @@ from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Plugin
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.system.files import CODE, read_bytes
 from parcost.version import __version__
 
@@ -135,7 +136,15 @@ class Question:
     part: Part
     view: View = field(factory=View)
 
-    def key(self, environment: str, path: str, text: str, *, in_directory: bool) -> str:
+    def key(
+        self,
+        environment: str,
+        path: str,
+        text: str,
+        *,
+        in_directory: bool,
+        reading: ImportOptions = PLAIN,
+    ) -> str:
         """Return the key under which the answer about a spec is kept.
 
         Reports and messages name the spec as it was named, which is why *path* counts.
@@ -145,7 +154,8 @@ class Question:
         study = "" if self.study is None else f"study {self.study}"
         about = ("named", "found")[in_directory]
         view = repr(self.view)
-        for part in (environment, self.part, view, study, *given, about, path, text):
+        how = (reading.tool, *reading.uses)
+        for part in (environment, self.part, view, study, *given, about, *how, path, text):
             _add(hashed.update, part)
         return hashed.hexdigest()
 

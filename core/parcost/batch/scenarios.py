@@ -13,6 +13,7 @@ from parcost.batch.rejections import attempt, reject
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
@@ -27,13 +28,16 @@ def evaluate(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
+    reading: ImportOptions = PLAIN,
 ) -> Iterator[Report | Rejection]:
     """Yield the reports of every spec, in order, and what gave none.
 
     *study* picks one study of files that have several. Files of definitions that a
     directory holds are passed over: other specs import them.
     """
-    for spec, scenario in scenarios(named, session, overrides=overrides, study=study):
+    for spec, scenario in scenarios(
+        named, session, overrides=overrides, study=study, reading=reading
+    ):
         if isinstance(scenario, Rejection):
             yield scenario
         elif not passed_over(scenario, spec):
@@ -46,9 +50,10 @@ def scenarios(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
+    reading: ImportOptions = PLAIN,
 ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
     """Yield the scenarios of every spec, in order, and what gave none."""
-    for spec in specs(named):
+    for spec in specs(named, reading):
         if isinstance(spec, Rejection):
             yield Spec(spec.path), spec
             continue
@@ -64,7 +69,9 @@ def of_spec(
     study: str | None = None,
 ) -> Iterator[Scenario | Rejection]:
     """Yield the scenarios of one file, or why it has none."""
-    loaded = attempt(spec.path, partial(session.load, spec.path, overrides, keep=False))
+    loaded = attempt(
+        spec.path, partial(session.load, spec.path, overrides, keep=False, reading=spec.reading)
+    )
     if isinstance(loaded, Rejection):
         yield loaded
         return

@@ -123,7 +123,9 @@ class Worker:
         if needed is None:
             return CachedResult(entries)
         text, found = module.source.text, spec.in_directory
-        key = question.key(self.environment.digest, spec.path, text, in_directory=found)
+        key = question.key(
+            self.environment.digest, spec.path, text, in_directory=found, reading=spec.reading
+        )
         return CachedResult(entries, key, pack(needed, entries, key))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("check")
@@ -27,19 +28,21 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "json", "github"]),
+    type=click.Choice(["text", "json", "github", "junit", "sarif"]),
     default="text",
     show_default=True,
-    help="Format of the problems; github annotates a pull request.",
+    help="Format of the problems; github annotates a pull request, junit and sarif are for CI.",
 )
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 def command(
     paths: tuple[str, ...],
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
+    reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
     """Find errors without an evaluation: syntax, names, units, rules.
@@ -51,13 +54,16 @@ def command(
     values = options.parse_overrides(overrides)
     session = options.session(selection)
     found: dict[tuple[object, ...], Diagnostic] = {}
+    paths_checked: dict[str, list[Diagnostic]] = {}
     worst = files = 0
-    for spec, scenario in scenarios(paths, session, overrides=values, study=study):
+    for spec, scenario in scenarios(paths, session, overrides=values, study=study, reading=reading):
         files += 1
         problems, code = _problems(spec.path, scenario)
         worst = max(worst, code if any(map(_is_error, problems)) else 0)
-        found |= {_key(d): d for d in problems}
-    _write(list(found.values()), format_)
+        new = {_key(d): d for d in problems if _key(d) not in found}
+        paths_checked.setdefault(spec.path, []).extend(new.values())
+        found |= new
+    _write(paths_checked, format_)
     options.skip_faults(d.message for d in found.values() if d.id == "plugin-fault")
     count = sum(map(_is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
@@ -97,10 +103,20 @@ def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
     return [*found, *unknown_axes(scenario), *unknown_objective(scenario)]
 
 
-def _write(found: Sequence[Diagnostic], format_: str) -> None:
+def _write(by_path: Mapping[str, Sequence[Diagnostic]], format_: str) -> None:
     from parcost.language.diagnostic_text import render
     from parcost.output.diagnostics import as_data, github
 
+    found = [diagnostic for diagnostics in by_path.values() for diagnostic in diagnostics]
+    if format_ in ("junit", "sarif"):
+        from parcost.output.ci_formats import cases_of, junit, sarif
+
+        if format_ == "sarif":
+            put(sarif(map(as_data, found)))
+            return
+        cases = (cases_of(path, list(map(as_data, some))) for path, some in by_path.items())
+        put(junit(case for some in cases for case in some))
+        return
     if format_ == "json":
         from parcost.output.data import header
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from parcost.output.view import Kind, Order, View
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("eval")
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 @options.out
 @options.jobs
@@ -85,6 +87,7 @@ def command(
     figures: str | None,
     study: str | None,
     overrides: tuple[str, ...],
+    reading: ImportOptions,
     selection: PluginSelection,
     out: str | None,
     jobs: int | None,
@@ -111,7 +114,7 @@ def command(
     given = _shard(shard)
     engine = options.engine(jobs, executor)
     options.check(selection)
-    many = is_several(paths)
+    many = is_several(paths, reading)
     environment = Environment(selection)
     cache = None if no_cache or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
@@ -122,7 +125,7 @@ def command(
     )
     _check_options(view, format_found, order)
     question = Question(values, study, format_found.reads, view)
-    files: Sequence[Spec | Rejection] = list(specs(paths))
+    files: Sequence[Spec | Rejection] = list(specs(paths, reading))
     if given is not None:
         given, files = _select_files(given, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on

@@ -13,6 +13,7 @@ from parcost.cli.pages import show
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
+    from parcost.spec.foreign import ImportOptions
 
 _PROPOSED = 3  # names that may be meant
 
@@ -22,9 +23,15 @@ _PROPOSED = 3  # names that may be meant
 @click.argument("term", metavar="[TERM]", default="")
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 def command(
-    path: str, term: str, study: str | None, overrides: tuple[str, ...], selection: PluginSelection
+    path: str,
+    term: str,
+    study: str | None,
+    overrides: tuple[str, ...],
+    reading: ImportOptions,
+    selection: PluginSelection,
 ) -> int:
     """Explain one number of a report: formula, inputs, source.
 
@@ -42,7 +49,7 @@ def command(
     session = options.session(selection)
     worst = 0
     reports = []
-    for entry in evaluate([path], session, overrides=values, study=study):
+    for entry in evaluate([path], session, overrides=values, study=study, reading=reading):
         if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)

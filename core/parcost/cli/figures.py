@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
     from parcost.report.result import Result
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("figures")
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 def command(
     path: str,
     names: tuple[str, ...],
     study: str | None,
     overrides: tuple[str, ...],
+    reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
     """List the figures of a spec with their values; claims in `expect` may use them.
@@ -44,7 +47,7 @@ def command(
     session = options.session(selection)
     worst = 0
     found = False
-    for entry in evaluate([path], session, overrides=values, study=study):
+    for entry in evaluate([path], session, overrides=values, study=study, reading=reading):
         if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)

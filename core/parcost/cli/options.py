@@ -51,6 +51,33 @@ executor = click.option(
 )
 
 
+def reading(command: F) -> F:
+    """Add options to a *command* about files of other tools, as ``reading``."""
+
+    @click.option(
+        "--from",
+        "tool",
+        default="",
+        metavar="TOOL",
+        help="Read files of another tool: megatron, huggingface, torchtitan, ...; "
+        "`parcost import --help` lists them.",
+    )
+    @click.option(
+        "--use",
+        "uses",
+        multiple=True,
+        metavar="ENTRY",
+        help="Add an entry of a catalogue: --use catalog.devices.h100_sxm. May be repeated.",
+    )
+    @wraps(command)
+    def run(*, tool: str, uses: tuple[str, ...], **rest: Any) -> Any:
+        from parcost.spec.foreign import ImportOptions
+
+        return command(reading=ImportOptions(tool, uses), **rest)
+
+    return run  # type: ignore[return-value]
+
+
 def selection(command: F) -> F:
     """Add options to a *command* that choose its plugins, as ``selection``.
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
+    from parcost.spec.foreign import ImportOptions
 
 _FAULT = 3
 _FAILED = {"search-disagrees", "plugin-failed"}
@@ -86,6 +87,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 )
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 @click.option("--jobs", "--executor", hidden=True, expose_value=False, callback=_refuse_processes)
 def command(
@@ -101,6 +103,7 @@ def command(
     out: str | None,
     study: str | None,
     overrides: tuple[str, ...],
+    reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
     """Find the best layouts of a study for its model and machine.
@@ -130,7 +133,7 @@ def command(
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
     try:
-        scenario = _scenario(session, path, study, values)
+        scenario = _scenario(session, path, study, values, reading)
         goal = goal_of(scenario.first)
         given = {name: list(v) for name, v in scenario.axes}
         given |= _parse_over(over)
@@ -245,14 +248,16 @@ def _check_name(out: str) -> None:
         raise click.UsageError(f"`--out {out}` has no format: its name ends in one of {known}")
 
 
-def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:
+def _scenario(
+    session: Session, path: str, study: str | None, values: Any, reading: ImportOptions
+) -> Scenario:
     from parcost.language.diagnostics import Diagnostic, did_you_mean
     from parcost.language.errors import SpecError
 
-    found = [s for s in session.load(path, values) if study in (None, s.name)]
+    found = [s for s in session.load(path, values, reading=reading) if study in (None, s.name)]
     if len(found) == 1:
         return found[0]
-    known = [s.name for s in session.load(path, values)]
+    known = [s.name for s in session.load(path, values, reading=reading)]
     if study is not None:
         message = f"`{path}` has no study called `{study}`"
         help = did_you_mean(study, known) or "it has " + ", ".join(known)

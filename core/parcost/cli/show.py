@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
+    from parcost.spec.foreign import ImportOptions
 
 
 _ALL = "all"
@@ -51,6 +52,7 @@ class _WithLists(click.Command):
 @options.path
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 @click.option(
     "--ranks",
@@ -73,6 +75,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
+    reading: ImportOptions,
     selection: PluginSelection,
     ranks: str | None,
     stages: str | None,
@@ -91,7 +94,7 @@ def command(
     session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
-    for _, scenario in scenarios([path], session, overrides=values, study=study):
+    for _, scenario in scenarios([path], session, overrides=values, study=study, reading=reading):
         pages = (
             scenario
             if isinstance(scenario, Rejection)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from parcost.contract.study import Replay
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
+    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("timeline")
 @options.path
 @options.study
 @options.overrides
+@options.reading
 @options.selection
 @click.option(
     "--format",
@@ -34,6 +36,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
+    reading: ImportOptions,
     selection: PluginSelection,
     format_: str,
 ) -> int:
@@ -50,7 +53,7 @@ def command(
     session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
-    for entry in evaluate([path], session, overrides=values, study=study):
+    for entry in evaluate([path], session, overrides=values, study=study, reading=reading):
         if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)

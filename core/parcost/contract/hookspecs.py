@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parcost.contract.checks import Check
     from parcost.contract.figures import Figure, Interval, Section
     from parcost.contract.groups import Group, Library
+    from parcost.contract.importers import Importer
     from parcost.contract.offers import Catalogue, Exporter, FileExporter
     from parcost.contract.outcome import Outcome
     from parcost.contract.pipelines import Pipeline
@@ -68,6 +69,11 @@ def kernels() -> Iterable[KernelModel]:  # type: ignore[empty-body]
 @hookspec
 def exporters() -> Iterable[Exporter | FileExporter]:  # type: ignore[empty-body]
     """Formats that reports are written in."""
+
+
+@hookspec
+def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
+    """Formats of other tools' files, which are read as specs."""
 
 
 # --- What a study is made of: asked once per evaluation, in this order --------------

@@ -24,6 +24,7 @@ from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.spec.defaults import setting
+from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import Loader, Module, label_of
 from parcost.spec.requirements import check
 
@@ -40,7 +41,9 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
-        object.__setattr__(self, "loader", Loader(catalogues, self.plugins.absences))
+        importers = {n: i for n, (_, i) in self.plugins.offers("importers").items()}
+        loader = Loader(catalogues, self.plugins.absences, importers)
+        object.__setattr__(self, "loader", loader)
 
     def load(
         self,
@@ -48,15 +51,17 @@ class Session:
         overrides: Mapping[str, Any] | None = None,
         *,
         keep: bool = True,
+        reading: ImportOptions = PLAIN,
     ) -> tuple[Scenario, ...]:
         """Return the studies of the file at *path*; the whole file where it names none.
 
-        Unless it is to *keep* the file, the session only keeps what that imports.
+        Unless it is to *keep* the file, the session only keeps what that imports. *reading* is
+        how a file of another tool is read.
 
         Raises:
             SpecError: The file cannot be read, or holds errors that no study escapes.
         """
-        module = self.loader.file(Path(path), str(path), keep=keep)
+        module = self.loader.file(Path(path), str(path), keep=keep, reading=reading)
         return self._scenarios(module, overrides or {})
 
     def load_text(

@@ -41,7 +41,7 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
         arrow = paint("-->" if here[0].subject else ":::", _BLUE)
         out.append(f"{gutter}{arrow} {escape_line(source.name)}:{here[0].line}:{here[0].column}")
         out += [bar, *_snippet(here, gutter, hue, paint)]
-    notes = [f"note: {escape_line(note)}" for note in diagnostic.notes]
+    notes = [f"note: {escape_line(note)}" for note in diagnostic.all_notes]
     if diagnostic.help:
         notes.append(f"help: {escape_line(diagnostic.help)}")
     if notes and marks:

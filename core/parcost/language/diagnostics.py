@@ -58,6 +58,15 @@ class Diagnostic:
     severity: Severity = Severity.ERROR
     place: str = ""
 
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """The notes, and that of the source about the subject."""
+        if not self.labels:
+            return self.notes
+        span = self.labels[0].span
+        note = span.source.note(span.start)
+        return (*self.notes, note) if note else self.notes
+
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
     """Return foreign text in one line that a terminal prints as it is, cut where it is long.

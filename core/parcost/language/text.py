@@ -44,6 +44,10 @@ class Source:
         line = bisect_right(self._starts, offset, hi=len(self._starts) - 1)
         return line, offset - self._starts[line - 1] + 1
 
+    def note(self, offset: int) -> str:  # noqa: ARG002
+        """Return what a reader has to know of what stands at *offset*; "" if nothing."""
+        return ""
+
     def line(self, number: int) -> str:
         """Return line *number* (1-based), without its newline."""
         if not 1 <= number < len(self._starts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from parcost.language.diagnostics import Diagnostic, Label
@@ -22,7 +23,7 @@ def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
         "end_line": first.get("end_line"),
         "end_column": first.get("end_column"),
         "labels": labels,
-        "notes": list(diagnostic.notes),
+        "notes": list(diagnostic.all_notes),
         "help": diagnostic.help,
     }
 
@@ -34,24 +35,25 @@ def github(diagnostic: Diagnostic) -> str:
     >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
     '::error file=a.par,title=missing-file::no file `a`'
     """
-    properties = {"file": diagnostic.place}
-    if diagnostic.labels:
-        span = diagnostic.labels[0].span
-        line, column = span.source.position(span.start)
-        end_line, end_column = span.source.position(span.end)
-        properties = {
-            "file": span.source.name,
-            "line": str(line),
-            "endLine": str(end_line),
-            "col": str(column),
-            "endColumn": str(end_column),
-        }
-    properties["title"] = diagnostic.id
-    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
-    parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
-    listed = ",".join(f"{k}={_escaped(escape_line(v), ':,')}" for k, v in properties.items() if v)
-    severity = diagnostic.severity.value
-    return f"::{severity} {listed}::{_escaped(escape_lines(chr(10).join(parts)))}"
+    return github_of(as_data(diagnostic))
+
+
+def github_of(problem: Mapping[str, Any]) -> str:
+    """Return a diagnostic, as plain data, as an annotation of a pull request."""
+    properties = {
+        "file": problem["file"],
+        "line": problem["line"],
+        "endLine": problem["end_line"],
+        "col": problem["column"],
+        "endColumn": problem["end_column"],
+        "title": problem["id"],
+    }
+    parts = [problem["message"], *(f"note: {note}" for note in problem["notes"])]
+    parts += [f"help: {problem['help']}"] if problem["help"] else []
+    listed = ",".join(
+        f"{k}={_escaped(escape_line(str(v)), ':,')}" for k, v in properties.items() if v
+    )
+    return f"::{problem['severity']} {listed}::{_escaped(escape_lines(chr(10).join(parts)))}"
 
 
 def _escaped(text: str, also: str = "") -> str:

@@ -115,7 +115,7 @@ def verdict(result: Result) -> Iterator[Item]:
         yield Line(f"{refusal(result)}{chosen}.", "bad")
         for problem in problems(result):
             yield Line(problem.message, indent=2)
-            yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
+            yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.all_notes)
             if problem.help:
                 yield Line(f"help: {problem.help}", indent=2)
     yield from (Line(text, "bad") for text in fault_lines(result))

@@ -53,6 +53,51 @@ def resolved(study: Study) -> str:
     return escape_lines("\n\n".join(parts) + "\n")
 
 
+@frozen
+class AttributeText:
+    """An attribute as a spec writes it, and where its value comes from."""
+
+    text: str = ""
+    place: str = ""
+    is_given: bool = False
+
+
+def attributes(study: Study) -> Mapping[str, AttributeText]:
+    """Return every attribute that has a value by its path: ``cluster.devices``, ``node.latency``.
+
+    Blocks that other blocks hold stand behind their label: ``hgx_h100.node.bandwidth``.
+    """
+    labels, axes = _labels(study), dict(study.axes)
+    found: dict[str, AttributeText] = {}
+    for block in _reachable_blocks(study):
+        _add_attributes(block, "", study, labels, axes, found)
+    return found
+
+
+def _add_attributes(
+    block: Any,
+    prefix: str,
+    study: Study,
+    labels: Mapping[int, str],
+    axes: Mapping[str, Any],
+    found: dict[str, AttributeText],
+) -> None:
+    type_ = block_type(type(block))
+    path = f"{prefix}{labels.get(id(block), block.label) or type_.kind}"
+    for name, field in type_.fields.items():
+        if field.kind == "children":
+            for child in getattr(block, name):
+                _add_attributes(child, f"{path}.", study, labels, axes, found)
+            continue
+        entry = _attribute(block, name, type_, study, labels, axes, 0)
+        if entry.text.startswith("#"):
+            continue
+        origin = study.origin(block, name)
+        given = origin is not None and origin.how != "default"
+        text = entry.text.partition(" = ")[2]
+        found[f"{path}.{name}"] = AttributeText(text, entry.comment, given)
+
+
 def _by_place(study: Study) -> dict[str, list[Any]]:
     """Return every block under what it is to the study's file."""
     blocks = _reachable_blocks(study)

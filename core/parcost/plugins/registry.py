@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 from attrs import field, frozen
 
-from parcost.contract import groups, hookspecs, offers
+from parcost.contract import groups, hookspecs, importers, offers
 from parcost.contract.calls import CallError, call
 from parcost.contract.hookspecs import API_VERSION
 from parcost.contract.plugin import Fault
@@ -44,6 +44,7 @@ _OFFERS: Mapping[str, tuple[type, ...]] = {
     "schedules": (Schedule,),
     "kernels": (KernelModel,),
     "exporters": (offers.Exporter, offers.FileExporter),
+    "importers": (importers.Importer,),
 }
 REGISTRIES = ("blocks", *_OFFERS)
 

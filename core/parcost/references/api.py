@@ -62,6 +62,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "contract.figures",
             "contract.searches",
             "contract.offers",
+            "contract.importers",
             "contract.formulas",
             "contract.sheet",
             "records",

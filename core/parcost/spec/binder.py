@@ -27,6 +27,7 @@ from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
 from parcost.spec.definitions import Definition, Definitions, alias_of
 from parcost.spec.expressions import Expressions
+from parcost.spec.foreign import ForeignSource
 from parcost.spec.lets import unread_lets
 from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import NameResolver
@@ -118,8 +119,19 @@ class Binder:
 
     def _apply_overrides(self) -> None:
         for path, node in self.overrides.items():
+            self._add_block(path.partition(".")[0])
             definition, name = self._locate(path)
             self._given[id(definition), name] = node
+
+    def _add_block(self, kind: str) -> None:
+        """Add a block that no file of another tool can have, such as `cluster`."""
+        type_ = self.types.get(kind)
+        if type_ is None or type_.inside or type_.label == "required":
+            return
+        if not isinstance(self.module.source, ForeignSource):
+            return
+        if not self.definitions.of_kind(kind):
+            self.definitions.table[kind, ""] = Definition(type_, "", None)
 
     def _locate(self, path: str) -> tuple[Definition, str]:
         """Return the block and the attribute at *path*, through blocks inside and in use.

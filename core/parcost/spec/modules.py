@@ -14,6 +14,7 @@ from typing import Any
 
 from attrs import Factory, define
 
+from parcost.contract.importers import Importer
 from parcost.contract.offers import Catalogue
 from parcost.contract.origin import Origin
 from parcost.language import syntax as s
@@ -22,6 +23,7 @@ from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.spec import sources
+from parcost.spec.foreign import PLAIN, ForeignSource, ImportOptions, importer_for, parse_foreign
 from parcost.spec.values import BoundValue
 from parcost.system.files import current_folder, failure, project_root, real_path
 
@@ -74,7 +76,9 @@ class Module:
 
 @define(eq=False)
 class Loader:
-    """Reads modules, each once. *catalogues* by name; *absences* are plugins without a part.
+    """Reads modules, each once. *catalogues* and *importers* by name.
+
+    *absences* are plugins without a part.
 
     *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
     origins of the attributes of each object and of its inner objects.
@@ -82,6 +86,7 @@ class Loader:
 
     catalogues: Mapping[str, Catalogue]
     absences: Sequence[str] = ()
+    importers: Mapping[str, Importer] = Factory(dict)
     made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
     _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
     _modules: dict[str, Module] = Factory(dict)
@@ -93,10 +98,19 @@ class Loader:
         """Return how many files are kept."""
         return len(self._modules)
 
-    def file(self, path: Path, name: str, root: Path | None = None, *, keep: bool = True) -> Module:
+    def file(
+        self,
+        path: Path,
+        name: str,
+        root: Path | None = None,
+        *,
+        keep: bool = True,
+        reading: ImportOptions = PLAIN,
+    ) -> Module:
         """Return the module in the file at *path*, read again only when it changed.
 
-        What it imports is kept whether or not it is to *keep* itself.
+        What it imports is kept whether or not it is to *keep* itself. *reading* is how the file
+        is read if it is no plain spec.
 
         Raises:
             SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
@@ -106,12 +120,12 @@ class Loader:
         if path.suffix == sources.SUFFIX != place.suffix and place.exists():
             message = f"`{name}` is a link to `{place.name}`, which is no spec"
             raise failure("not-a-spec", message, name)
-        key = str(place)
+        key = f"{reading.tool}:{place}" if reading.tool else str(place)
         if key in self._modules and self._fresh(key, path):
             return self._modules[key]
         stamp = _stamp(path)
         source = sources.read(path, name)
-        module = self._module(source, path, key, root, keep=keep)
+        module = self._module(source, path, key, root, keep=keep, reading=reading)
         if keep:
             self._stamps[key] = stamp
             self._checked[key] = True
@@ -173,15 +187,16 @@ class Loader:
         *,
         catalogue: str = "",
         keep: bool = True,
+        reading: ImportOptions = PLAIN,
     ) -> Module:
-        tree, found = parse(source)
+        source, tree, found = self._parse(source, path, reading)
         module = Module(source, path, catalogue)
         module.diagnostics += found
         if keep:
             self._modules[key] = module
         self._open.append(key)
         try:
-            for item in tree.items:
+            for item in (*tree.items, *_use_items(reading)):
                 self._item(item, module, root)
         finally:
             self._open.pop()
@@ -195,6 +210,15 @@ class Loader:
                 )
             )
         return module
+
+    def _parse(
+        self, source: Source, path: Path | None, reading: ImportOptions
+    ) -> tuple[Source, s.Block, Sequence[Diagnostic]]:
+        """Return the syntax tree of a file, be it a spec or a file of another tool."""
+        if path is None or (path.suffix in ("", sources.SUFFIX) and not reading.tool):
+            return source, *parse(source)
+        importer = importer_for(source.name, source.text, self.importers, reading.tool)
+        return parse_foreign(importer, source)
 
     def _item(self, item: s.Item, module: Module, root: Path | None) -> None:
         match item:
@@ -241,6 +265,9 @@ class Loader:
             if alias is None:
                 module.merged.append(imported)
                 return
+            if isinstance(imported.source, ForeignSource) and len(imported.blocks) == 1:
+                module.imported_blocks.append((imported, imported.blocks[0], alias.text))
+                return
         else:
             imported = self._imported_block(target, alias, module)
             return
@@ -272,10 +299,8 @@ class Loader:
                     )
                 ]
             )
-        if path.suffix != sources.SUFFIX:
-            message = f"`{target.value}` is no spec: its name does not end in `{sources.SUFFIX}`"
-            if Path(target.value).suffix == sources.SUFFIX:
-                message = f"`{target.value}` is a link to `{path.name}`, which is no spec"
+        if path.suffix != sources.SUFFIX == Path(target.value).suffix:
+            message = f"`{target.value}` is a link to `{path.name}`, which is no spec"
             raise SpecError([problem("not-a-spec", message, target.span)])
         key = str(path)
         if key in self._open:
@@ -461,6 +486,15 @@ def base_of(block: s.Block) -> s.Path | None:
             )
         ]
     )
+
+
+def _use_items(reading: ImportOptions) -> Sequence[s.Item]:
+    """Return the imports that the command line adds to a file."""
+    text = "".join(f"use {entry}\n" for entry in reading.uses)
+    tree, found = parse(Source("--use", text))
+    if found:
+        raise SpecError(found)
+    return tree.items
 
 
 def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:

@@ -1,14 +1,17 @@
 """The formats that reports are written in.
 
 ``table`` is for people, ``md`` for pull requests, ``json`` and ``jsonl`` for programs. ``csv`` is
-for spreadsheets, and ``parquet`` for more rows than a spreadsheet holds. Each is a plugin of its
+for spreadsheets, and ``parquet`` for more rows than a spreadsheet holds. ``github``, ``junit`` and
+``sarif`` are for continuous integration. Each is a plugin of its
 own, as a third party's format would be.
 """
 
 PARTS = (
+    "annotations",
     "csv",
     "json",
     "jsonl",
+    "junit",
     "markdown",
     "parquet",
     "table",

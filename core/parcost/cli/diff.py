@@ -1,0 +1,175 @@
+"""``parcost diff``: what a change does to time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli import options
+from parcost.cli.messages import Reporter, write_message
+from parcost.cli.output_files import OutputFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parcost.diff.studies import Difference, Side
+    from parcost.diff.thresholds import Threshold
+    from parcost.plugins.selection import PluginSelection
+    from parcost.spec.foreign import ImportOptions
+
+_SEVERAL = 2
+
+
+@click.command("diff")
+@click.argument("sides", nargs=-1, required=True, metavar="A [B] | REVISION[..REVISION] FILE...")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "md", "json"]),
+    default="text",
+    show_default=True,
+    help="md is Markdown for a pull request.",
+)
+@click.option("--full", is_flag=True, help="Print every attribute and term that differs.")
+@click.option(
+    "--fail-on",
+    "limits",
+    multiple=True,
+    metavar="LIMIT",
+    help="Exit with 1 if a figure changes by more: --fail-on 'step_time > +2 %'. May be repeated.",
+)
+@options.study
+@options.overrides
+@options.reading
+@options.out
+@options.selection
+def command(
+    sides: tuple[str, ...],
+    format_: str,
+    full: bool,
+    limits: tuple[str, ...],
+    study: str | None,
+    overrides: tuple[str, ...],
+    reading: ImportOptions,
+    out: str | None,
+    selection: PluginSelection,
+) -> int:
+    """Compare two versions of specs: attributes, time and memory, term by term.
+
+    A and B are files or directories. A revision of git is compared with the files that are
+    there now, or with a second one: `parcost diff main -- specs/`. A single file is compared
+    with what --set makes of it. A job that does not fit is compared all the same.
+    """
+    from parcost.diff.page import difference_data, difference_page
+    from parcost.diff.studies import differences
+
+    values = options.parse_overrides(overrides)
+    thresholds = list(_thresholds(limits))
+    session = options.session(selection)
+    with ExitStack() as stack:
+        before, after = _sides(sides, values, reading, stack)
+        found = differences(before, after, session, study)
+    for _, rejection in found.rejections:
+        Reporter()(rejection.diagnostics)
+    target = OutputFile(out)
+    try:
+        if format_ == "json":
+            from parcost.output.json_encoding import encode
+
+            target.put(encode(difference_data(found)) + "\n")
+        else:
+            from parcost.output import markdown, text
+
+            items = list(difference_page(found, full=full))
+            drawn = markdown.draw(items) if format_ == "md" else text.draw(items, target.paper())
+            target.put(drawn)
+        target.finish()
+    finally:
+        target.abandon()
+    failed = _report_failures(found, thresholds)
+    worst = max((rejection.exit_code for _, rejection in found.rejections), default=0)
+    return max(worst, int(failed))
+
+
+def _thresholds(limits: Sequence[str]) -> Iterator[Threshold]:
+    from parcost.diff.thresholds import Threshold, ThresholdError
+
+    for text in limits:
+        try:
+            yield Threshold.parse(text)
+        except ThresholdError as error:
+            raise click.UsageError(f"`--fail-on`: {error}") from error
+
+
+def _sides(
+    names: Sequence[str], values: Mapping[str, str], reading: ImportOptions, stack: ExitStack
+) -> tuple[Side, Side]:
+    """Return what is compared: two paths, revisions, or a file with and without overrides."""
+    from parcost.diff.revisions import is_revision
+    from parcost.diff.studies import Side
+
+    first, *rest = names
+    if Path(first).exists() and len(names) <= _SEVERAL:
+        if rest:
+            return (
+                Side(title=first, paths=[first], overrides=values, reading=reading),
+                Side(title=rest[0], paths=rest, overrides=values, reading=reading),
+            )
+        if not values:
+            raise click.UsageError("name two files, a revision and files, or a file and --set")
+        title = f"{first} with {', '.join(f'{k} = {v}' for k, v in values.items())}"
+        return (
+            Side(title=first, paths=[first], reading=reading),
+            Side(title=title, paths=[first], overrides=values, reading=reading),
+        )
+    old, dots, new = first.partition("..")
+    for revision in filter(None, (old, new)):
+        if not is_revision(revision):
+            message = f"`{revision}` is no file, and no revision of a git repository here"
+            raise click.UsageError(message)
+    paths = rest or ["."]
+    before = _revision_side(old or "HEAD", paths, values, reading, stack)
+    if dots:
+        return before, _revision_side(new or "HEAD", paths, values, reading, stack)
+    return before, Side(title="now", paths=paths, overrides=values, reading=reading)
+
+
+def _revision_side(
+    revision: str,
+    paths: Sequence[str],
+    values: Mapping[str, str],
+    reading: ImportOptions,
+    stack: ExitStack,
+) -> Side:
+    from parcost.diff.revisions import files_of
+    from parcost.diff.studies import Side
+
+    folder = stack.enter_context(files_of(revision))
+    return Side(title=revision, paths=paths, folder=folder, overrides=values, reading=reading)
+
+
+def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool:
+    """Print which studies change by more than a limit; return whether any does."""
+    failed = False
+    for threshold in thresholds:
+        known = False
+        for change in found.changes:
+            number = change.figure(threshold.figure)
+            known = known or number is not None
+            if number is not None and threshold.is_met(change):
+                failed = True
+                write_message(
+                    f"error: {change.name}: {threshold.figure} changes by "
+                    f"{100 * number.relative:+.2f} %, and the limit is {threshold}"
+                )
+        if not known and found.changes:
+            names = sorted({f.name for change in found.changes for f in change.figures})
+            from parcost.language.diagnostics import did_you_mean
+
+            hint = did_you_mean(threshold.figure, names) or "`parcost figures` lists them"
+            raise click.UsageError(f"`--fail-on`: no figure is `{threshold.figure}`; {hint}")
+    return failed

@@ -1,0 +1,144 @@
+"""The two sides of a comparison, and which of their studies belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from parcost.batch.rejections import attempt
+from parcost.batch.scenarios import passed_over, scenarios
+from parcost.diff.changes import StudyChange, compare
+from parcost.engine.scenario import Scenario
+from parcost.engine.session import Session
+from parcost.records import record
+from parcost.report.rejection import Rejection
+from parcost.report.report import Report
+from parcost.spec.foreign import PLAIN, ImportOptions
+from parcost.spec.modules import Module
+
+Key = tuple[str, str]  # the file of a study below the side's paths, and its name
+
+
+@record(kw_only=True, eq=False)
+class Side:
+    """One version of studies: *paths* below *folder*, with attributes that are set.
+
+    *title* is what messages call it.
+    """
+
+    title: str
+    paths: Sequence[str]
+    folder: Path | None = None
+    overrides: Mapping[str, Any] = {}
+    reading: ImportOptions = PLAIN
+
+
+@record(kw_only=True, eq=False)
+class Difference:
+    """What differs between two sides.
+
+    *changes* are studies of both sides, and *same* those whose texts are equal. *added* and
+    *removed* are studies of one side. *rejections* are files that could not be evaluated, with the
+    title of their side.
+    """
+
+    before: str
+    after: str
+    changes: Sequence[StudyChange]
+    same: Sequence[str]
+    added: Sequence[str]
+    removed: Sequence[str]
+    rejections: Sequence[tuple[str, Rejection]]
+
+
+def differences(
+    before: Side, after: Side, session: Session, study: str | None = None
+) -> Difference:
+    """Return what differs between the studies of two sides.
+
+    Two files are compared study by study; if each has one, whatever their names. Studies whose
+    texts are the same are not evaluated.
+    """
+    rejections: list[tuple[str, Rejection]] = []
+    first = dict(_scenarios(before, session, study, rejections))
+    second = dict(_scenarios(after, session, study, rejections))
+    if len(first) == len(second) == 1:
+        first = dict(zip(second, first.values(), strict=True))
+    same: list[str] = []
+    changes: list[StudyChange] = []
+    for key, scenario in second.items():
+        if key not in first:
+            continue
+        if _texts(first[key]) == _texts(scenario):
+            same.append(_title(key))
+            continue
+        one = _report(before, first[key], rejections)
+        other = _report(after, scenario, rejections)
+        if one is not None and other is not None:
+            changes += compare(_title(key), one, other)
+    new = [key for key in second if key not in first]
+    return Difference(
+        before=before.title,
+        after=after.title,
+        changes=changes,
+        same=same,
+        added=[_title(key) for key in new if _report(after, second[key], rejections)],
+        removed=[_title(key) for key in first if key not in second],
+        rejections=rejections,
+    )
+
+
+def _scenarios(
+    side: Side, session: Session, study: str | None, rejections: list[tuple[str, Rejection]]
+) -> Iterator[tuple[Key, Scenario]]:
+    """Yield the studies of a side by file and name; add files without one to *rejections*."""
+    for path in side.paths:
+        place = str(side.folder / path) if side.folder else path
+        found = scenarios(
+            [place], session, overrides=side.overrides, study=study, reading=side.reading
+        )
+        for spec, scenario in found:
+            if isinstance(scenario, Rejection):
+                rejections.append((side.title, scenario))
+            elif not passed_over(scenario, spec):
+                yield (_below(scenario.path, place), scenario.name), scenario
+
+
+def _report(
+    side: Side, scenario: Scenario, rejections: list[tuple[str, Rejection]]
+) -> Report | None:
+    """Return the report of a study; without one it is added to *rejections*."""
+    found = attempt(scenario.path, scenario.evaluate)
+    if isinstance(found, Rejection):
+        rejections.append((side.title, found))
+        return None
+    return found
+
+
+def _texts(scenario: Scenario) -> tuple[object, ...]:
+    """Return all that an evaluation reads: the texts of files, and what is set."""
+    modules: dict[int, Module] = {}
+    left = [scenario.module]
+    while left:
+        module = left.pop()
+        if module.path is not None and id(module) not in modules:
+            modules[id(module)] = module
+            left += [*module.merged, *module.aliases.values()]
+            left += [other for other, _, _ in module.imported_blocks]
+    values = {name: node.value for name, node in scenario.overrides.items()}
+    return scenario.name, [module.source.text for module in modules.values()], values
+
+
+def _below(path: str, root: str) -> str:
+    """Return a file by its path below what was named, "" if it was named itself."""
+    below = PurePosixPath(Path(path).as_posix())
+    top = PurePosixPath(Path(root).as_posix())
+    return str(below.relative_to(top)) if below != top and below.is_relative_to(top) else ""
+
+
+def _title(key: Key) -> str:
+    """Return what a study is called: its file, and its name if that is another."""
+    file, name = key
+    stem = PurePosixPath(file).with_suffix("") if file else None
+    return name if stem is None else str(stem) if stem.name == name else f"{stem}:{name}"

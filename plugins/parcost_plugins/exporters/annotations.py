@@ -1,0 +1,51 @@
+"""Problems and claims that fail as annotations: ``--format github`` and ``--format sarif``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from parcost import Exporter, hookimpl
+from parcost.contract.entries import Entry, Part
+from parcost.contract.page import Paper
+from parcost.output.ci_formats import sarif
+from parcost.output.diagnostics import github_of
+
+
+class GitHub(Exporter):
+    """A workflow command for each problem."""
+
+    name = "github"
+    reads: Part = "data"
+
+    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
+        """Yield the commands."""
+        for entry in entries:
+            for problem in _problems(entry):
+                yield github_of(problem) + "\n"
+
+
+class Sarif(Exporter):
+    """A log of static analysis."""
+
+    name = "sarif"
+    reads: Part = "data"
+
+    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
+        """Yield the log at once: it starts with the rules."""
+        yield sarif(problem for entry in entries for problem in _problems(entry))
+
+
+def _problems(entry: Entry) -> Iterator[Mapping[str, Any]]:
+    found: Any = entry.data()
+    if entry.rejected:
+        yield from found["diagnostics"]
+        return
+    for result in found["results"]:
+        yield from result["diagnostics"]
+
+
+@hookimpl
+def exporters() -> list[Exporter]:
+    """Offer both."""
+    return [GitHub(), Sarif()]

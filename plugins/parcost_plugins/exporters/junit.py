@@ -1,0 +1,69 @@
+"""Claims and errors as JUnit XML: ``--format junit``. A case is a claim, or a study without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from parcost import Exporter, hookimpl
+from parcost.contract.entries import Entry, Part
+from parcost.contract.page import Paper
+from parcost.output.ci_formats import CheckedClaim, cases_of, junit
+
+_CLAIM = "expectation"
+
+
+class JUnit(Exporter):
+    """A suite for each file."""
+
+    name = "junit"
+    reads: Part = "data"
+
+    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
+        """Yield the document at once: it starts with what is counted."""
+        yield junit(case for entry in entries for case in _cases(entry))
+
+
+def _cases(entry: Entry) -> Iterator[CheckedClaim]:
+    found: Any = entry.data()
+    if entry.rejected:
+        yield from cases_of(entry.path, found["diagnostics"])
+        return
+    for result in found["results"]:
+        problems = [d for d in result["diagnostics"] if d["id"] != _CLAIM]
+        claims = {d["message"]: d for d in result["diagnostics"] if d["id"] == _CLAIM}
+        for fault in result["faults"]:
+            yield CheckedClaim(
+                file=entry.path,
+                study=str(entry.name),
+                name=str(fault["hook"]),
+                failure=str(fault["message"]),
+                is_error=True,
+            )
+        errors = [d for d in problems if d["severity"] == "error"]
+        if errors or not result["expectations"]:
+            for case in cases_of(entry.path, problems):
+                yield CheckedClaim(
+                    file=case.file,
+                    study=str(entry.name),
+                    name=case.name,
+                    line=case.line,
+                    failure=case.failure,
+                    detail=case.detail,
+                )
+        for claim in result["expectations"]:
+            problem = next((d for m, d in claims.items() if f"`{claim['claim']}`" in m), None)
+            yield CheckedClaim(
+                file=entry.path,
+                study=str(entry.name),
+                name=str(claim["claim"]),
+                line=problem["line"] if problem else None,
+                failure=str(problem["message"]) if problem else "",
+                detail=f"predicted: {claim['predicted']}",
+            )
+
+
+@hookimpl
+def exporters() -> list[JUnit]:
+    """Offer JUnit."""
+    return [JUnit()]

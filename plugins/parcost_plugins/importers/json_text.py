@@ -1,0 +1,80 @@
+"""JSON with the place of every key and value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+from parcost import record
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+
+
+class JsonTextError(ValueError):
+    """A text that is no JSON, and where."""
+
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+@record
+class JsonEntry:
+    """The value of a key, and the characters of both."""
+
+    value: Any
+    start: int
+    end: int
+
+
+def read_object(text: str) -> Mapping[str, JsonEntry]:
+    """Return the entries of a JSON object by key; those of inner objects by dotted keys.
+
+    >>> {key: entry.value for key, entry in read_object('{"a": 1, "b": {"c": [2]}}').items()}
+    {'a': 1, 'b.c': [2]}
+
+    Raises:
+        JsonTextError: The text is no JSON object, or has a key twice.
+    """
+    try:
+        json.loads(text)
+        start = _skip(text, 0)
+        if text[start] != "{":
+            raise JsonTextError("an object is expected", start)
+        entries: dict[str, JsonEntry] = {}
+        _object(text, start, "", entries)
+    except json.JSONDecodeError as error:
+        raise JsonTextError(error.msg, error.pos) from None
+    except RecursionError:
+        raise JsonTextError("it nests too deeply", 0) from None
+    return entries
+
+
+def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> int:
+    """Add the entries of the object that starts at *at*; return where it ends."""
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        start = at
+        key, at = scanstring(text, at + 1, True)
+        at = _skip(text, _skip(text, at) + 1)
+        if text[at] == "{":
+            at = _object(text, at, f"{prefix}{key}.", entries)
+        else:
+            value, at = _DECODER.raw_decode(text, at)
+            if f"{prefix}{key}" in entries:
+                raise JsonTextError(f"`{key}` stands here twice", start)
+            entries[f"{prefix}{key}"] = JsonEntry(value, start, at)
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    """Return the first place from *at* on that is not blank."""
+    blank = _BLANK.match(text, at)
+    return at if blank is None else blank.end()

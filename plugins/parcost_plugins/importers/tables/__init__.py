@@ -1,0 +1,25 @@
+"""Tables of the names of other tools."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+
+@cache
+def table(tool: str) -> Mapping[str, Any]:
+    """Return the table of a tool."""
+    return tomllib.loads((files(__name__) / f"{tool}.toml").read_text(encoding="utf-8"))
+
+
+def is_listed(key: str, patterns: Iterable[str]) -> bool:
+    """Return whether *key* is one of *patterns*, of which some end in ``*``.
+
+    >>> is_listed("rope_scaling.factor", ["rope_theta", "rope_scaling.*"])
+    True
+    """
+    return any(fnmatchcase(key, pattern) for pattern in patterns)
