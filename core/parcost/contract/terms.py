@@ -18,13 +18,30 @@ their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from attrs import field
+from attrs import evolve, field
 
-from parcost.contract.fields import AMOUNT, NO_FORMULA, SHARE, plain_number, split_formula
+from parcost.contract.fields import (
+    AMOUNT,
+    NO_FORMULA,
+    SHARE,
+    TEXTS,
+    Declaration,
+    Record,
+    each,
+    is_within,
+    plain_number,
+    rule,
+    split_formula,
+    within,
+)
 from parcost.contract.formulas import Formula
+from parcost.language.diagnostics import quote
+from parcost.numeric import all_of, where
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -37,7 +54,7 @@ Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
 
-class Operator:
+class Operator(Record):
     """What a rank computes, in the words of the plugins that describe and price it.
 
     A vocabulary derives records from it; their annotations say what values may be. *count* is
@@ -49,7 +66,7 @@ class Operator:
     count: Sequence[float] | float = 1.0
 
 
-class ParameterGroup:
+class ParameterGroup(Record):
     """Parameters that a rank holds, in the words of a vocabulary; see :class:`Operator`."""
 
     __slots__ = ()
@@ -57,7 +74,7 @@ class ParameterGroup:
     count: Sequence[float] | float = 1.0
 
 
-class FlopCount:
+class FlopCount(Record):
     """FLOPs of the model by definition, in the words of a vocabulary; see :class:`Operator`."""
 
     __slots__ = ()
@@ -121,8 +138,101 @@ class Names:
         return " or ".join(name for i, name in enumerate(self.names) if i in held)
 
 
+_PLAIN: frozenset[type] = frozenset((float, int, bool))
+_KEPT = 4096  # counts
+
+
+def plain_count(count: Any) -> Any:
+    """Return a count in plain numbers; itself where it has them, or is none."""
+    if count.__class__ in (float, StageCounts):
+        return count
+    try:
+        plain = count.tolist() if hasattr(count, "tolist") else count
+        if isinstance(plain, (float, int)):
+            return plain
+        if plain.__class__ is tuple and _PLAIN.issuperset(map(type, plain)):
+            return plain
+        return tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
+    except (TypeError, ValueError, AttributeError):
+        return count
+
+
+def _items(values: Any) -> Any:
+    """Return several values as a tuple; what is no list as it is."""
+    try:
+        return tuple(values)
+    except TypeError:
+        return values
+
+
+@lru_cache(_KEPT)
+def _are_counts(count: tuple[Any, ...]) -> bool:
+    """Return whether all are plain numbers of times; specs of a kind have the same counts."""
+    return _PLAIN.issuperset(map(type, count)) and min(count) >= 0 and sum(count) < inf
+
+
+def is_count(count: Any) -> bool:
+    """Return whether *count* is a plain number of times, or one for each virtual stage."""
+    if isinstance(count, (float, int)):
+        return count.__class__ in _PLAIN and 0 <= count < inf
+    try:
+        return count.__class__ is StageCounts or (count.__class__ is tuple and _are_counts(count))
+    except (TypeError, ValueError):  # it holds something else, or nothing
+        return False
+
+
+def _resource(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return ""
+    if value.__class__ is not Names:
+        return f"{name} = {quote(value)}, which is no text"
+    try:
+        at, count = value.at, len(value.names)
+        there = all_of((at >= 0) & (at < count) & (at % 1 == 0))
+    except (TypeError, ValueError, AttributeError):
+        there = False
+    return "" if there else f"resources at {quote(value.at)}, which are not there"
+
+
+_COUNT = rule(is_count, "which is no number of times, nor one for each virtual stage")
+_RESOURCE: Declaration = {"rule": _resource}
+_BOUNDARIES = each(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")
+_SHARES = each(
+    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not within 0 and 1"
+)
+_CALLED = "the term `{0.name}`"
+
+
+def _lengths(term: Work | Once) -> str:
+    """Return the error in the further resources of a term, or an empty text."""
+    if len(term.also) == len(term.also_busy):
+        return ""
+    wrong = f"which is not one share for each of {len(term.also)} resources"
+    return f"gave the term `{term.name}` also_busy = {quote(term.also_busy)}, {wrong}"
+
+
+def by_resource(term: Work | Edge | Once) -> Iterator[Work | Edge | Once]:
+    """Yield a term for each resource that it keeps busy somewhere, nothing elsewhere.
+
+    Raises:
+        ValueError: Its numbers have different shapes.
+    """
+    resource: Any = term.resource
+    for i, name in enumerate(resource.names):
+        here = resource.at == i
+        numbers: dict[str, Any] = {"seconds": where(here, term.seconds, 0.0)}
+        match term:
+            case Work():
+                numbers["flops"] = where(here, term.flops, 0.0)
+            case Once():
+                numbers["tail"] = where(here, term.tail, 0.0)
+            case Edge():
+                numbers["boundaries"] = tuple(where(here, s, 0.0) for s in term.boundaries)
+        yield evolve(term, resource=name, **numbers)
+
+
 @record(kw_only=True, eq=False)
-class Work:
+class Work(Record):
     """Time that every micro-batch spends on a virtual stage.
 
     *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual
@@ -141,12 +251,14 @@ class Work:
     *also_busy* says: see :func:`link_resources`.
     """
 
+    called: ClassVar[str] = _CALLED
+
     name: str
     seconds: Real = field(converter=plain_number, metadata=AMOUNT)
     pass_: Pass
     formula: Formula = NO_FORMULA
-    count: Sequence[float] | float = 1.0
-    resource: str = "compute"
+    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
+    resource: str = field(default="compute", metadata=_RESOURCE)
     host: str = ""
     window: str | None = None
     share: Real = field(default=1.0, metadata=AMOUNT)
@@ -154,16 +266,19 @@ class Work:
     flops: Real = field(default=0.0, metadata=AMOUNT)
     bytes_: Real = field(default=0.0, metadata=AMOUNT)
     also: Sequence[str] = ()
-    also_busy: Sequence[Real] = ()
+    also_busy: Sequence[Real] = field(default=(), metadata=_SHARES)
     cause: str = ""
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
         split_formula(self, "seconds", "formula")
 
+    def problem(self) -> str:
+        return _lengths(self)
+
 
 @record(kw_only=True, eq=False)
-class Edge:
+class Edge(Record):
     """One hop of a micro-batch between neighbouring virtual stages on different devices.
 
     *seconds* is the hop between any two devices. Where they differ it is the slowest, and
@@ -172,12 +287,14 @@ class Edge:
     neighbouring virtual stages is the schedule's business.
     """
 
+    called: ClassVar[str] = _CALLED
+
     name: str
     seconds: Real = field(converter=plain_number, metadata=AMOUNT)
     formula: Formula = NO_FORMULA
-    resource: str = ""
+    resource: str = field(default="", metadata=_RESOURCE)
     bytes_: Real = field(default=0.0, metadata=AMOUNT)
-    boundaries: Sequence[Real] = ()
+    boundaries: Sequence[Real] = field(default=(), converter=_items, metadata=_BOUNDARIES)
     cause: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -185,7 +302,7 @@ class Edge:
 
 
 @record(kw_only=True, eq=False)
-class Once:
+class Once(Record):
     """Time spent once per step on each virtual stage: *seconds* times *count*.
 
     *when* is ``fill``, ``drain`` or ``end``: before the first forward pass of the stage, after its
@@ -198,27 +315,32 @@ class Once:
     *also* and *also_busy* are those of :class:`Work`.
     """
 
+    called: ClassVar[str] = _CALLED
+
     name: str
     seconds: Real = field(converter=plain_number, metadata=AMOUNT)
     formula: Formula = NO_FORMULA
     when: Literal["fill", "drain", "end"]
-    count: Sequence[float] | float = 1.0
-    resource: str = "compute"
+    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
+    resource: str = field(default="compute", metadata=_RESOURCE)
     beside: Real = field(default=0.0, metadata=AMOUNT)
     tail: Real = field(default=0.0, metadata=AMOUNT)
     slowdown: Real = field(default=0.0, metadata=AMOUNT)
     bytes_: Real = field(default=0.0, metadata=AMOUNT)
     also: Sequence[str] = ()
-    also_busy: Sequence[Real] = ()
+    also_busy: Sequence[Real] = field(default=(), metadata=_SHARES)
     cause: str = ""
     tag: str = ""
 
     def __attrs_post_init__(self) -> None:
         split_formula(self, "seconds", "formula")
 
+    def problem(self) -> str:
+        return _lengths(self)
+
 
 @record(kw_only=True, eq=False)
-class Memory:
+class Memory(Record):
     """Bytes held on the device of a virtual stage.
 
     *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose activations
@@ -230,15 +352,17 @@ class Memory:
     The rest is freed when W ends.
     """
 
+    called: ClassVar[str] = _CALLED
+
     name: str
     bytes_: Real = field(converter=plain_number, metadata=AMOUNT)
     formula: Formula = NO_FORMULA
-    count: Sequence[float] | float = 1.0
+    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
     per_micro_batch: bool = False
     once_per_device: bool = False
-    of_activations: Real = field(default=0.0, metadata={"minimum": -1.0})
+    of_activations: Real = field(default=0.0, metadata=within(-1.0, inf, "which no share is"))
     freed_at_b: Real = field(default=0.0, metadata=SHARE)
-    moments: Sequence[Moment] = MOMENTS
+    moments: Sequence[Moment] = field(default=MOMENTS, metadata=TEXTS)
     cause: str = ""
     tag: str = ""
 

@@ -17,7 +17,6 @@ from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
 from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hash_key
 from parcost.contract.study import Call, Collective, Schedule, Study
-from parcost.contract.term_validation import plain_count
 from parcost.contract.terms import (
     Edge,
     FlopCount,
@@ -27,6 +26,8 @@ from parcost.contract.terms import (
     ParameterGroup,
     StageCounts,
     Work,
+    is_count,
+    plain_count,
 )
 from parcost.engine.reduce import evaluate
 from parcost.engine.rules import rules
@@ -231,7 +232,7 @@ def count_answers(
             said = f"counts {quote(counts)}, which is no number for each virtual stage"
         except CallError as error:
             count, said = None, f"has a count that {error}"
-        if count is None:
+        if not is_count(count):
             message = f"gave `{answer.name}`, which {said}"
             study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
         else:

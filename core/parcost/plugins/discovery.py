@@ -21,7 +21,6 @@ from parcost.contract.calls import place as place_in_code
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
-from parcost.contract.term_validation import Counts
 from parcost.contract.terms import Work
 from parcost.contract.validation import has_diagnostics, items_of, validate
 from parcost.language.diagnostics import did_you_mean, quote
@@ -126,7 +125,6 @@ class Plugins:
         """
         asked = self.registry.hooks.get(hook, ())
         taken: dict[Any, Plugin] = {}
-        counts: Counts = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             given = tuple(map(arguments.__getitem__, argnames))
             try:
@@ -149,7 +147,7 @@ class Plugins:
             complaints = 0
             for one in answers:
                 try:
-                    found, complaint = call(validate, hook, one, counts, blame)
+                    found, complaint = call(validate, hook, one, blame)
                     if not complaint:
                         complaint = call(_claim, hook, found, plugin, taken)
                 except CallError as error:
