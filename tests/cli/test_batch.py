@@ -632,15 +632,15 @@ def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
 # Signals are told to a pipe once they are handled, and a reader is waited for as long as it takes.
 TOLD = """\
 import os
-from parcost.cli import streams
+from parcost.cli import interrupts, streams
 streams._PATIENCE_SECONDS = {patience}
-note = streams.Interrupts._note
-def note_and_tell(interrupts, *signal):
+note = interrupts.Interrupts._note
+def note_and_tell(caller, *signal):
     try:
-        note(interrupts, *signal)
+        note(caller, *signal)
     finally:
         os.write({pipe}, b"!")
-streams.Interrupts._note = note_and_tell
+interrupts.Interrupts._note = note_and_tell
 """
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
-from parcost.numeric import array_kind
+from parcost.numeric import array_kind, array_rank
 
 if TYPE_CHECKING:
     from parcost.numeric import Real
@@ -86,6 +86,11 @@ def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
     return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
 
 
+def is_series(values: Any) -> bool:
+    """Return whether *values* are several, in a list, a tuple or an array."""
+    return isinstance(values, (list, tuple)) or array_rank(values) == 1
+
+
 def is_list(value: Any, test: Callable[[Any], bool]) -> bool:
     """Return whether *value* is a list or a tuple of items that pass *test*."""
     return isinstance(value, (list, tuple)) and all(map(test, value))
@@ -122,7 +127,7 @@ def each(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
     """Declare several values that pass *test* each, and what an *item* is otherwise."""
 
     def found(name: str, values: Any) -> str:
-        if isinstance(values, (str, Mapping)) or not hasattr(values, "__len__"):
+        if not is_series(values):
             return f"{name} = {quote(values)}, which are no list"
         wrong = [value for value in values if not test(value)]
         return f"{item}{quote(wrong[0])}, {error}" if wrong else ""

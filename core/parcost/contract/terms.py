@@ -19,7 +19,6 @@ their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -33,6 +32,7 @@ from parcost.contract.fields import (
     Declaration,
     Record,
     each,
+    is_series,
     is_within,
     plain_number,
     rule,
@@ -139,7 +139,6 @@ class Names:
 
 
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
-_KEPT = 4096  # counts
 
 
 def plain_count(count: Any) -> Any:
@@ -148,37 +147,28 @@ def plain_count(count: Any) -> Any:
         return count
     try:
         plain = count.tolist() if hasattr(count, "tolist") else count
-        if isinstance(plain, (float, int)):
-            return plain
         if plain.__class__ is tuple and _PLAIN.issuperset(map(type, plain)):
             return plain
-        return tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
+        if isinstance(plain, Sequence) and not isinstance(plain, str):
+            return tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
+        return plain
     except (TypeError, ValueError, AttributeError):
         return count
 
 
 def _items(values: Any) -> Any:
     """Return several values as a tuple; what is no list as it is."""
-    try:
-        return tuple(values)
-    except TypeError:
-        return values
-
-
-@lru_cache(_KEPT)
-def _are_counts(count: tuple[Any, ...]) -> bool:
-    """Return whether all are plain numbers of times; specs of a kind have the same counts."""
-    return _PLAIN.issuperset(map(type, count)) and min(count) >= 0 and sum(count) < inf
+    return tuple(values) if is_series(values) else values
 
 
 def is_count(count: Any) -> bool:
     """Return whether *count* is a plain number of times, or one for each virtual stage."""
+    if count.__class__ is tuple:
+        plain = _PLAIN.issuperset(map(type, count))
+        return plain and len(count) > 0 and min(count) >= 0 and sum(count) < inf
     if isinstance(count, (float, int)):
         return count.__class__ in _PLAIN and 0 <= count < inf
-    try:
-        return count.__class__ is StageCounts or (count.__class__ is tuple and _are_counts(count))
-    except (TypeError, ValueError):  # it holds something else, or nothing
-        return False
+    return count.__class__ is StageCounts
 
 
 def _resource(name: str, value: Any) -> str:

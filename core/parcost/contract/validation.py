@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
@@ -27,6 +28,7 @@ from parcost.numeric import INFINITY, all_of, array_kind, array_rank, where
 
 #: Makes the error of a plugin out of what it did.
 Blame: TypeAlias = Callable[..., PluginError]
+_MOST_ITEMS = 100_000  # of one answer: a generator may have no end
 _NUMBERS, _TRUTH = "fiu", "b"  # letters by which NumPy knows them
 
 
@@ -48,7 +50,10 @@ def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
         return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is expected"
-    return list(answer), ""
+    items = list(islice(answer, _MOST_ITEMS + 1))
+    if len(items) > _MOST_ITEMS:
+        return (), f"returned more than {_MOST_ITEMS:,} items: a generator without an end?"
+    return items, ""
 
 
 def _expectation(hook: str) -> str:
