@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from attrs import field, frozen
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.fields import Declaration, Record, is_within, rule
+from parcost.contract.fields import Declaration, Record, Rule, is_within, rule
 from parcost.language.diagnostics import quote
 from parcost.language.errors import FaultError
 from parcost.numeric import all_of, array_kind
@@ -28,9 +28,11 @@ _PLAIN = frozenset((str, bool, int, float))
 _NUMBERS = frozenset("fiub")  # letters by which NumPy knows them
 
 
-_CLAUSE: Declaration = {
-    "rule": lambda _, text: "" if isinstance(text, str) else f"{quote(text)} where text is expected"
-}
+def _clause_error(_: str, value: Any) -> str:
+    return "" if isinstance(value, str) else f"{quote(value)} where text is expected"
+
+
+_CLAUSE: Declaration = {"rule": Rule(_clause_error, "value.__class__ is str")}
 _SEVERITY = rule(
     lambda word: word.__class__ is str and word in ("error", "warning"),
     "which is not error or warning",

@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from attrs import frozen
+
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
 from parcost.numeric import array_kind, array_rank
@@ -27,16 +29,27 @@ from parcost.numeric import array_kind, array_rank
 if TYPE_CHECKING:
     from parcost.numeric import Real
 
-#: A rule of a field: its name and its value, to the error in it or an empty text.
-Rule: TypeAlias = Callable[[str, Any], str]
-#: A rule as metadata of a field.
-Declaration: TypeAlias = Mapping[str, Rule]
-
 NO_FORMULA: Any = None  # a formula that a number brings along
 
 _CELLS = (str, bool, int, float)
 _CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
 _KINDS = frozenset("fiub")  # of arrays whose items are numbers
+
+
+@frozen
+class Rule:
+    """What a field may be.
+
+    *error* is the function from the name and the value of a field to what is wrong. *valid* is
+    an expression of ``value`` that holds for most valid ones, as it costs less than a call.
+    """
+
+    error: Callable[[str, Any], str]
+    valid: str = "False"
+
+
+#: A rule as metadata of a field.
+Declaration: TypeAlias = Mapping[str, Rule]
 
 
 class Record:
@@ -114,13 +127,13 @@ def is_cell(value: Any) -> bool:
 # --- rules --------------------------------------------------------------------------------
 
 
-def rule(test: Callable[[Any], bool], error: str) -> Declaration:
-    """Declare that a value passes *test*, and what it is otherwise."""
+def rule(test: Callable[[Any], bool], error: str, valid: str = "False") -> Declaration:
+    """Declare that a value passes *test*, and what it is otherwise; see :class:`Rule`."""
 
     def found(name: str, value: Any) -> str:
         return "" if test(value) else f"{name} = {quote(value)}, {error}"
 
-    return {"rule": found}
+    return {"rule": Rule(found, valid)}
 
 
 def each(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
@@ -132,28 +145,22 @@ def each(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
         wrong = [value for value in values if not test(value)]
         return f"{item}{quote(wrong[0])}, {error}" if wrong else ""
 
-    return {"rule": found}
+    return {"rule": Rule(found)}
 
 
 def within(least: float, most: float, error: str) -> Declaration:
     """Declare a number, or an array of such, within limits."""
-
-    def found(name: str, value: Any) -> str:
-        if (value.__class__ is float and least <= value <= most) or is_within(value, least, most):
-            return ""
-        return f"{name} = {quote(value)}, {error}"
-
-    return {"rule": found}
+    valid = f"value.__class__ is float and {least} <= value <= {most}"
+    return rule(lambda value: is_within(value, least, most), error, valid)
 
 
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, str) and str.isprintable(value):
-        return ""
-    wrong = "which cannot be printed" if isinstance(value, str) else "which is no text"
-    return f"{name} = {quote(value)}, {wrong}"
+def _text_error(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return f"{name} = {quote(value)}, which is no text"
+    return "" if str.isprintable(value) else f"{name} = {quote(value)}, which cannot be printed"
 
 
-def _name(name: str, value: Any) -> str:
+def _name_error(name: str, value: Any) -> str:
     if value.__class__ is not str:
         return f"the {name} {quote(value)}, which is no text"
     if not value.isprintable():
@@ -161,15 +168,16 @@ def _name(name: str, value: Any) -> str:
     return "" if value else f"no {name}"
 
 
-NAME: Declaration = {"rule": _name}
-TEXT: Declaration = {"rule": _text}
+_PRINTABLE = "value.__class__ is str and value.isprintable()"
+NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
+TEXT: Declaration = {"rule": Rule(_text_error, _PRINTABLE)}
 TEXTS = rule(lambda value: is_list(value, _is_text), "which is no list of texts")
-FLAG = rule(_is_flag, "which is neither true nor false")
+FLAG = rule(_is_flag, "which is neither true nor false", "value.__class__ is bool")
 NUMBER = within(-inf, inf, "which is no number")
 AMOUNT = within(0.0, inf, "which no time or size is")
 SHARE = within(0.0, 1.0, "which is not within 0 and 1")
 WHOLE = rule(lambda n: n.__class__ is int and n > 0, "which is no whole number above 0")
-_NUMBER_OR_NAN = rule(is_number, "which is no number")
+_NUMBER_OR_NAN = rule(is_number, "which is no number", "value.__class__ is float")
 
 #: What a field declares by its type, where its metadata does not.
 BY_TYPE: dict[str, Declaration] = {

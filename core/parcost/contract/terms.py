@@ -19,6 +19,7 @@ their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,6 +32,7 @@ from parcost.contract.fields import (
     TEXTS,
     Declaration,
     Record,
+    Rule,
     each,
     is_series,
     is_within,
@@ -139,36 +141,42 @@ class Names:
 
 
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
+_KEPT = 4096  # counts
 
 
 def plain_count(count: Any) -> Any:
-    """Return a count in plain numbers; itself where it has them, or is none."""
+    """Return a count in plain numbers, or what is no count and no tuple."""
     if count.__class__ in (float, StageCounts):
+        return count
+    if count.__class__ is tuple and _PLAIN.issuperset(map(type, count)):
         return count
     try:
         plain = count.tolist() if hasattr(count, "tolist") else count
-        if plain.__class__ is tuple and _PLAIN.issuperset(map(type, plain)):
-            return plain
         if isinstance(plain, Sequence) and not isinstance(plain, str):
             return tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
-        return plain
     except (TypeError, ValueError, AttributeError):
-        return count
-
-
-def _items(values: Any) -> Any:
-    """Return several values as a tuple; what is no list as it is."""
-    return tuple(values) if is_series(values) else values
+        return list(count) if count.__class__ is tuple else count
+    return plain
 
 
 def is_count(count: Any) -> bool:
     """Return whether *count* is a plain number of times, or one for each virtual stage."""
     if count.__class__ is tuple:
-        plain = _PLAIN.issuperset(map(type, count))
-        return plain and len(count) > 0 and min(count) >= 0 and sum(count) < inf
+        return count != () and _are_counts(count)
     if isinstance(count, (float, int)):
         return count.__class__ in _PLAIN and 0 <= count < inf
     return count.__class__ is StageCounts
+
+
+@lru_cache(_KEPT)
+def _are_counts(count: tuple[float, ...]) -> bool:
+    """Return whether all are numbers of times; specs of a kind have the same counts."""
+    return min(count) >= 0 and sum(count) < inf
+
+
+def _items(values: Any) -> Any:
+    """Return several values as a tuple; what is no list as it is."""
+    return tuple(values) if is_series(values) else values
 
 
 def _resource(name: str, value: Any) -> str:
@@ -184,8 +192,12 @@ def _resource(name: str, value: Any) -> str:
     return "" if there else f"resources at {quote(value.at)}, which are not there"
 
 
-_COUNT = rule(is_count, "which is no number of times, nor one for each virtual stage")
-_RESOURCE: Declaration = {"rule": _resource}
+_COUNT = rule(
+    is_count,
+    "which is no number of times, nor one for each virtual stage",
+    "value.__class__ is float and 0.0 <= value < inf",
+)
+_RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}
 _BOUNDARIES = each(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")
 _SHARES = each(
     lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not within 0 and 1"

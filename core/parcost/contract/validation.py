@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
+from math import inf
 from operator import attrgetter
 from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
@@ -17,7 +18,7 @@ from attrs import evolve, fields, frozen, has
 
 from parcost.contract import hookspecs
 from parcost.contract.calls import CallError, call
-from parcost.contract.fields import BY_TYPE, NAME, Rule, is_cell, is_within
+from parcost.contract.fields import BY_TYPE, NAME, Record, Rule, is_cell, is_within
 from parcost.contract.figures import Section
 from parcost.contract.formulas import Formula
 from parcost.contract.searches import Goal, Objective
@@ -69,14 +70,13 @@ def has_diagnostics(error: SpecError) -> bool:
 
 @frozen
 class Declarations:
-    """What a class of records declares: rules, formulas, and what varies in a sweep.
+    """What a class of records declares: its rules, its formulas, and what varies in a sweep.
 
-    *values* reads the fields that have *rules*, *numbers* those that are one number for each
-    point, by name in *varying*. The field *series* holds several, and is "" if there is none.
+    *problem* returns the error in a record. *numbers* reads the fields that are one number for
+    each point, by name in *varying*. The field *series* holds several, "" if there is none.
     """
 
-    rules: Sequence[tuple[str, Any, Rule]]  # a field, its default and its rule
-    values: Callable[[Any], tuple[Any, ...]]
+    problem: Callable[[Any], str]
     formulas: Sequence[Callable[[Any], Any]]
     varying: Sequence[str]
     numbers: Callable[[Any], tuple[Any, ...]]
@@ -84,9 +84,10 @@ class Declarations:
 
 
 @cache
-def declarations(class_: type) -> Declarations:
+def declarations(class_: Any) -> Declarations:
     """Return what *class_* declares; one without fields declares nothing."""
-    rules, formulas, varying, series = [], [], [], ""
+    rules: list[tuple[str, Any, Rule]] = []
+    formulas, varying, series = [], [], ""
     for field in fields(class_) if has(class_) else ():
         type_ = str(field.type).removesuffix(" | None")
         by_type = NAME if field.name == "name" else BY_TYPE.get(type_)
@@ -99,13 +100,39 @@ def declarations(class_: type) -> Declarations:
             varying.append(field.name)
         elif type_ == "Sequence[Real]":
             series = field.name
-    names = [name for name, _, _ in rules]
-    return Declarations(rules, _reader(names), formulas, varying, _reader(varying), series)
+    own = issubclass(class_, Record) and class_.problem is not Record.problem
+    problem = _compile(rules, has_own=own)
+    return Declarations(problem, formulas, varying, _reader(varying), series)
+
+
+def _compile(rules: Sequence[tuple[str, Any, Rule]], *, has_own: bool) -> Callable[[Any], str]:
+    """Return the function from a record to the error in it; a loop takes twice as long."""
+    known: dict[str, Any] = {"inf": inf, "fault": _fault}
+    lines = ["def problem(answer):"]
+    for i, (name, default, rule) in enumerate(rules):
+        known |= {f"default{i}": default, f"rule{i}": rule}
+        broken = f"value is not default{i} and not ({rule.valid})"
+        lines += [f" value = answer.{name}", f" if {broken} and rule{i}.error({name!r}, value):"]
+        lines += [f"  return fault(answer, rule{i}, {name!r}, value)"]
+    exec("\n".join([*lines, " return answer.problem()" if has_own else " return ''"]), known)  # noqa: S102  names of fields and our own words
+    found: Callable[[Any], str] = known["problem"]
+    return found
+
+
+def _fault(answer: Any, rule: Rule, name: str, value: Any) -> str:
+    called = answer.called.format(answer)
+    if rule is NAME["rule"]:
+        class_ = type_name(answer)
+        called = f"{'an' if class_[0] in 'AEI' else 'a'} {class_}"
+    return f"gave {called} {rule.error(name, value)}"
 
 
 def _reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads attributes of these names, and the class twice: a tuple of any of them."""
-    return attrgetter(*names, "__class__", "__class__")
+    """Return what reads attributes of these names, however few."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    read = attrgetter(*names or ["__class__"])
+    return lambda answer: (read(answer),)[: len(names)]
 
 
 def problem(answer: Any) -> str:
@@ -115,15 +142,7 @@ def problem(answer: Any) -> str:
     >>> problem(Edge(name="hop", seconds=-1.0))
     'gave the term `hop` seconds = -1.0, which no time or size is'
     """
-    declared = declarations(answer.__class__)
-    for (name, default, rule), value in zip(declared.rules, declared.values(answer), strict=False):
-        if value is not default and (wrong := rule(name, value)):
-            if rule is NAME["rule"]:
-                class_ = type_name(answer)
-                return f"gave {'an' if class_[0] in 'AEI' else 'a'} {class_} {wrong}"
-            return f"gave {answer.called.format(answer)} {wrong}"
-    found: str = answer.problem()
-    return found
+    return declarations(answer.__class__).problem(answer)
 
 
 def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
@@ -131,63 +150,77 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
 
     *blame* makes the error of the plugin.
     """
-    types = answer_types(hook)
-    if types == (float,):
+    if hook == "capacities":
         wrong = "" if is_within(answer) else f"gave the capacity {quote(answer)}, which no size is"
         return (answer,), wrong
-    if not issubclass(type(answer), types):
+    class_: Any = type(answer)
+    if not _may_answer(hook, class_):
         return (), f"returned {type_name(answer)} where {_expectation(hook)} is expected"
-    if types == (str,):
+    if hook == "library":
         return (answer,), ""
-    wrong = problem(answer)
-    for read in declarations(answer.__class__).formulas:
-        wrong = wrong or _formula_problem(answer.name, read(answer), blame)
-    if hook == "views":
-        wrong = wrong or _range_problem(answer)
-    if wrong:
-        return (), wrong
-    if hook == "terms" and answer.resource.__class__ is Names:
-        try:
-            return list(by_resource(answer)), ""
-        except ValueError as error:  # its numbers have different shapes
-            return (), f"`{answer.name}`: {error}"
-    return (_GUARDS[hook](answer, blame) if hook in _GUARDS else answer,), ""
+    declared = declarations(class_)
+    wrong = declared.problem(answer)
+    for read in () if wrong else declared.formulas:
+        formula = read(answer)
+        if not (formula.__class__ is Formula and formula.is_valid):
+            wrong = wrong or _formula_problem(answer.name, formula, blame)
+    if wrong or hook not in _PARTS:
+        return (answer,), wrong
+    try:
+        return _PARTS[hook](answer, blame), ""
+    except ValueError as error:  # its numbers do not fit one another
+        return (), str(error)
 
 
-def _range_problem(view: Section) -> str:
-    """Return the error in the lists in a view, which are printed as ranges, or an empty text."""
+@cache
+def _may_answer(hook: str, class_: Any) -> bool:
+    return issubclass(class_, answer_types(hook))
+
+
+# --- functions ----------------------------------------------------------------------------
+
+
+def _guarded_objective(objective: Objective, blame: Blame) -> Sequence[Objective]:
+    cost, value = (
+        _guarded(function, f"the {name} of `{objective.name}`", _NUMBERS, blame)
+        for name, function in (("cost", objective.cost), ("value", objective.value))
+    )
+    return [evolve(objective, cost=cost, value=value)]
+
+
+def _guarded_goal(goal: Goal, blame: Blame) -> Sequence[Goal]:
+    limits = [
+        evolve(limit, holds=_guarded(limit.holds, f"the limit `{limit.says}`", _TRUTH, blame))
+        for limit in goal.limits
+    ]
+    return [evolve(goal, limits=limits)]
+
+
+def _terms(term: Any, _: Blame) -> Sequence[Any]:
+    return list(by_resource(term)) if term.resource.__class__ is Names else (term,)
+
+
+def _view(view: Section, _: Blame) -> Sequence[Section]:
+    """Return a view; its lists are printed as ranges.
+
+    Raises:
+        ValueError: One holds something else than whole numbers.
+    """
     for cell in [cell for row in view.rows for cell in row if isinstance(cell, list)]:
         if not all(map(_is_whole, cell)):
-            wrong = "a list of whole numbers is expected"
-            return f"gave the view {quote(view.title)} the cell {quote(cell)}, where {wrong}"
-    return ""
+            wrong = f"the cell {quote(cell)}, where a list of whole numbers is expected"
+            raise ValueError(f"gave the view {quote(view.title)} {wrong}")
+    return (view,)
 
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) or (array_kind(value) in ("i", "u") and not array_rank(value))
 
 
-# --- functions ----------------------------------------------------------------------------
-
-
-def _guarded_objective(objective: Objective, blame: Blame) -> Objective:
-    cost, value = (
-        _guarded(function, f"the {name} of `{objective.name}`", _NUMBERS, blame)
-        for name, function in (("cost", objective.cost), ("value", objective.value))
-    )
-    return evolve(objective, cost=cost, value=value)
-
-
-def _guarded_goal(goal: Goal, blame: Blame) -> Goal:
-    limits = [
-        evolve(limit, holds=_guarded(limit.holds, f"the limit `{limit.says}`", _TRUTH, blame))
-        for limit in goal.limits
-    ]
-    return evolve(goal, limits=limits)
-
-
-#: What makes functions in answers name their plugin where they fail, which is long after.
-_GUARDS: Mapping[str, Callable[[Any, Blame], Any]] = {
+#: What the core takes in place of an answer: functions name their plugin where they fail later.
+_PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
+    "terms": _terms,
+    "views": _view,
     "objectives": _guarded_objective,
     "search_goals": _guarded_goal,
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parcost.contract.study import Study
     from parcost.numeric import Real
 
-_PLAIN = (float, int, bool)
+_PLAIN: frozenset[type] = frozenset((float, int, bool, type(None)))
 
 
 def settle(study: Study, *hooks: str) -> None:
@@ -66,10 +66,12 @@ def points_of(study: Study) -> int:
 def shape_problem(answer: Any, points: int) -> str:
     """Return the error in the shapes in *answer* for *points* points, or an empty text."""
     declared = declarations(answer.__class__)
-    for name, value in zip(declared.varying, declared.numbers(answer), strict=False):
-        if value.__class__ is not float and not _fits(value, points):
-            called = answer.id if isinstance(answer, Check) else answer.name
-            return f"gave `{called}` {name} {_misfit(value, points)}"
+    numbers = declared.numbers(answer)
+    if not _PLAIN.issuperset(map(type, numbers)):
+        for name, value in zip(declared.varying, numbers, strict=True):
+            if not _fits(value, points):
+                called = answer.id if isinstance(answer, Check) else answer.name
+                return f"gave `{called}` {name} {_misfit(value, points)}"
     series = declared.series
     for value in getattr(answer, series) if series else ():
         if not _fits(value, points):
