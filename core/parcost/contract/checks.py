@@ -7,8 +7,6 @@ fail when it is printed, far from its plugin.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attrs import field, frozen
@@ -17,15 +15,11 @@ from parcost.contract.calls import CallError, call
 from parcost.contract.fields import Declaration, Record, Rule, is_within, rule
 from parcost.language.diagnostics import quote
 from parcost.language.errors import FaultError
-from parcost.numeric import all_of, array_kind
+from parcost.numeric import all_of
 from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.numeric import Mask, Real
-
-_KEPT = 1024  # messages
-_PLAIN = frozenset((str, bool, int, float))
-_NUMBERS = frozenset("fiub")  # letters by which NumPy knows them
 
 
 def _clause_error(_: str, value: Any) -> str:
@@ -69,8 +63,7 @@ class Check(Record):
         if all_of(self.holds):
             return ""
         try:
-            if not call(_is_formattable, self):
-                call(_message, self, first_failure(self))
+            call(_message, self, first_failure(self))
         except CallError as error:
             return f"gave the rule `{self.id}` words that cannot be said: {error.text}"
         return ""
@@ -83,38 +76,6 @@ class CheckMessage:
     message: str
     help: str | None
     notes: tuple[str, ...]
-
-
-def _is_formattable(check: Check) -> bool:
-    """Return whether the words of *check* only name inputs that are plain: they can be said."""
-    inputs: Any = check.inputs
-    spoken: tuple[Any, ...] = (check.message, check.help, *check.notes)
-    if not isinstance(inputs, Mapping):
-        return False
-    for words in spoken:
-        names = _input_names(words) if isinstance(words, str) else None
-        if names is None or not all(_is_plain(inputs.get(name)) for name in names):
-            return False
-    return True
-
-
-def _is_plain(value: Any) -> bool:
-    if value.__class__ in _PLAIN:
-        return True
-    return array_kind(value) in _NUMBERS and value.size > 0
-
-
-@lru_cache(_KEPT)
-def _input_names(words: str) -> tuple[str, ...] | None:
-    """Return the inputs that *words* name, None if they ask for more than their spelling."""
-    try:
-        fields = [(name, spec, how) for _, name, spec, how in Formatter().parse(words)]
-    except ValueError:
-        return None
-    named = [(name, spec, how) for name, spec, how in fields if name is not None]
-    if any(spec or how or not name.isidentifier() for name, spec, how in named):
-        return None
-    return tuple(name for name, _, _ in named)
 
 
 def check_message(check: Check, point: int) -> CheckMessage:

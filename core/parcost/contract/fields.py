@@ -113,7 +113,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_flag(value: Any) -> bool:
+def is_flag(value: Any) -> bool:
+    """Return whether *value* is true or false, or an array of such."""
     return value.__class__ is bool or array_kind(value) == "b"
 
 
@@ -130,26 +131,26 @@ def is_cell(value: Any) -> bool:
 def rule(test: Callable[[Any], bool], error: str, valid: str = "False") -> Declaration:
     """Declare that a value passes *test*, and what it is otherwise; see :class:`Rule`."""
 
-    def found(name: str, value: Any) -> str:
+    def error_of(name: str, value: Any) -> str:
         return "" if test(value) else f"{name} = {quote(value)}, {error}"
 
-    return {"rule": Rule(found, valid)}
+    return {"rule": Rule(error_of, valid)}
 
 
-def each(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
+def items(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
     """Declare several values that pass *test* each, and what an *item* is otherwise."""
 
-    def found(name: str, values: Any) -> str:
+    def error_of(name: str, values: Any) -> str:
         if not is_series(values):
             return f"{name} = {quote(values)}, which are no list"
         wrong = [value for value in values if not test(value)]
         return f"{item}{quote(wrong[0])}, {error}" if wrong else ""
 
-    return {"rule": Rule(found)}
+    return {"rule": Rule(error_of)}
 
 
-def within(least: float, most: float, error: str) -> Declaration:
-    """Declare a number, or an array of such, within limits."""
+def bounds(least: float, most: float, error: str) -> Declaration:
+    """Declare a number, or an array of such, from *least* to *most*."""
     valid = f"value.__class__ is float and {least} <= value <= {most}"
     return rule(lambda value: is_within(value, least, most), error, valid)
 
@@ -172,10 +173,10 @@ _PRINTABLE = "value.__class__ is str and value.isprintable()"
 NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
 TEXT: Declaration = {"rule": Rule(_text_error, _PRINTABLE)}
 TEXTS = rule(lambda value: is_list(value, _is_text), "which is no list of texts")
-FLAG = rule(_is_flag, "which is neither true nor false", "value.__class__ is bool")
-NUMBER = within(-inf, inf, "which is no number")
-AMOUNT = within(0.0, inf, "which no time or size is")
-SHARE = within(0.0, 1.0, "which is not within 0 and 1")
+FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool")
+NUMBER = bounds(-inf, inf, "which is no number")
+AMOUNT = bounds(0.0, inf, "which no time or size is")
+SHARE = bounds(0.0, 1.0, "which is not within 0 and 1")
 WHOLE = rule(lambda n: n.__class__ is int and n > 0, "which is no whole number above 0")
 _NUMBER_OR_NAN = rule(is_number, "which is no number", "value.__class__ is float")
 

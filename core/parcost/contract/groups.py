@@ -46,7 +46,7 @@ class ClosedForm:
 
 
 @record(kw_only=True)
-class Library:
+class Library(Record):
     """A communication library: the *algorithms* that it has for each operation, by name.
 
     ``auto`` picks among them alone in a study of the library. One that no plugin offers is

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import field
 
-from parcost.contract.fields import AMOUNT, NAME, Record, each, is_within, within
+from parcost.contract.fields import AMOUNT, NAME, Record, bounds, is_within, items
 from parcost.numeric import array_rank
 from parcost.records import record
 
@@ -24,9 +24,9 @@ def _is_limit(value: Any) -> bool:
     return isinstance(value, Limit) and isinstance(value.says, str)
 
 
-_CHOICES = each(_is_choice, "", "no number and no word")
-_LIMITS = each(_is_limit, "the limit ", "which is none or has no text")
-_KEEP = within(1, inf, "which is no number of layouts")
+_CHOICES = items(_is_choice, "", "no number and no word")
+_LIMITS = items(_is_limit, "the limit ", "which is none or has no text")
+_KEEP = bounds(1, inf, "which is no number of layouts")
 
 
 @record(kw_only=True, eq=False)

@@ -33,13 +33,13 @@ from parcost.contract.fields import (
     Declaration,
     Record,
     Rule,
-    each,
+    bounds,
     is_series,
     is_within,
+    items,
     plain_number,
     rule,
     split_formula,
-    within,
 )
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
@@ -198,9 +198,9 @@ _COUNT = rule(
     "value.__class__ is float and 0.0 <= value < inf",
 )
 _RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}
-_BOUNDARIES = each(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")
-_SHARES = each(
-    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not within 0 and 1"
+_BOUNDARIES = items(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")
+_SHARES = items(
+    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not bounds 0 and 1"
 )
 _CALLED = "the term `{0.name}`"
 
@@ -362,7 +362,7 @@ class Memory(Record):
     count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
     per_micro_batch: bool = False
     once_per_device: bool = False
-    of_activations: Real = field(default=0.0, metadata=within(-1.0, inf, "which no share is"))
+    of_activations: Real = field(default=0.0, metadata=bounds(-1.0, inf, "which no share is"))
     freed_at_b: Real = field(default=0.0, metadata=SHARE)
     moments: Sequence[Moment] = field(default=MOMENTS, metadata=TEXTS)
     cause: str = ""

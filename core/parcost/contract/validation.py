@@ -18,7 +18,16 @@ from attrs import evolve, fields, frozen, has
 
 from parcost.contract import hookspecs
 from parcost.contract.calls import CallError, call
-from parcost.contract.fields import BY_TYPE, NAME, Record, Rule, is_cell, is_within
+from parcost.contract.fields import (
+    BY_TYPE,
+    NAME,
+    Record,
+    Rule,
+    is_cell,
+    is_flag,
+    is_number,
+    is_within,
+)
 from parcost.contract.figures import Section
 from parcost.contract.formulas import Formula
 from parcost.contract.searches import Goal, Objective
@@ -30,7 +39,6 @@ from parcost.numeric import INFINITY, all_of, array_kind, array_rank, where
 #: Makes the error of a plugin out of what it did.
 Blame: TypeAlias = Callable[..., PluginError]
 _MOST_ITEMS = 100_000  # of one answer: a generator may have no end
-_NUMBERS, _TRUTH = "fiu", "b"  # letters by which NumPy knows them
 
 
 @cache
@@ -45,19 +53,21 @@ def answer_types(hook: str) -> tuple[type, ...]:
     return get_args(found) or (found,)
 
 
-def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
-    """Return the items of an answer to *hook*, and the error in it as a whole."""
+def items_of(hook: str, function: Callable[..., Any], *arguments: Any) -> tuple[Sequence[Any], str]:
+    """Return the items that a *function* answers to *hook*, and the error in them as a whole."""
+    answer = function(*arguments)
     if answer is None:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
-        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is expected"
+        return (), f"returned {type_name(answer)} where a list of {expectation(hook)} is expected"
     items = list(islice(answer, _MOST_ITEMS + 1))
     if len(items) > _MOST_ITEMS:
         return (), f"returned more than {_MOST_ITEMS:,} items: a generator without an end?"
     return items, ""
 
 
-def _expectation(hook: str) -> str:
+def expectation(hook: str) -> str:
+    """Return what a hook may answer with, in words."""
     types = answer_types(hook)
     return "a number of bytes" if types == (float,) else " or ".join(t.__name__ for t in types)
 
@@ -76,6 +86,7 @@ class Declarations:
     each point, by name in *varying*. The field *series* holds several, "" if there is none.
     """
 
+    key: Callable[[Any], Any]  # the first field, which tells records apart
     problem: Callable[[Any], str]
     formulas: Sequence[Callable[[Any], Any]]
     varying: Sequence[str]
@@ -100,9 +111,10 @@ def declarations(class_: Any) -> Declarations:
             varying.append(field.name)
         elif type_ == "Sequence[Real]":
             series = field.name
+    key = attrgetter(fields(class_)[0].name if has(class_) else "name")
     own = issubclass(class_, Record) and class_.problem is not Record.problem
     problem = _compile(rules, has_own=own)
-    return Declarations(problem, formulas, varying, _reader(varying), series)
+    return Declarations(key, problem, formulas, varying, _reader(varying), series)
 
 
 def _compile(rules: Sequence[tuple[str, Any, Rule]], *, has_own: bool) -> Callable[[Any], str]:
@@ -135,6 +147,12 @@ def _reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda answer: (read(answer),)[: len(names)]
 
 
+def key_of(answer: Any) -> str:
+    """Return what tells *answer* from others: its first field, or itself if it is a text."""
+    class_: Any = type(answer)
+    return str(answer if class_ is str else declarations(class_).key(answer))
+
+
 def problem(answer: Any) -> str:
     """Return the error in *answer* by what its class declares, or an empty text.
 
@@ -155,7 +173,7 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
         return (answer,), wrong
     class_: Any = type(answer)
     if not _may_answer(hook, class_):
-        return (), f"returned {type_name(answer)} where {_expectation(hook)} is expected"
+        return (), f"returned {type_name(answer)} where {expectation(hook)} is expected"
     if hook == "library":
         return (answer,), ""
     declared = declarations(class_)
@@ -181,16 +199,16 @@ def _may_answer(hook: str, class_: Any) -> bool:
 
 
 def _guarded_objective(objective: Objective, blame: Blame) -> Sequence[Objective]:
-    cost, value = (
-        _guarded(function, f"the {name} of `{objective.name}`", _NUMBERS, blame)
-        for name, function in (("cost", objective.cost), ("value", objective.value))
-    )
+    cost = _guarded(objective.cost, f"the cost of `{objective.name}`", "numbers", blame)
+    value = _guarded(objective.value, f"the value of `{objective.name}`", "numbers", blame)
     return [evolve(objective, cost=cost, value=value)]
 
 
 def _guarded_goal(goal: Goal, blame: Blame) -> Sequence[Goal]:
     limits = [
-        evolve(limit, holds=_guarded(limit.holds, f"the limit `{limit.says}`", _TRUTH, blame))
+        evolve(
+            limit, holds=_guarded(limit.holds, f"the limit `{limit.says}`", "true and false", blame)
+        )
         for limit in goal.limits
     ]
     return [evolve(goal, limits=limits)]
@@ -226,20 +244,20 @@ _PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
 }
 
 
-def _guarded(function: Callable[..., Any], what: str, kinds: str, blame: Blame) -> Any:
+def _guarded(function: Callable[..., Any], what: str, expected: str, blame: Blame) -> Any:
     """Return *function*, named by *what* it is where it fails or returns something else.
 
-    It returns one number for all that it is called with, or one for each; and a number for
-    each finite one.
+    What is *expected* is one number or truth for all that it is called with, or one for each,
+    and a number for what is finite.
     """
-    expected = "numbers" if kinds == _NUMBERS else "true and false"
 
     def do(*numbers: Any) -> Any:
         try:
             found = call(function, *numbers, passing=ParcostError)
         except CallError as error:
             raise blame(f"{what} {error}", error.cause) from error
-        if not (_kind(found) in kinds and _fits(found, numbers)):
+        kind = "true and false" if is_flag(found) else "numbers" if is_number(found) else ""
+        if kind != expected or not _fits(found, numbers):
             raise blame(f"{what} is {quote(found)} where {expected} are expected")
         known: Any = where(numbers[0] < INFINITY, found == found, True)  # noqa: PLR0124  nan is not
         if not all_of(known):
@@ -247,17 +265,6 @@ def _guarded(function: Callable[..., Any], what: str, kinds: str, blame: Blame) 
         return found
 
     return do
-
-
-def _kind(found: Any) -> str:
-    """Return the letter by which NumPy knows a kind of numbers, a word that is none for others.
-
-    >>> _kind(1), _kind(True), _kind("1")
-    ('i', 'b', 'none')
-    """
-    if isinstance(found, (bool, int, float)):
-        return "b" if isinstance(found, bool) else "i"
-    return array_kind(found) or "none"
 
 
 def _fits(found: Any, numbers: Sequence[Any]) -> bool:

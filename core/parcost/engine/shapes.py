@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.checks import Check
 from parcost.contract.plugin import Fault
-from parcost.contract.validation import declarations
+from parcost.contract.validation import declarations, key_of
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
@@ -50,7 +49,7 @@ def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
         if _fits(room, points):
             found.append(room)
         else:
-            message = f"gave a room {_misfit(room, points)}"
+            message = f"gave a room {_shape_error(room, points)}"
             fault = Fault(plugin=plugin, hook="capacities", message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):
@@ -70,13 +69,12 @@ def shape_problem(answer: Any, points: int) -> str:
     if not _PLAIN.issuperset(map(type, numbers)):
         for name, value in zip(declared.varying, numbers, strict=True):
             if not _fits(value, points):
-                called = answer.id if isinstance(answer, Check) else answer.name
-                return f"gave `{called}` {name} {_misfit(value, points)}"
+                return f"gave `{key_of(answer)}` {name} {_shape_error(value, points)}"
     series = declared.series
     for value in getattr(answer, series) if series else ():
         if not _fits(value, points):
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
-            return f"gave `{answer.name}` {called} {_misfit(value, points)}"
+            return f"gave `{key_of(answer)}` {called} {_shape_error(value, points)}"
     return ""
 
 
@@ -92,6 +90,6 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _misfit(value: Any, points: int) -> str:
+def _shape_error(value: Any, points: int) -> str:
     expected = "one number is expected" if points <= 1 else f"the sweep has {points} points"
     return f"of shape {_shape(value)}, where {expected}"

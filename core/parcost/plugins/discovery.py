@@ -129,7 +129,7 @@ class Plugins:
             given = tuple(map(arguments.__getitem__, argnames))
             try:
                 answers, complaint = call(
-                    _items, hook, function, given, module=plugin.module, passing=SpecError
+                    items_of, hook, function, *given, module=plugin.module, passing=SpecError
                 )
             except SpecError as error:
                 if plugin.distribution == OWN_DISTRIBUTION:
@@ -330,13 +330,6 @@ def _plugin_error(
     """Return the error of a plugin that a study cannot do without, and where its code failed."""
     at = place_in_code(cause, plugin.module) if cause is not None else ""
     return FaultError(f"plugin {plugin} failed in `{hook}`: {message}{at}")
-
-
-def _items(
-    hook: str, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> tuple[Sequence[Any], str]:
-    """Return the items of what a plugin answers to *hook*, and what is wrong with the whole."""
-    return items_of(hook, function(*arguments))
 
 
 def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
