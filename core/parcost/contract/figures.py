@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from parcost.numeric import Real
 
 
-def _is_share(value: Any) -> bool:
-    return is_within(value, 0.0, 1.0) and not is_array(value)
-
-
-_COVERAGE = rule(_is_share, "which is not one number within 0 and 1")
+_COVERAGE = rule(
+    lambda n: not is_array(n) and is_within(n, 0.0, 1.0), "which is not one number within 0 and 1"
+)
 _LEAD = rule(lambda n: n.__class__ is int and n >= 0, "which is no number of rows")
 
 

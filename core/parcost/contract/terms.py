@@ -18,12 +18,12 @@ their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from attrs import evolve, field
+from attrs import field
 
 from parcost.contract.fields import (
     AMOUNT,
@@ -43,7 +43,7 @@ from parcost.contract.fields import (
 )
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
-from parcost.numeric import all_of, where
+from parcost.numeric import all_of
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -205,42 +205,56 @@ _SHARES = items(
 _CALLED = "the term `{0.name}`"
 
 
-def _lengths(term: Work | Once) -> str:
-    """Return the error in the further resources of a term, or an empty text."""
-    if len(term.also) == len(term.also_busy):
-        return ""
-    wrong = f"which is not one share for each of {len(term.also)} resources"
-    return f"gave the term `{term.name}` also_busy = {quote(term.also_busy)}, {wrong}"
+@record(kw_only=True, eq=False)
+class Term(Record):
+    """Seconds that keep a *resource* busy: what :class:`Work`, Edge and Once have in common.
 
-
-def by_resource(term: Work | Edge | Once) -> Iterator[Work | Edge | Once]:
-    """Yield a term for each resource that it keeps busy somewhere, nothing elsewhere.
-
-    Raises:
-        ValueError: Its numbers have different shapes.
+    *resource* is ``compute``, ``hbm``, or the name of a fabric level, which a link knows.
     """
-    resource: Any = term.resource
-    for i, name in enumerate(resource.names):
-        here = resource.at == i
-        numbers: dict[str, Any] = {"seconds": where(here, term.seconds, 0.0)}
-        match term:
-            case Work():
-                numbers["flops"] = where(here, term.flops, 0.0)
-            case Once():
-                numbers["tail"] = where(here, term.tail, 0.0)
-            case Edge():
-                numbers["boundaries"] = tuple(where(here, s, 0.0) for s in term.boundaries)
-        yield evolve(term, resource=name, **numbers)
+
+    called: ClassVar[str] = _CALLED
+
+    name: str
+    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
+    formula: Formula = NO_FORMULA
+    resource: str = field(default="compute", metadata=_RESOURCE)
+    bytes_: Real = field(default=0.0, metadata=AMOUNT)
+    cause: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
-class Work(Record):
+class StageTerm(Term):
+    """A term that occurs *count* times on each virtual stage.
+
+    *slowdown* is what one second of it under compute adds to that.
+
+    *also* are other resources that are busy meanwhile, for the share of its seconds that
+    *also_busy* says: see :func:`link_resources`.
+    """
+
+    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
+    slowdown: Real = field(default=0.0, metadata=AMOUNT)
+    also: Sequence[str] = ()
+    also_busy: Sequence[Real] = field(default=(), metadata=_SHARES)
+    tag: str = ""
+
+    def problem(self) -> str:
+        if len(self.also) == len(self.also_busy):
+            return ""
+        wrong = f"which is not one share for each of {len(self.also)} resources"
+        return f"gave the term `{self.name}` also_busy = {quote(self.also_busy)}, {wrong}"
+
+
+@record(kw_only=True, eq=False)
+class Work(StageTerm):
     """Time that every micro-batch spends on a virtual stage.
 
     *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual
     stage. *pass_*: F forward, B gradient of the input, W gradient of the weights, R
-    forward again under recomputation. *resource* is what it keeps busy (``compute``,
-    ``hbm``, or the name of a fabric level, which a link knows).
+    forward again under recomputation.
 
     *window* None is serial. Otherwise it names the group of Work that this may hide
     under, in the same pass: all serial Work whose *host* has that name. An empty name
@@ -248,39 +262,17 @@ class Work(Record):
     without W where the schedule runs it apart.
     At most *share* of the hosts' seconds can cover it. *slowdown* is what one hidden
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
-
-    *also* are other resources that are busy meanwhile, for the share of its seconds that
-    *also_busy* says: see :func:`link_resources`.
     """
 
-    called: ClassVar[str] = _CALLED
-
-    name: str
-    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
     pass_: Pass
-    formula: Formula = NO_FORMULA
-    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
-    resource: str = field(default="compute", metadata=_RESOURCE)
     host: str = ""
     window: str | None = None
     share: Real = field(default=1.0, metadata=AMOUNT)
-    slowdown: Real = field(default=0.0, metadata=AMOUNT)
     flops: Real = field(default=0.0, metadata=AMOUNT)
-    bytes_: Real = field(default=0.0, metadata=AMOUNT)
-    also: Sequence[str] = ()
-    also_busy: Sequence[Real] = field(default=(), metadata=_SHARES)
-    cause: str = ""
-    tag: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        split_formula(self, "seconds", "formula")
-
-    def problem(self) -> str:
-        return _lengths(self)
 
 
 @record(kw_only=True, eq=False)
-class Edge(Record):
+class Edge(Term):
     """One hop of a micro-batch between neighbouring virtual stages on different devices.
 
     *seconds* is the hop between any two devices. Where they differ it is the slowest, and
@@ -289,22 +281,12 @@ class Edge(Record):
     neighbouring virtual stages is the schedule's business.
     """
 
-    called: ClassVar[str] = _CALLED
-
-    name: str
-    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
-    formula: Formula = NO_FORMULA
     resource: str = field(default="", metadata=_RESOURCE)
-    bytes_: Real = field(default=0.0, metadata=AMOUNT)
     boundaries: Sequence[Real] = field(default=(), converter=_items, metadata=_BOUNDARIES)
-    cause: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
-class Once(Record):
+class Once(StageTerm):
     """Time spent once per step on each virtual stage: *seconds* times *count*.
 
     *when* is ``fill``, ``drain`` or ``end``: before the first forward pass of the stage, after its
@@ -312,33 +294,13 @@ class Once(Record):
     hides it. A share *beside* of one micro-batch's pass on that stage may cover it too. The pass is
     forward in fill and backward in drain, W only where the schedule splits it off. The time that
     the same resource is busy in that pass is subtracted. *tail* seconds are never covered by
-    compute (the last bucket). *slowdown* is what one second under compute adds to that stage. The
-    terms of a stage in one group run one after another, and the group adds its longest stage.
-    *also* and *also_busy* are those of :class:`Work`.
+    compute (the last bucket). The terms of a stage in
+    one group run one after another, and the group adds its longest stage.
     """
 
-    called: ClassVar[str] = _CALLED
-
-    name: str
-    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
-    formula: Formula = NO_FORMULA
     when: Literal["fill", "drain", "end"]
-    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
-    resource: str = field(default="compute", metadata=_RESOURCE)
     beside: Real = field(default=0.0, metadata=AMOUNT)
     tail: Real = field(default=0.0, metadata=AMOUNT)
-    slowdown: Real = field(default=0.0, metadata=AMOUNT)
-    bytes_: Real = field(default=0.0, metadata=AMOUNT)
-    also: Sequence[str] = ()
-    also_busy: Sequence[Real] = field(default=(), metadata=_SHARES)
-    cause: str = ""
-    tag: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        split_formula(self, "seconds", "formula")
-
-    def problem(self) -> str:
-        return _lengths(self)
 
 
 @record(kw_only=True, eq=False)

@@ -31,11 +31,12 @@ from parcost.contract.fields import (
 from parcost.contract.figures import Section
 from parcost.contract.formulas import Formula
 from parcost.contract.searches import Goal, Objective
-from parcost.contract.terms import Names, by_resource
+from parcost.contract.terms import Edge, Names
 from parcost.language.diagnostics import Diagnostic, quote, type_name
 from parcost.language.errors import ParcostError, PluginError, SpecError
 from parcost.numeric import INFINITY, all_of, array_kind, array_rank, where
 
+_AMOUNTS = ("seconds", "flops", "tail")  # of a term, by the resource that it keeps busy
 #: Makes the error of a plugin out of what it did.
 Blame: TypeAlias = Callable[..., PluginError]
 _MOST_ITEMS = 100_000  # of one answer: a generator may have no end
@@ -182,12 +183,14 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
         formula = read(answer)
         if not (formula.__class__ is Formula and formula.is_valid):
             wrong = wrong or _formula_problem(answer.name, formula, blame)
+    if hook == "views" and not wrong:
+        wrong = _range_error(answer)
     if wrong or hook not in _PARTS:
         return (answer,), wrong
     try:
         return _PARTS[hook](answer, blame), ""
-    except ValueError as error:  # its numbers do not fit one another
-        return (), str(error)
+    except ValueError as error:  # its numbers have different shapes
+        return (), f"`{key_of(answer)}`: {error}"
 
 
 @cache
@@ -215,20 +218,32 @@ def _guarded_goal(goal: Goal, blame: Blame) -> Sequence[Goal]:
 
 
 def _terms(term: Any, _: Blame) -> Sequence[Any]:
-    return list(by_resource(term)) if term.resource.__class__ is Names else (term,)
+    """Return a term for each resource that it keeps busy somewhere, nothing elsewhere."""
+    names = term.resource
+    if names.__class__ is not Names:
+        return (term,)
+    declared = declarations(term.__class__)
+    amounts = dict(zip(declared.varying, declared.numbers(term), strict=True))
+    found = []
+    for i, name in enumerate(names.names):
+        here = names.at == i
+        numbers: dict[str, Any] = {
+            amount: where(here, amounts[amount], 0.0) for amount in _AMOUNTS if amount in amounts
+        }
+        if isinstance(term, Edge):
+            numbers["boundaries"] = tuple(where(here, s, 0.0) for s in term.boundaries)
+        found.append(evolve(term, resource=name, **numbers))
+    return found
 
 
-def _view(view: Section, _: Blame) -> Sequence[Section]:
-    """Return a view; its lists are printed as ranges.
-
-    Raises:
-        ValueError: One holds something else than whole numbers.
-    """
-    for cell in [cell for row in view.rows for cell in row if isinstance(cell, list)]:
-        if not all(map(_is_whole, cell)):
-            wrong = f"the cell {quote(cell)}, where a list of whole numbers is expected"
-            raise ValueError(f"gave the view {quote(view.title)} {wrong}")
-    return (view,)
+def _range_error(view: Section) -> str:
+    """Return the error in the lists of a view, which are printed as ranges, or an empty text."""
+    lists = [cell for row in view.rows for cell in row if isinstance(cell, list)]
+    wrong = [cell for cell in lists if not all(map(_is_whole, cell))]
+    if not wrong:
+        return ""
+    cell = f"the cell {quote(wrong[0])}, where a list of whole numbers is expected"
+    return f"gave the view {quote(view.title)} {cell}"
 
 
 def _is_whole(value: Any) -> bool:
@@ -238,7 +253,6 @@ def _is_whole(value: Any) -> bool:
 #: What the core takes in place of an answer: functions name their plugin where they fail later.
 _PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
     "terms": _terms,
-    "views": _view,
     "objectives": _guarded_objective,
     "search_goals": _guarded_goal,
 }

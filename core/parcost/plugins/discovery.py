@@ -40,13 +40,8 @@ _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
 _OWN_MODULES = ("parcost_plugins.", "parcost_specs")
 #: Hooks that one plugin answers, once, and what it does so.
 _ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication library"}
-_ONE_NAME = (
-    "groups",
-    "terms",
-    "memory",
-    "figures",
-    "intervals",
-)  # hooks whose answers have unique names
+#: Hooks whose answers have unique names.
+_ONE_NAME = ("groups", "terms", "memory", "figures", "intervals")
 
 
 @frozen(eq=False, slots=False)

@@ -37,15 +37,11 @@ GROUP = "parcost"
 _MARK = f"{GROUP}_impl"  # that `hookimpl` leaves on a function
 OWN_DISTRIBUTION = "parcost"
 
-#: The hooks whose answers are offered by name.
-REGISTRIES = (
-    "blocks",
-    "catalogues",
-    "collectives",
-    "libraries",
-    "schedules",
-    "kernels",
-    "exporters",
+#: The hooks that are called without a study: their answers are offered by name.
+REGISTRIES = tuple(
+    name
+    for name, spec in vars(hookspecs).items()
+    if hasattr(spec, f"{GROUP}_spec") and not spec.__code__.co_argcount
 )
 
 #: Methods by which objects of the first version of the contract are known, which had no classes.
