@@ -3,15 +3,13 @@
     class Edge(Record):
         called = "the term `{0.name}`"
 
-        name: str = field(metadata=NAME)
+        name: str  # a word that can be printed, by its name
         seconds: Real = field(metadata=AMOUNT)
-        resource: str = ""  # a text, by its type
+        cause: str = ""  # a text, by its type
 
-A rule takes the name of a field and its value. It returns the error in words, which follow "gave
-the term `hop`" in a fault, or an empty text. The metadata of a field names its rule; otherwise
-:data:`BY_TYPE` has it. A field that is left at its default is valid. What several fields
-must meet together is :meth:`Record.problem`. One function walks every record by these
-declarations: :func:`parcost.contract.validation.problem`.
+The metadata of a field has its :class:`Rule`, or else :data:`BY_TYPE` has it. A field that is
+left at its default is valid. What several fields must meet together is :meth:`Record.problem`.
+One validator reads these declarations: :func:`parcost.contract.validation.problem`.
 """
 
 from __future__ import annotations
@@ -40,8 +38,9 @@ _KINDS = frozenset("fiub")  # of arrays whose items are numbers
 class Rule:
     """What a field may be.
 
-    *error* is the function from the name and the value of a field to what is wrong. *valid* is
-    an expression of ``value`` that holds for most valid ones, as it costs less than a call.
+    *error* takes the name and the value of a field. It returns the words that follow "gave the term
+    `hop`" in a fault, ``seconds = -1.0, which no time or size is``, or an empty text. *valid* is an
+    expression of ``value`` that holds for most valid ones, as it costs less than a call.
     """
 
     error: Callable[[str, Any], str]

@@ -200,7 +200,7 @@ _COUNT = rule(
 _RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}
 _BOUNDARIES = items(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")
 _SHARES = items(
-    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not bounds 0 and 1"
+    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not within 0 and 1"
 )
 _CALLED = "the term `{0.name}`"
 

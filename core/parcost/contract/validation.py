@@ -101,7 +101,8 @@ def declarations(class_: Any) -> Declarations:
     rules: list[tuple[str, Any, Rule]] = []
     formulas, varying, series = [], [], ""
     for field in fields(class_) if has(class_) else ():
-        type_ = str(field.type).removesuffix(" | None")
+        annotation = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+        type_ = annotation.removesuffix(" | None")
         by_type = NAME if field.name == "name" else BY_TYPE.get(type_)
         declared = field.metadata or by_type or BY_TYPE.get(type_.partition("[")[0], {})
         if "rule" in declared:
@@ -133,10 +134,11 @@ def _compile(rules: Sequence[tuple[str, Any, Rule]], *, has_own: bool) -> Callab
 
 
 def _fault(answer: Any, rule: Rule, name: str, value: Any) -> str:
-    called = answer.called.format(answer)
     if rule is NAME["rule"]:
         class_ = type_name(answer)
         called = f"{'an' if class_[0] in 'AEI' else 'a'} {class_}"
+    else:
+        called = answer.called.format(answer)
     return f"gave {called} {rule.error(name, value)}"
 
 
