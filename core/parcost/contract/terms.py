@@ -144,19 +144,21 @@ _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _KEPT = 4096  # counts
 
 
-def plain_count(count: Any) -> Any:
+def plain_count(count: Sequence[float] | float) -> Sequence[float] | float:
     """Return a count in plain numbers, or what is no count and no tuple."""
     if count.__class__ in (float, StageCounts):
         return count
     if count.__class__ is tuple and _PLAIN.issuperset(map(type, count)):
         return count
+    plain: Any = count
     try:
-        plain = count.tolist() if hasattr(count, "tolist") else count
+        plain = plain.tolist() if hasattr(plain, "tolist") else plain
         if isinstance(plain, Sequence) and not isinstance(plain, str):
-            return tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
+            plain = tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
     except (TypeError, ValueError, AttributeError):
-        return list(count) if count.__class__ is tuple else count
-    return plain
+        plain = list(plain) if plain.__class__ is tuple else plain
+    found: Sequence[float] | float = plain
+    return found
 
 
 def is_count(count: Any) -> bool:
@@ -174,7 +176,7 @@ def _are_counts(count: tuple[float, ...]) -> bool:
     return min(count) >= 0 and sum(count) < inf
 
 
-def _items(values: Any) -> Any:
+def _items(values: Sequence[Real]) -> Sequence[Real]:
     """Return several values as a tuple; what is no list as it is."""
     return tuple(values) if is_series(values) else values
 
@@ -207,10 +209,7 @@ _CALLED = "the term `{0.name}`"
 
 @record(kw_only=True, eq=False)
 class Term(Record):
-    """Seconds that keep a *resource* busy: what :class:`Work`, Edge and Once have in common.
-
-    *resource* is ``compute``, ``hbm``, or the name of a fabric level, which a link knows.
-    """
+    """Seconds that keep a resource busy: what Work, Edge and Once have in common."""
 
     called: ClassVar[str] = _CALLED
 
@@ -227,13 +226,7 @@ class Term(Record):
 
 @record(kw_only=True, eq=False)
 class StageTerm(Term):
-    """A term that occurs *count* times on each virtual stage.
-
-    *slowdown* is what one second of it under compute adds to that.
-
-    *also* are other resources that are busy meanwhile, for the share of its seconds that
-    *also_busy* says: see :func:`link_resources`.
-    """
+    """What Work and Once have in common: they occur *count* times on each virtual stage."""
 
     count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
     slowdown: Real = field(default=0.0, metadata=AMOUNT)
@@ -254,7 +247,8 @@ class Work(StageTerm):
 
     *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual
     stage. *pass_*: F forward, B gradient of the input, W gradient of the weights, R
-    forward again under recomputation.
+    forward again under recomputation. *resource* is what it keeps busy (``compute``,
+    ``hbm``, or the name of a fabric level, which a link knows).
 
     *window* None is serial. Otherwise it names the group of Work that this may hide
     under, in the same pass: all serial Work whose *host* has that name. An empty name
@@ -262,6 +256,9 @@ class Work(StageTerm):
     without W where the schedule runs it apart.
     At most *share* of the hosts' seconds can cover it. *slowdown* is what one hidden
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
+
+    *also* are other resources that are busy meanwhile, for the share of its seconds that
+    *also_busy* says: see :func:`link_resources`.
     """
 
     pass_: Pass
@@ -294,8 +291,9 @@ class Once(StageTerm):
     hides it. A share *beside* of one micro-batch's pass on that stage may cover it too. The pass is
     forward in fill and backward in drain, W only where the schedule splits it off. The time that
     the same resource is busy in that pass is subtracted. *tail* seconds are never covered by
-    compute (the last bucket). The terms of a stage in
-    one group run one after another, and the group adds its longest stage.
+    compute (the last bucket). *slowdown* is what one second under compute adds to that stage. The
+    terms of a stage in one group run one after another, and the group adds its longest stage.
+    *also* and *also_busy* are those of :class:`Work`.
     """
 
     when: Literal["fill", "drain", "end"]
