@@ -41,6 +41,11 @@ def array_kind(value: object) -> str:
     return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
+def array_rank(value: object) -> int:
+    """Return the dimensions of an array, 0 of anything else."""
+    return int(getattr(value, "ndim", 0))
+
+
 def maximum(a: Real, b: Real) -> Real:
     """Return the larger of *a* and *b*, elementwise.
 

@@ -11,7 +11,7 @@ import pytest
 import parcost
 from parcost import Check
 from parcost.cli import main
-from parcost.contract.checks import check_problem
+from parcost.contract.validation import problem
 
 Run = Callable[[str], str]
 NARROW = 80
@@ -91,10 +91,10 @@ def test_a_screen_has_forty_lines_whatever_there_is_to_warn_of(
 
 def test_a_factor_is_a_number() -> None:
     good = Check(id="a", holds=True, subject="", message="m", factor=2.0)
-    assert check_problem(good) == ""
+    assert problem(good) == ""
     for wrong in ("much", True, float("nan"), -1.0):
         bad = Check(id="a", holds=True, subject="", message="m", factor=wrong)  # type: ignore[arg-type]
-        assert "factor" in check_problem(bad)
+        assert "factor" in problem(bad)
 
 
 def test_the_interval_of_memory_stands_alone_in_brackets(screen: Run) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost.contract import validation
-from parcost.contract.term_validation import validate_term
+from parcost.contract.terms import Edge, Memory, Once, Work
+from parcost.contract.validation import validate
+from parcost.plugins import discovery
 from parcost_plugins.vocabulary import Training
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -44,11 +45,16 @@ context { algorithm = ring }
 """
 
 
-def _rename(term: Any, counts: Any) -> tuple[Any, str]:
-    """Check a term, and give it a name of which no word is left, in the same order."""
-    term, complaint = validate_term(term, counts)
-    codes = "".join(f"{ord(letter):04x}" for letter in term.name)
-    return attrs.evolve(term, name=f"q{codes}"), complaint
+def _rename(hook: str, answer: Any, blame: Any) -> tuple[Any, str]:
+    """Validate a term, and give it a name of which no word is left, in the same order."""
+    answers, complaint = validate(hook, answer, blame)
+    return [_coded(one) for one in answers], complaint
+
+
+def _coded(answer: Any) -> Any:
+    if not isinstance(answer, (Work, Edge, Once, Memory)):
+        return answer
+    return attrs.evolve(answer, name="q" + "".join(f"{ord(x):04x}" for x in answer.name))
 
 
 def _answers(result: parcost.Result) -> dict[str, Any]:
@@ -76,7 +82,7 @@ def test_no_figure_depends_on_the_name_of_a_line(
 
 def _same_under_other_names(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [_report(r) for r in parcost.evaluate(path)]
-    monkeypatch.setattr(validation, "validate_term", _rename)
+    monkeypatch.setattr(discovery, "validate", _rename)
     after = [_report(r) for r in parcost.evaluate(path)]
     assert len(before) == len(after) > 0
     for (figures, sections), (renamed, again) in zip(before, after, strict=True):

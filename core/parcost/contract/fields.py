@@ -1,22 +1,71 @@
-"""Fields of records: the range of a number, and numbers that bring their formula along."""
+"""Records of plugins: each field declares what it may be, beside its type and its default.
+
+    class Edge(Record):
+        called = "the term `{0.name}`"
+
+        name: str  # a word that can be printed, by its name
+        seconds: Real = field(metadata=AMOUNT)
+        cause: str = ""  # a text, by its type
+
+The metadata of a field has its :class:`Rule`, or else :data:`BY_TYPE` has it. A field that is
+left at its default is valid. What several fields must meet together is :meth:`Record.problem`.
+One validator reads these declarations: :func:`parcost.contract.validation.problem`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from attrs import frozen
 
 from parcost.contract.formulas import Formula
+from parcost.language.diagnostics import quote
+from parcost.numeric import array_kind, array_rank
 
 if TYPE_CHECKING:
     from parcost.numeric import Real
 
-#: What numbers of records may be, by the attribute: the least and the most, where there are such.
-NUMBER: Mapping[str, float] = {"minimum": -inf}
-AMOUNT: Mapping[str, float] = {"minimum": 0.0}
-SHARE: Mapping[str, float] = {"minimum": 0.0, "maximum": 1.0}
-
 NO_FORMULA: Any = None  # a formula that a number brings along
+
+_CELLS = (str, bool, int, float)
+_CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
+_KINDS = frozenset("fiub")  # of arrays whose items are numbers
+
+
+@frozen
+class Rule:
+    """What a field may be.
+
+    *error* takes the name and the value of a field. It returns the words that follow "gave the term
+    `hop`" in a fault, ``seconds = -1.0, which no time or size is``, or an empty text. *valid* is an
+    expression of ``value`` that holds for most valid ones, as it costs less than a call.
+    """
+
+    error: Callable[[str, Any], str]
+    valid: str = "False"
+
+
+#: A rule as metadata of a field.
+Declaration: TypeAlias = Mapping[str, Rule]
+
+
+class Record:
+    """What a plugin answers with; its fields declare what they may be.
+
+    *called* names a record in a fault, and ``{0}`` stands for the record there.
+    """
+
+    __slots__ = ()
+    called: ClassVar[str] = "the {0.__class__.__name__} {0.name!r}"
+
+    def problem(self) -> str:
+        """Return the error that valid fields make together, "gave ...", or an empty text."""
+        return ""
+
+
+# --- numbers with their formulas ----------------------------------------------------------
 
 
 def plain_number(value: Real | Formula) -> Real:
@@ -30,3 +79,119 @@ def split_formula(term: Any, number: str, formula: str) -> None:
     if value.__class__ is Formula:
         object.__setattr__(term, formula, value)
         object.__setattr__(term, number, value.value)
+
+
+# --- tests of values ----------------------------------------------------------------------
+
+
+def is_number(value: Any) -> bool:
+    """Return whether *value* is a number or an array of such, of any kind and size."""
+    return isinstance(value, (float, int)) or array_kind(value) in _KINDS
+
+
+def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
+    """Return whether a number, or all of an array, is within limits; no number is not."""
+    if isinstance(value, (float, int)):
+        return least <= value <= most
+    if array_kind(value) not in _KINDS or not value.size:
+        return False
+    return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
+
+
+def is_series(values: Any) -> bool:
+    """Return whether *values* are several, in a list, a tuple or an array."""
+    return isinstance(values, (list, tuple)) or array_rank(values) == 1
+
+
+def is_list(value: Any, test: Callable[[Any], bool]) -> bool:
+    """Return whether *value* is a list or a tuple of items that pass *test*."""
+    return isinstance(value, (list, tuple)) and all(map(test, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_flag(value: Any) -> bool:
+    """Return whether *value* is true or false, or an array of such."""
+    return value.__class__ is bool or array_kind(value) == "b"
+
+
+def is_cell(value: Any) -> bool:
+    """Return whether a page can show *value*: text, a number, or an array of numbers."""
+    if value is None or isinstance(value, _CELLS):
+        return True
+    return is_list(value, is_cell) or array_kind(value) in _CELL_KINDS
+
+
+# --- rules --------------------------------------------------------------------------------
+
+
+def rule(test: Callable[[Any], bool], error: str, valid: str = "False") -> Declaration:
+    """Declare that a value passes *test*, and what it is otherwise; see :class:`Rule`."""
+
+    def error_of(name: str, value: Any) -> str:
+        return "" if test(value) else f"{name} = {quote(value)}, {error}"
+
+    return {"rule": Rule(error_of, valid)}
+
+
+def items(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
+    """Declare several values that pass *test* each, and what an *item* is otherwise."""
+
+    def error_of(name: str, values: Any) -> str:
+        if not is_series(values):
+            return f"{name} = {quote(values)}, which are no list"
+        wrong = [value for value in values if not test(value)]
+        return f"{item}{quote(wrong[0])}, {error}" if wrong else ""
+
+    return {"rule": Rule(error_of)}
+
+
+def bounds(least: float, most: float, error: str) -> Declaration:
+    """Declare a number, or an array of such, from *least* to *most*."""
+    valid = f"value.__class__ is float and {least} <= value <= {most}"
+    return rule(lambda value: is_within(value, least, most), error, valid)
+
+
+def _text_error(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return f"{name} = {quote(value)}, which is no text"
+    return "" if str.isprintable(value) else f"{name} = {quote(value)}, which cannot be printed"
+
+
+def _name_error(name: str, value: Any) -> str:
+    if value.__class__ is not str:
+        return f"the {name} {quote(value)}, which is no text"
+    if not value.isprintable():
+        return f"the {name} {quote(value)}, which cannot be printed"
+    return "" if value else f"no {name}"
+
+
+_PRINTABLE = "value.__class__ is str and value.isprintable()"
+NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
+TEXT: Declaration = {"rule": Rule(_text_error, _PRINTABLE)}
+TEXTS = rule(lambda value: is_list(value, _is_text), "which is no list of texts")
+FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool")
+NUMBER = bounds(-inf, inf, "which is no number")
+AMOUNT = bounds(0.0, inf, "which no time or size is")
+SHARE = bounds(0.0, 1.0, "which is not within 0 and 1")
+WHOLE = rule(lambda n: n.__class__ is int and n > 0, "which is no whole number above 0")
+_NUMBER_OR_NAN = rule(is_number, "which is no number", "value.__class__ is float")
+
+#: What a field declares by its type, where its metadata does not.
+BY_TYPE: dict[str, Declaration] = {
+    "str": TEXT,
+    "Literal": TEXT,
+    "Pass": TEXT,
+    "bool": FLAG,
+    "Mask": FLAG,
+    "Real": _NUMBER_OR_NAN,
+    "float": _NUMBER_OR_NAN,
+    "int": rule(lambda value: isinstance(value, int), "which is no whole number"),
+    "Sequence[str]": TEXTS,
+    "tuple[str, ...]": TEXTS,
+    "Sequence[float]": rule(
+        lambda value: is_number(value) or is_list(value, is_number), "which is no list of numbers"
+    ),
+}

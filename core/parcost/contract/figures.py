@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import field
 
-from parcost.contract.fields import NO_FORMULA, NUMBER, SHARE, plain_number, split_formula
+from parcost.contract.fields import (
+    NAME,
+    NO_FORMULA,
+    NUMBER,
+    Record,
+    is_cell,
+    is_list,
+    is_within,
+    plain_number,
+    rule,
+    split_formula,
+)
 from parcost.contract.formulas import Formula
+from parcost.language.diagnostics import quote
+from parcost.numeric import is_array
 from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.numeric import Real
+
+
+_COVERAGE = rule(
+    lambda n: not is_array(n) and is_within(n, 0.0, 1.0), "which is not one number within 0 and 1"
+)
+_LEAD = rule(lambda n: n.__class__ is int and n >= 0, "which is no number of rows")
 
 
 def _cells(rows: Any) -> Any:
@@ -28,7 +47,7 @@ def _cells(rows: Any) -> Any:
 
 
 @record(kw_only=True, eq=False)
-class Figure:
+class Figure(Record):
     """A headline number of the report; ``expect`` may make claims about it by *name*.
 
     *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail* is
@@ -37,6 +56,8 @@ class Figure:
     the total that the value is a part of, if any. A figure with a *column* is a column in tables of
     many studies or points, in increasing order. Columns that do not fit are left out from the end.
     """
+
+    called: ClassVar[str] = "the figure `{0.name}`"
 
     name: str
     title: str
@@ -54,7 +75,7 @@ class Figure:
 
 
 @record(kw_only=True, eq=False)
-class Interval:
+class Interval(Record):
     """Where the measured value of the figure called *name* lies, in *coverage* of all cases.
 
     *low* and *high* are in the base unit of the figure. The report prints them beside it, and
@@ -62,10 +83,12 @@ class Interval:
     of *low*, and *upper* that of *high*.
     """
 
+    called: ClassVar[str] = "the interval of `{0.name}`"
+
     name: str
     low: Real = field(converter=plain_number, metadata=NUMBER)
     high: Real = field(converter=plain_number, metadata=NUMBER)
-    coverage: float = field(metadata=SHARE)
+    coverage: float = field(metadata=_COVERAGE)
     formula: Formula = NO_FORMULA
     upper: Formula = NO_FORMULA
 
@@ -77,15 +100,25 @@ class Interval:
 
 
 @record(kw_only=True, eq=False)
-class Section:
+class Section(Record):
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
     Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
     stand on the report of one screen as well.
     """
 
-    title: str
+    called: ClassVar[str] = "the section {0.title!r}"
+
+    title: str = field(metadata=NAME)
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]] = field(converter=_cells)
     notes: Sequence[str] = ()
-    lead: int = 0
+    lead: int = field(default=0, metadata=_LEAD)
+
+    def problem(self) -> str:
+        width = len(self.columns)
+        for row in self.rows:
+            if not is_list(row, is_cell) or len(row) != width:
+                wrong = f"where {width} cells of text or numbers are expected"
+                return f"gave the section {quote(self.title)} the row {quote(row)}, {wrong}"
+        return ""

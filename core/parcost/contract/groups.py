@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from attrs import Factory, field
 
+from parcost.contract.fields import AMOUNT, BY_TYPE, Record, is_list, is_within, rule
+from parcost.language.diagnostics import quote
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class ClosedForm:
 
 
 @record(kw_only=True)
-class Library:
+class Library(Record):
     """A communication library: the *algorithms* that it has for each operation, by name.
 
     ``auto`` picks among them alone in a study of the library. One that no plugin offers is
@@ -124,8 +126,21 @@ def link_resources(link: Link) -> dict[str, Any]:
     return {"resource": link.name, "also": link.also, "also_busy": link.also_busy}
 
 
+def _is_link(value: Any) -> bool:
+    return isinstance(value, Link)
+
+
+BY_TYPE |= {
+    "Link": rule(_is_link, "which is no link"),
+    "tuple[Link, ...]": rule(lambda links: is_list(links, _is_link), "which are no links"),
+    "tuple[Real, ...]": rule(
+        lambda shape: is_list(shape, lambda n: is_within(n, 0.0)), "which is no shape"
+    ),
+}
+
+
 @record(kw_only=True, eq=False)
-class Group:
+class Group(Record):
     """Ranks that talk to one another, as they are placed on the fabric.
 
     *shape* has a number per level, fastest first: the units of the level below that take part
@@ -160,8 +175,10 @@ class Group:
     reduction is part of the copy, as it is on a GPU.
     """
 
+    called: ClassVar[str] = "the group `{0.name}`"
+
     name: str
-    ranks: Real
+    ranks: Real = field(metadata=AMOUNT)
     shape: tuple[Real, ...]
     links: tuple[Link, ...]
     flat: Link = field(default=Factory(lambda self: self.links[-1], takes_self=True))
@@ -175,4 +192,11 @@ class Group:
     strides: tuple[Real, ...] = field(
         default=Factory(lambda self: (1.0,) * len(self.shape), takes_self=True)
     )
-    reduction: Real = 0.0
+    reduction: Real = field(default=0.0, metadata=AMOUNT)
+
+    def problem(self) -> str:
+        for name, links in (("links", self.links), ("pairs", self.pairs)):
+            if len(links) != len(self.shape):
+                wrong = "not one for each level"
+                return f"gave the group `{self.name}` {name} = {quote(links)}, {wrong}"
+        return ""

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
+from parcost.contract.checks import Check
+from parcost.contract.figures import Figure, Interval, Section
+from parcost.contract.groups import Group, Library
+from parcost.contract.importers import Importer
+from parcost.contract.offers import Catalogue, Exporter, FileExporter
+from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Pipeline
+from parcost.contract.searches import Axis, Goal, Objective
+from parcost.contract.study import Collective, KernelModel, Replay, Schedule, Study
+from parcost.contract.terms import Edge, FlopCount, Memory, Once, Operator, ParameterGroup, Work
+
 if TYPE_CHECKING:
-    from parcost.contract.checks import Check
-    from parcost.contract.figures import Figure, Interval, Section
-    from parcost.contract.groups import Group, Library
-    from parcost.contract.importers import Importer
-    from parcost.contract.offers import Catalogue, Exporter, FileExporter
-    from parcost.contract.outcome import Outcome
-    from parcost.contract.pipelines import Pipeline
-    from parcost.contract.searches import Axis, Goal, Objective
-    from parcost.contract.study import Collective, KernelModel, Replay, Schedule, Study
-    from parcost.contract.terms import Edge, FlopCount, Memory, Once, Operator, ParameterGroup, Work
     from parcost.numeric import Real
 
 #: The version of the contract: it grows where a plugin that fits one version may not fit the next.

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from parcost.contract.fields import Record
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @record(kw_only=True)
-class Catalogue:
+class Catalogue(Record):
     """A directory of .par files, imported as ``use name.folder.block``.
 
     *prelude* is the path, below *root*, of a file whose blocks every study starts

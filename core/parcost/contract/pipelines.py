@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from attrs import field
 
-from parcost.contract.fields import AMOUNT, SHARE
+from parcost.contract.fields import AMOUNT, NAME, SHARE, WHOLE, Record
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @record(kw_only=True, eq=False)
-class Pipeline:
+class Pipeline(Record):
     """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
 
     *micro_batches* per data-parallel replica may be an array. *blocking*: a device does
@@ -24,10 +24,12 @@ class Pipeline:
     :class:`Pair` could hide under each other they do hide.
     """
 
-    schedule: str
-    stages: int
+    called: ClassVar[str] = "the pipeline"
+
+    schedule: str = field(metadata=NAME)
+    stages: int = field(metadata=WHOLE)
     micro_batches: Real = field(metadata=AMOUNT)
-    chunks: int = 1
+    chunks: int = field(default=1, metadata=WHOLE)
     blocking: bool = False
     overlap: Real = field(default=1.0, metadata=SHARE)
 

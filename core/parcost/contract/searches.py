@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import field
 
+from parcost.contract.fields import AMOUNT, NAME, Record, bounds, is_within, items
+from parcost.numeric import array_rank
 from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.numeric import Mask, Real
 
 
+def _is_choice(value: Any) -> bool:
+    return isinstance(value, str) or (not array_rank(value) and is_within(value))
+
+
+def _is_limit(value: Any) -> bool:
+    return isinstance(value, Limit) and isinstance(value.says, str)
+
+
+_CHOICES = items(_is_choice, "", "no number and no word")
+_LIMITS = items(_is_limit, "the limit ", "which is none or has no text")
+_KEEP = bounds(1, inf, "which is no number of layouts")
+
+
 @record(kw_only=True, eq=False)
-class Axis:
+class Axis(Record):
     """An attribute that a search may choose, by its path, and the values that may be legal.
 
     *values* are numbers in base units, or words of the language. Values that rules refuse at some
@@ -24,8 +40,10 @@ class Axis:
     not available there, for the reason *lacks*: a search prints both.
     """
 
-    attribute: str
-    values: Sequence[Any] = ()
+    called: ClassVar[str] = "the axis `{0.attribute}`"
+
+    attribute: str = field(metadata=NAME)
+    values: Sequence[Any] = field(default=(), metadata=_CHOICES)
     others: Mapping[Any, str] = field(factory=dict)
     why: str = ""
     lacking: Sequence[Any] = ()
@@ -34,13 +52,15 @@ class Axis:
 
 
 @record(kw_only=True, eq=False)
-class Objective:
+class Objective(Record):
     """What a search makes as small as it can: ``cost(step_seconds)``, an array like it.
 
     *cost* never falls where the step takes longer. *value* turns it into the number that
     people know, in *unit*; *largest* says that this is to be large, as an MFU is. An
     objective with a *short* title stands beside every layout, whatever is looked for.
     """
+
+    called: ClassVar[str] = "the objective `{0.name}`"
 
     name: str
     title: str
@@ -65,16 +85,18 @@ class Limit:
 
 
 @record(kw_only=True, eq=False)
-class Goal:
+class Goal(Record):
     """What a search of the study is for, where the command line does not say otherwise.
 
     *axes* are names of axes, all that there are where it is empty. None is not said. *subject*
     is the block that says so, to point at, with attributes called like these.
     """
 
+    called: ClassVar[str] = "a goal"
+
     objective: str | None = None
     axes: Sequence[str] = ()
-    limits: Sequence[Limit] = ()
-    keep: int | None = None
-    budget_seconds: float | None = None
+    limits: Sequence[Limit] = field(default=(), metadata=_LIMITS)
+    keep: int | None = field(default=None, metadata=_KEEP)
+    budget_seconds: float | None = field(default=None, metadata=AMOUNT)
     subject: str = ""

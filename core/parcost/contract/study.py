@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from attrs import field
 
+from parcost.contract.fields import Record
 from parcost.contract.formulas import Formula
 from parcost.contract.groups import ClosedForm, Group, Phase
 from parcost.contract.origin import Origin
@@ -119,7 +120,7 @@ class Schedule(ABC):
 
 
 @record(kw_only=True, eq=False)
-class Replay:
+class Replay(Record):
     """A pipeline by itself, without the rest of a step: what ``parcost timeline`` draws.
 
     *hop* are the seconds of a message between neighbouring devices.

@@ -19,12 +19,31 @@ their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradie
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from functools import lru_cache
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attrs import field
 
-from parcost.contract.fields import AMOUNT, NO_FORMULA, SHARE, plain_number, split_formula
+from parcost.contract.fields import (
+    AMOUNT,
+    NO_FORMULA,
+    SHARE,
+    TEXTS,
+    Declaration,
+    Record,
+    Rule,
+    bounds,
+    is_series,
+    is_within,
+    items,
+    plain_number,
+    rule,
+    split_formula,
+)
 from parcost.contract.formulas import Formula
+from parcost.language.diagnostics import quote
+from parcost.numeric import all_of
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -37,7 +56,7 @@ Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
 
-class Operator:
+class Operator(Record):
     """What a rank computes, in the words of the plugins that describe and price it.
 
     A vocabulary derives records from it; their annotations say what values may be. *count* is
@@ -49,7 +68,7 @@ class Operator:
     count: Sequence[float] | float = 1.0
 
 
-class ParameterGroup:
+class ParameterGroup(Record):
     """Parameters that a rank holds, in the words of a vocabulary; see :class:`Operator`."""
 
     __slots__ = ()
@@ -57,7 +76,7 @@ class ParameterGroup:
     count: Sequence[float] | float = 1.0
 
 
-class FlopCount:
+class FlopCount(Record):
     """FLOPs of the model by definition, in the words of a vocabulary; see :class:`Operator`."""
 
     __slots__ = ()
@@ -121,8 +140,109 @@ class Names:
         return " or ".join(name for i, name in enumerate(self.names) if i in held)
 
 
+_PLAIN: frozenset[type] = frozenset((float, int, bool))
+_KEPT = 4096  # counts
+
+
+def plain_count(count: Sequence[float] | float) -> Sequence[float] | float:
+    """Return a count in plain numbers, or what is no count and no tuple."""
+    if count.__class__ in (float, StageCounts):
+        return count
+    if count.__class__ is tuple and _PLAIN.issuperset(map(type, count)):
+        return count
+    plain: Any = count
+    try:
+        plain = plain.tolist() if hasattr(plain, "tolist") else plain
+        if isinstance(plain, Sequence) and not isinstance(plain, str):
+            plain = tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
+    except (TypeError, ValueError, AttributeError):
+        plain = list(plain) if plain.__class__ is tuple else plain
+    found: Sequence[float] | float = plain
+    return found
+
+
+def is_count(count: Any) -> bool:
+    """Return whether *count* is a plain number of times, or one for each virtual stage."""
+    if count.__class__ is tuple:
+        return count != () and _are_counts(count)
+    if isinstance(count, (float, int)):
+        return count.__class__ in _PLAIN and 0 <= count < inf
+    return count.__class__ is StageCounts
+
+
+@lru_cache(_KEPT)
+def _are_counts(count: tuple[float, ...]) -> bool:
+    """Return whether all are numbers of times; specs of a kind have the same counts."""
+    return min(count) >= 0 and sum(count) < inf
+
+
+def _items(values: Sequence[Real]) -> Sequence[Real]:
+    """Return several values as a tuple; what is no list as it is."""
+    return tuple(values) if is_series(values) else values
+
+
+def _resource(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return ""
+    if value.__class__ is not Names:
+        return f"{name} = {quote(value)}, which is no text"
+    try:
+        at, count = value.at, len(value.names)
+        there = all_of((at >= 0) & (at < count) & (at % 1 == 0))
+    except (TypeError, ValueError, AttributeError):
+        there = False
+    return "" if there else f"resources at {quote(value.at)}, which are not there"
+
+
+_COUNT = rule(
+    is_count,
+    "which is no number of times, nor one for each virtual stage",
+    "value.__class__ is float and 0.0 <= value < inf",
+)
+_RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}
+_BOUNDARIES = items(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")
+_SHARES = items(
+    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not within 0 and 1"
+)
+_CALLED = "the term `{0.name}`"
+
+
 @record(kw_only=True, eq=False)
-class Work:
+class Term(Record):
+    """Seconds that keep a resource busy: what Work, Edge and Once have in common."""
+
+    called: ClassVar[str] = _CALLED
+
+    name: str
+    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
+    formula: Formula = NO_FORMULA
+    resource: str = field(default="compute", metadata=_RESOURCE)
+    bytes_: Real = field(default=0.0, metadata=AMOUNT)
+    cause: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        split_formula(self, "seconds", "formula")
+
+
+@record(kw_only=True, eq=False)
+class StageTerm(Term):
+    """What Work and Once have in common: they occur *count* times on each virtual stage."""
+
+    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
+    slowdown: Real = field(default=0.0, metadata=AMOUNT)
+    also: Sequence[str] = ()
+    also_busy: Sequence[Real] = field(default=(), metadata=_SHARES)
+    tag: str = ""
+
+    def problem(self) -> str:
+        if len(self.also) == len(self.also_busy):
+            return ""
+        wrong = f"which is not one share for each of {len(self.also)} resources"
+        return f"gave the term `{self.name}` also_busy = {quote(self.also_busy)}, {wrong}"
+
+
+@record(kw_only=True, eq=False)
+class Work(StageTerm):
     """Time that every micro-batch spends on a virtual stage.
 
     *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual
@@ -141,29 +261,15 @@ class Work:
     *also_busy* says: see :func:`link_resources`.
     """
 
-    name: str
-    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
     pass_: Pass
-    formula: Formula = NO_FORMULA
-    count: Sequence[float] | float = 1.0
-    resource: str = "compute"
     host: str = ""
     window: str | None = None
     share: Real = field(default=1.0, metadata=AMOUNT)
-    slowdown: Real = field(default=0.0, metadata=AMOUNT)
     flops: Real = field(default=0.0, metadata=AMOUNT)
-    bytes_: Real = field(default=0.0, metadata=AMOUNT)
-    also: Sequence[str] = ()
-    also_busy: Sequence[Real] = ()
-    cause: str = ""
-    tag: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
-class Edge:
+class Edge(Term):
     """One hop of a micro-batch between neighbouring virtual stages on different devices.
 
     *seconds* is the hop between any two devices. Where they differ it is the slowest, and
@@ -172,20 +278,12 @@ class Edge:
     neighbouring virtual stages is the schedule's business.
     """
 
-    name: str
-    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
-    formula: Formula = NO_FORMULA
-    resource: str = ""
-    bytes_: Real = field(default=0.0, metadata=AMOUNT)
-    boundaries: Sequence[Real] = ()
-    cause: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        split_formula(self, "seconds", "formula")
+    resource: str = field(default="", metadata=_RESOURCE)
+    boundaries: Sequence[Real] = field(default=(), converter=_items, metadata=_BOUNDARIES)
 
 
 @record(kw_only=True, eq=False)
-class Once:
+class Once(StageTerm):
     """Time spent once per step on each virtual stage: *seconds* times *count*.
 
     *when* is ``fill``, ``drain`` or ``end``: before the first forward pass of the stage, after its
@@ -198,27 +296,13 @@ class Once:
     *also* and *also_busy* are those of :class:`Work`.
     """
 
-    name: str
-    seconds: Real = field(converter=plain_number, metadata=AMOUNT)
-    formula: Formula = NO_FORMULA
     when: Literal["fill", "drain", "end"]
-    count: Sequence[float] | float = 1.0
-    resource: str = "compute"
     beside: Real = field(default=0.0, metadata=AMOUNT)
     tail: Real = field(default=0.0, metadata=AMOUNT)
-    slowdown: Real = field(default=0.0, metadata=AMOUNT)
-    bytes_: Real = field(default=0.0, metadata=AMOUNT)
-    also: Sequence[str] = ()
-    also_busy: Sequence[Real] = ()
-    cause: str = ""
-    tag: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        split_formula(self, "seconds", "formula")
 
 
 @record(kw_only=True, eq=False)
-class Memory:
+class Memory(Record):
     """Bytes held on the device of a virtual stage.
 
     *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose activations
@@ -230,15 +314,17 @@ class Memory:
     The rest is freed when W ends.
     """
 
+    called: ClassVar[str] = _CALLED
+
     name: str
     bytes_: Real = field(converter=plain_number, metadata=AMOUNT)
     formula: Formula = NO_FORMULA
-    count: Sequence[float] | float = 1.0
+    count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
     per_micro_batch: bool = False
     once_per_device: bool = False
-    of_activations: Real = field(default=0.0, metadata={"minimum": -1.0})
+    of_activations: Real = field(default=0.0, metadata=bounds(-1.0, inf, "which no share is"))
     freed_at_b: Real = field(default=0.0, metadata=SHARE)
-    moments: Sequence[Moment] = MOMENTS
+    moments: Sequence[Moment] = field(default=MOMENTS, metadata=TEXTS)
     cause: str = ""
     tag: str = ""
 

@@ -6,35 +6,18 @@ left out on input, as a fault of its plugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import fields, has
-
-from parcost.contract.checks import Check
-from parcost.contract.figures import Figure, Interval
 from parcost.contract.plugin import Fault
-from parcost.contract.terms import Edge, Memory, Once, Work
+from parcost.contract.validation import declarations, key_of
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
     from parcost.numeric import Real
 
-_MAY_VARY: Mapping[type, Sequence[str]] = {
-    Work: ("seconds", "share", "slowdown", "flops", "bytes_"),
-    Edge: ("seconds", "bytes_"),
-    Once: ("seconds", "beside", "tail", "slowdown", "bytes_"),
-    Memory: ("bytes_", "of_activations", "freed_at_b"),
-    Check: ("holds",),
-    Figure: ("value",),
-    Interval: ("low", "high"),
-}
-#: Attributes that hold several numbers, each of which may vary.
-SERIES = ("boundaries", "also_busy")
-_PLAIN = (float, int, bool)
+_PLAIN: frozenset[type] = frozenset((float, int, bool, type(None)))
 
 
 def settle(study: Study, *hooks: str) -> None:
@@ -66,7 +49,7 @@ def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
         if _fits(room, points):
             found.append(room)
         else:
-            message = f"gave a room of shape {_shape(room)}, where {_expected_shape(points)}"
+            message = f"gave a room {_shape_error(room, points)}"
             fault = Fault(plugin=plugin, hook="capacities", message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):
@@ -81,45 +64,18 @@ def points_of(study: Study) -> int:
 
 def shape_problem(answer: Any, points: int) -> str:
     """Return the error in the shapes in *answer* for *points* points, or an empty text."""
-    reads = _reads(answer.__class__)
-    if reads is None:
-        return ""
-    names, numbers = reads
-    for value in numbers(answer):
-        if value.__class__ is not float and not _fits(value, points):
-            name = next(name for name in names if getattr(answer, name) is value)
-            called = answer.id if isinstance(answer, Check) else answer.name
-            return (
-                f"gave `{called}` {name} of shape {_shape(value)}, where {_expected_shape(points)}"
-            )
-    series = series_of(answer.__class__)
+    declared = declarations(answer.__class__)
+    numbers = declared.numbers(answer)
+    if not _PLAIN.issuperset(map(type, numbers)):
+        for name, value in zip(declared.varying, numbers, strict=True):
+            if not _fits(value, points):
+                return f"gave `{key_of(answer)}` {name} {_shape_error(value, points)}"
+    series = declared.series
     for value in getattr(answer, series) if series else ():
         if not _fits(value, points):
-            shape = _shape(value)
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
-            return (
-                f"gave `{answer.name}` {called} of shape {shape}, where {_expected_shape(points)}"
-            )
+            return f"gave `{key_of(answer)}` {called} {_shape_error(value, points)}"
     return ""
-
-
-@cache
-def series_of(class_: type) -> str:
-    """Return which attribute of a kind of term holds several numbers, "" if none does."""
-    if not has(class_):
-        return ""
-    names = {field.name for field in fields(class_)}
-    return next((name for name in SERIES if name in names), "")
-
-
-@cache
-def _reads(class_: type) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]]] | None:
-    """Return the numbers of an answer that may vary and what reads them, None if it has none."""
-    names = next((_MAY_VARY[base] for base in class_.__mro__ if base in _MAY_VARY), ())
-    read = attrgetter(*names) if names else None
-    if read is None:
-        return None
-    return names, (lambda answer: (read(answer),)) if len(names) == 1 else read
 
 
 def _fits(value: Any, points: int) -> bool:
@@ -134,5 +90,6 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _expected_shape(points: int) -> str:
-    return "one number is expected" if points <= 1 else f"the sweep has {points} points"
+def _shape_error(value: Any, points: int) -> str:
+    expected = "one number is expected" if points <= 1 else f"the sweep has {points} points"
+    return f"of shape {_shape(value)}, where {expected}"

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.checks import Check
-from parcost.contract.figures import Figure, Interval
 from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.groups import Group
 from parcost.contract.outcome import Outcome
@@ -17,17 +15,17 @@ from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
 from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hash_key
 from parcost.contract.study import Call, Collective, Schedule, Study
-from parcost.contract.term_validation import plain_count
 from parcost.contract.terms import (
-    Edge,
-    FlopCount,
     Memory,
     Once,
     Operator,
     ParameterGroup,
     StageCounts,
     Work,
+    is_count,
+    plain_count,
 )
+from parcost.contract.validation import key_of
 from parcost.engine.reduce import evaluate
 from parcost.engine.rules import rules
 from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
@@ -132,7 +130,7 @@ class SpecStudy(Study):
     def leave_out(self, fault: Fault, answer: Any) -> None:
         self.faults.append(fault)
         self.plugins.note(fault)
-        self._left_out.add((fault.hook, fault.plugin.name, _answer_name(answer)))
+        self._left_out.add((fault.hook, fault.plugin.name, key_of(answer)))
         key = (_contributions, fault.hook)
         if isinstance(known := self._memo.get(key), Answer):
             kept = tuple(pair for pair in known.value if pair[1] is not answer)
@@ -196,20 +194,6 @@ class SpecStudy(Study):
         self._memo.clear()
 
 
-def _answer_name(answer: Any) -> str:
-    """Return the name by which an answer is left out, "" where it has none."""
-    match answer:
-        case Check():
-            return answer.id
-        case Work() | Edge() | Once() | Memory() | Figure() | Interval() | Group() | Operator():
-            return answer.name
-        case ParameterGroup() | FlopCount():
-            return answer.name
-        case str():
-            return answer
-    return ""
-
-
 def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     stamped = study.query(_by_row, hook)
     return count_answers(study, hook, stamped) if hook in COUNTED else stamped
@@ -231,7 +215,7 @@ def count_answers(
             said = f"counts {quote(counts)}, which is no number for each virtual stage"
         except CallError as error:
             count, said = None, f"has a count that {error}"
-        if count is None:
+        if not is_count(count):
             message = f"gave `{answer.name}`, which {said}"
             study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
         else:
@@ -249,7 +233,7 @@ def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     return tuple(
         (plugin, answer)
         for plugin, answer in asked
-        if not out or (hook, plugin.name, _answer_name(answer)) not in out
+        if not out or (hook, plugin.name, key_of(answer)) not in out
     )
 
 

@@ -21,7 +21,6 @@ from parcost.contract.calls import place as place_in_code
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
-from parcost.contract.term_validation import Counts
 from parcost.contract.terms import Work
 from parcost.contract.validation import has_diagnostics, items_of, validate
 from parcost.language.diagnostics import did_you_mean, quote
@@ -41,13 +40,8 @@ _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
 _OWN_MODULES = ("parcost_plugins.", "parcost_specs")
 #: Hooks that one plugin answers, once, and what it does so.
 _ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication library"}
-_ONE_NAME = (
-    "groups",
-    "terms",
-    "memory",
-    "figures",
-    "intervals",
-)  # hooks whose answers have unique names
+#: Hooks whose answers have unique names.
+_ONE_NAME = ("groups", "terms", "memory", "figures", "intervals")
 
 
 @frozen(eq=False, slots=False)
@@ -126,12 +120,11 @@ class Plugins:
         """
         asked = self.registry.hooks.get(hook, ())
         taken: dict[Any, Plugin] = {}
-        counts: Counts = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             given = tuple(map(arguments.__getitem__, argnames))
             try:
                 answers, complaint = call(
-                    _items, hook, function, given, module=plugin.module, passing=SpecError
+                    items_of, hook, function, *given, module=plugin.module, passing=SpecError
                 )
             except SpecError as error:
                 if plugin.distribution == OWN_DISTRIBUTION:
@@ -149,7 +142,7 @@ class Plugins:
             complaints = 0
             for one in answers:
                 try:
-                    found, complaint = call(validate, hook, one, counts, blame)
+                    found, complaint = call(validate, hook, one, blame)
                     if not complaint:
                         complaint = call(_claim, hook, found, plugin, taken)
                 except CallError as error:
@@ -332,13 +325,6 @@ def _plugin_error(
     """Return the error of a plugin that a study cannot do without, and where its code failed."""
     at = place_in_code(cause, plugin.module) if cause is not None else ""
     return FaultError(f"plugin {plugin} failed in `{hook}`: {message}{at}")
-
-
-def _items(
-    hook: str, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> tuple[Sequence[Any], str]:
-    """Return the items of what a plugin answers to *hook*, and what is wrong with the whole."""
-    return items_of(hook, function(*arguments))
 
 
 def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:

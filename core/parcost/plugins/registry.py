@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 from attrs import field, frozen
 
-from parcost.contract import groups, hookspecs, importers, offers
+from parcost.contract import hookspecs
 from parcost.contract.calls import CallError, call
+from parcost.contract.fields import Record
 from parcost.contract.hookspecs import API_VERSION
 from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
-from parcost.contract.study import Collective, KernelModel, Schedule
+from parcost.contract.validation import answer_types, expectation, items_of, problem
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
 
 if TYPE_CHECKING:
@@ -36,17 +37,12 @@ GROUP = "parcost"
 _MARK = f"{GROUP}_impl"  # that `hookimpl` leaves on a function
 OWN_DISTRIBUTION = "parcost"
 
-#: The hooks whose answers are offered by name, and the classes that they are of.
-_OFFERS: Mapping[str, tuple[type, ...]] = {
-    "catalogues": (offers.Catalogue,),
-    "collectives": (Collective,),
-    "libraries": (groups.Library,),
-    "schedules": (Schedule,),
-    "kernels": (KernelModel,),
-    "exporters": (offers.Exporter, offers.FileExporter),
-    "importers": (importers.Importer,),
-}
-REGISTRIES = ("blocks", *_OFFERS)
+#: The hooks that are called without a study: their answers are offered by name.
+REGISTRIES = tuple(
+    name
+    for name, spec in vars(hookspecs).items()
+    if hasattr(spec, f"{GROUP}_spec") and not spec.__code__.co_argcount
+)
 
 #: Methods by which objects of the first version of the contract are known, which had no classes.
 _FORMER_METHODS: Mapping[str, Sequence[str]] = {
@@ -228,8 +224,10 @@ def _offers_of(
     plugin, function, _ = implementation
 
     def offers_by_name() -> list[tuple[str, Any]]:
-        answer = function()
-        return [(_name(hook, thing), thing) for thing in (() if answer is None else answer)]
+        things, wrong = items_of(hook, function)
+        if wrong:
+            raise OfferError(wrong)
+        return [(_name(hook, thing), thing) for thing in things]
 
     try:
         found = call(offers_by_name, module=plugin.module, passing=OfferError)
@@ -258,13 +256,14 @@ def _name(hook: str, thing: Any) -> str:
             name = one_line(thing.__name__)
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
         return _word(block_type(thing).kind)
-    kinds = _OFFERS[hook]
-    expected = " or ".join(kind.__name__ for kind in kinds)
-    if not issubclass(type(thing), kinds):
+    expected = expectation(hook)
+    if not issubclass(type(thing), answer_types(hook)):
         if any(method in _members(thing) for method in _FORMER_METHODS.get(hook, ())):
             raise OfferError(_former(thing, f"since then it derives from `parcost.{expected}`"))
         raise OfferError(f"returned {type_name(thing)} where {expected} is expected")
     name = _word(thing.name)
+    if isinstance(thing, Record) and (wrong := problem(thing)):
+        raise OfferError(wrong)
     for method in _ONE_ARGUMENT if hook == "schedules" else ():
         if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
             now = "takes one object with stages, chunks, micro-batches and times"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import parcost
+from parcost.contract.fields import Record
 from parcost.language.units import ONE, Dimension
 
 HEAD = """# The Python interface
@@ -116,8 +117,8 @@ def _members(cls: type) -> Iterator[str]:
         if not owner.__module__.startswith("parcost"):
             continue
         for name, member in vars(owner).items():
-            if name.startswith("_"):
-                continue
+            if name.startswith("_") or (name == "problem" and issubclass(owner, Record)):
+                continue  # which the guide explains
             function = getattr(member, "__func__", member)  # of a class method
             is_property = isinstance(function, (property, cached_property))
             if not (is_property or inspect.isfunction(function)):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from parcost.contract.validation import declarations
 from parcost.engine.reduce import reduce
 from parcost.engine.schedule_calls import schedule_blame
-from parcost.engine.shapes import rooms_of, series_of
+from parcost.engine.shapes import rooms_of
 from parcost.search.scores import ScoredLayouts
 
 if TYPE_CHECKING:
@@ -85,6 +86,6 @@ class _PointSelection:
             value = getattr(term, field.name)
             if getattr(value, "ndim", 0):
                 numbers[field.name] = self.number(value)
-            elif field.name == series_of(type_):
+            elif field.name == declarations(type_).series:
                 numbers[field.name] = tuple(self.number(v) for v in value)
         return attrs.evolve(term, **numbers)

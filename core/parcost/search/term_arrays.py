@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 
 from parcost.contract.terms import Edge, Memory, Once, Work
-from parcost.engine.shapes import SERIES, series_of
+from parcost.contract.validation import declarations
 from parcost.search.variants import Combination, Contribution, VariantAnswers
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, A
     for name in _numbers_of(_type(first)):
         values = {number: getattr(term, name) for number, term in terms.items()}
         numbers[name] = _spread(values, count, where, name)
-    if series := series_of(_type(first)):
+    if series := declarations(_type(first)).series:
         rows = {number: tuple(getattr(term, series)) for number, term in terms.items()}
         like = "seconds" if series == "boundaries" else "share"
         numbers[series] = tuple(
@@ -195,7 +195,7 @@ def _type(term: Any) -> Any:
 
 def _several(term: Any) -> str:
     """Return the attribute that holds several numbers of *term*, if it has any."""
-    series = series_of(_type(term))
+    series = declarations(_type(term)).series
     return series if series and getattr(term, series) else ""
 
 
@@ -356,7 +356,7 @@ def _kind(term: Any, windows: Windows) -> Any:
 @cache
 def _words_of(type_: Any) -> Callable[[Any], tuple[Any, ...]]:
     """Return what reads that which tells terms apart: kind, where, when and how often."""
-    unsaid = {*_NUMBERS, *_NAMES, *SERIES, "host"}
+    unsaid = {*_NUMBERS, *_NAMES, declarations(type_).series, "host"}
     return attrgetter("__class__", *(name for name in _fields(type_) if name not in unsaid))
 
 

@@ -75,9 +75,8 @@ def line(
 def _inability(algorithm: Collective, operation: str, ranks: int) -> str:
     """Return why *algorithm* has no rounds and bytes, and what it needs."""
     why = f"`{algorithm.name}` cannot do {operation} over {ranks} ranks of a plain link"
-    needs = getattr(algorithm, "needs", None)
-    if needs is not None:
-        why += f": it needs {needs(operation)}, which no log has"
+    if needs := algorithm.needs(operation):
+        why += f": it needs {needs}, which no log has"
     return f"{why}; fit the link by an algorithm of messages, such as --algorithm ring"
 
 

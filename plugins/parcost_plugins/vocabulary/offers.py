@@ -100,8 +100,7 @@ def usual_schedules(study: Study) -> list[str]:
     return [
         name
         for name, (_, schedule) in study.plugins.offers("schedules").items()
-        if has(study, "schedule.kind", name)
-        and (stated or getattr(schedule, "search_default", False))
+        if has(study, "schedule.kind", name) and (stated or schedule.search_default)
     ]
 
 
