@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters
 HOOKS = [name for name, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")]
 #: Answers that are no records: classes to derive from, numbers and words.
 PLAIN = {type, str, float, parcost.Collective, parcost.Schedule, parcost.KernelModel}
-PLAIN |= {parcost.Exporter, parcost.contract.offers.FileExporter}
+PLAIN |= {parcost.Exporter, parcost.contract.offers.FileExporter, parcost.Importer}
 
 
 class Wire(Link):
