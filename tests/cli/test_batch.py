@@ -517,7 +517,8 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
 
 
 # A plugin that stops at the study with `zero = 2`, as long as there is a gate. It sleeps in turns: a
-# signal that comes just before a system call would leave the process in the call.
+# signal that comes just before a system call would leave the process in the call. The limit ends it
+# where the tests were killed.
 STOPPING = """\
 import time
 from pathlib import Path
@@ -528,7 +529,8 @@ gate = Path("gate")
 def terms(study):
     if study[Layout].zero == 2 and gate.exists():
         gate.write_text("closed")
-        while gate.exists():
+        until = time.monotonic() + 300
+        while gate.exists() and time.monotonic() < until:
             time.sleep(0.01)
     return []
 """
