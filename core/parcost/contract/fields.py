@@ -93,9 +93,12 @@ def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
     """Return whether a number, or all of an array, is within limits; no number is not."""
     if isinstance(value, (float, int)):
         return least <= value <= most
-    if array_kind(value) not in _KINDS or not value.size:
+    try:
+        if not value.size or value.dtype.kind not in _KINDS:
+            return False
+        return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
+    except (TypeError, ValueError, AttributeError):
         return False
-    return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
 
 
 def is_series(values: Any) -> bool:
@@ -150,8 +153,11 @@ def items(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
 
 def bounds(least: float, most: float, error: str) -> Declaration:
     """Declare a number, or an array of such, from *least* to *most*."""
-    valid = f"value.__class__ is float and {least} <= value <= {most}"
-    return rule(lambda value: is_within(value, least, most), error, valid)
+
+    def error_of(name: str, value: Any) -> str:
+        return "" if is_within(value, least, most) else f"{name} = {quote(value)}, {error}"
+
+    return {"rule": Rule(error_of, f"value.__class__ is float and {least} <= value <= {most}")}
 
 
 def _text_error(name: str, value: Any) -> str:

@@ -146,7 +146,7 @@ _KEPT = 4096  # counts
 
 def plain_count(count: Sequence[float] | float) -> Sequence[float] | float:
     """Return a count in plain numbers, or what is no count and no tuple."""
-    if count.__class__ in (float, StageCounts):
+    if count.__class__ is float or count.__class__ is StageCounts:
         return count
     if count.__class__ is tuple and _PLAIN.issuperset(map(type, count)):
         return count

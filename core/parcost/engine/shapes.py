@@ -68,18 +68,18 @@ def shape_problem(answer: Any, points: int) -> str:
     numbers = declared.numbers(answer)
     if not _PLAIN.issuperset(map(type, numbers)):
         for name, value in zip(declared.varying, numbers, strict=True):
-            if not _fits(value, points):
+            if value.__class__ not in _PLAIN and not _fits(value, points):
                 return f"gave `{key_of(answer)}` {name} {_shape_error(value, points)}"
     series = declared.series
     for value in getattr(answer, series) if series else ():
-        if not _fits(value, points):
+        if value.__class__ not in _PLAIN and not _fits(value, points):
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
             return f"gave `{key_of(answer)}` {called} {_shape_error(value, points)}"
     return ""
 
 
 def _fits(value: Any, points: int) -> bool:
-    shape = () if value.__class__ in _PLAIN else _shape(value)
+    shape = _shape(value)
     return shape == () or (points > 0 and shape in ((1,), (points,)))
 
 
