@@ -27,7 +27,7 @@ from parcost.formulas import Formula, plain_of
 from parcost.numeric import INFINITY, Real, minimum, where
 from parcost.outcome import Fault
 from parcost.prices import price
-from parcost.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hashed
+from parcost.queries import PLAIN, PURE, READS, STRUCTURES, Answer, Branch, Memo, Reads, hashed
 from parcost.records import record
 from parcost.schema import block_type
 from parcost.sound import plain_count
@@ -75,6 +75,7 @@ class Study:
     _memo: Memo = field(factory=Memo, repr=False)
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
     _complaint: Callable[[str, Any, Study], str] | None = field(default=None, repr=False)
+    _structures: Callable[[], Sequence[tuple[Study, int]]] | None = field(default=None, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
 
     def __repr__(self) -> str:
@@ -197,6 +198,22 @@ class Study:
             return Row(total(), function, *arguments)
         return self.query(function, *arguments)
 
+    def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return ``function(study, *arguments)``, a number that depends on the stages.
+
+        Where a search evaluates structures with other stages at once, and they differ in it, it
+        is an array, with the number of each at all of its points; of several numbers it is a
+        tuple of those. A plugin that reads the stages otherwise is asked again for each of them.
+        """
+        if self._structures is None:
+            return self.query(function, *arguments)
+        return self.query(_by_structure, function, *arguments)
+
+    @property
+    def has_structures(self) -> bool:
+        """Whether a search evaluates several numbers of stages at once."""
+        return self._structures is not None
+
     def faults_beyond(self, base: Study) -> Sequence[Fault]:
         """Return the faults of plugins that answered the same hook of *base*."""
         known = {(fault.plugin, fault.hook) for fault in base.faults}
@@ -250,7 +267,15 @@ class Study:
             message = f"one plugin must say how the step is cut, not {len(found)} ({plugins})"
             raise SpecError([Diagnostic("no-pipeline", message, place=self.path or self.name)])
         only: Pipeline = found[0]
-        return only
+        return only if self._structures is None else self._of_first(only)
+
+    def _of_first(self, cut: Pipeline) -> Pipeline:
+        """Return how the first of several structures is cut, which depends on the structure."""
+        reads = READS.get()
+        if reads is not None:
+            reads.note(STRUCTURES, self._point[STRUCTURES])
+        stages, chunks = (int(plain_first(number)) for number in (cut.stages, cut.chunks))
+        return evolve(cut, stages=stages, chunks=chunks)
 
     @property
     def schedule(self) -> Schedule:
@@ -395,6 +420,39 @@ class Study:
     def origin(self, block: object, attribute: str) -> Origin | None:
         """Return where the value of *attribute* of *block* came from."""
         return self.origins.get(id(block), {}).get(attribute)
+
+
+def _by_structure(study: Study, function: Callable[..., Any], *arguments: Any) -> Any:
+    import numpy as np
+
+    assert study._structures is not None  # noqa: SLF001
+    values, counts = [], []
+    outer, reads = READS.get(), Reads()
+    token = READS.set(reads)
+    try:
+        for one, count in study._structures():  # noqa: SLF001
+            values.append(one.query(function, *arguments))
+            counts.append(count)
+    finally:
+        READS.reset(token)
+    if outer is not None:  # a plain answer is that of a structure, and not of the study
+        for axis in reads.axes:
+            outer.note(axis, study._point[axis])  # noqa: SLF001
+
+    def together(numbers: Sequence[Any]) -> Any:
+        if all(number == numbers[0] for number in numbers):
+            return numbers[0]
+        found = np.asarray(numbers)
+        return np.repeat(found if found.dtype == bool else found.astype(np.float64), counts)
+
+    if isinstance(values[0], tuple):
+        return tuple(map(together, zip(*values, strict=True)))
+    return together(values)
+
+
+def plain_first(number: Any) -> float:
+    """Return a number, or the first one of an array."""
+    return float(number.flat[0]) if hasattr(number, "flat") else float(number)
 
 
 def _called(answer: Any) -> str:

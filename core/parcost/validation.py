@@ -18,7 +18,7 @@ from parcost import terms
 from parcost.asked import HOOKS, Blame, answered
 from parcost.diagnostics import Diagnostic, SpecError, quote, type_name
 from parcost.formulas import Formula
-from parcost.numeric import array_kind, where
+from parcost.numeric import all_of, array_kind, where
 from parcost.records import answers_to
 from parcost.ruling import unsaid
 from parcost.sound import Counts, sound, unbounded, unvalued, within
@@ -303,6 +303,8 @@ def _is_link(link: Any) -> bool:
 def _bad_pipeline(pipeline: terms.Pipeline) -> str:
     for name in ("stages", "chunks"):
         number: Any = getattr(pipeline, name)
+        if array_kind(number) == "f" and all_of(number >= 1):  # of several structures at once
+            continue
         if number.__class__ is not int or number < 1:
             return f"cut the step into {name} = {quote(number)}, which is no whole number above 0"
     if not within(pipeline.micro_batches, 0.0, inf) or not within(pipeline.overlap, 0.0, 1.0):

@@ -21,7 +21,7 @@ class Bounded:
     """
 
     def __init__(self, bound: Scored, cost: Any, left: NDArray[np.bool_]) -> None:
-        self.index = bound.index
+        self.place, self.index = bound.place, bound.index
         known = (cost, bound.seconds, bound.bytes_)
         apart = np.broadcast_shapes(*(np.shape(value) for value in known))
         apart = (1,) * (left.ndim - len(apart)) + apart

@@ -37,13 +37,12 @@ def replayed(
 def room_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the bytes that layouts may hold on a device."""
     picked = _Picked(where)
-    rooms = scored.structure.variants.base.contributions("rooms")
-    return reduce_by(np.minimum, (picked.flat(room) for _, room in rooms), np.inf)
+    return reduce_by(np.minimum, (picked.flat(room) for room in scored.judge.rooms), np.inf)
 
 
 def outcome_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Outcome:
     """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
-    study = scored.structure.variants.base
+    study = scored.structure.study
     picked = _Picked(where)
     pipeline = attrs.evolve(
         scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)

@@ -31,7 +31,7 @@ from parcost.search.failing import objective_of
 from parcost.search.found import Best, Found, Layout
 from parcost.search.front import Front
 from parcost.search.score import Scored, Scores
-from parcost.search.space import Space, Structure
+from parcost.search.space import Group, Space
 from parcost.search.tally import RefusedError, Tally, listed
 from parcost.search.waiting import Waiting
 from parcost.terms import Limit, Objective
@@ -148,47 +148,53 @@ class _Search:
 
     def score(self) -> None:
         """Score every layout that may matter."""
-        for structure in self.space.structures():
-            self.counts.refused.update(structure.refused)
-            self.counts.totals["legal"] += structure.points
+        for group in self.space.groups():
+            self.counts.refused.update(group.refused)
+            self.counts.totals["legal"] += group.points
             self.told(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
-            for block in structure.blocks(_BLOCK):
+            for block in group.blocks(_BLOCK):
                 whole = self._score(block) and whole
-                block.variants.forget()
-            self.looked += whole
+                block.forget()
+            self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self.late and self.points is None:
                 return
 
-    def _score(self, structure: Structure) -> bool:
-        """Score the layouts of *structure* that may matter; say whether time was enough."""
-        if not structure.points:
-            return True
-        scores = Scores(structure, self.few)
+    def _score(self, group: Group) -> bool:
+        """Score the layouts of *group* that may matter; return whether time was enough."""
+        scores = Scores(group, self.few)
         self.few = self.few or scores.few
         bounds = [self._bounded(bound) for bound in scores.bounded()]
         size = _FIRST
         while True:
             worst = self.best.worst if self.points is None else nan  # all points are asked for
             matters = [bound.matters(worst, self.front) for bound in bounds]
-            lowest = [b.lowest(which) for b, which in zip(bounds, matters, strict=True)]
-            least = np.minimum.reduce(lowest) if lowest else np.empty(0)
-            left = np.flatnonzero(least < inf)
+            least = [np.full(structure.legal.shape[-1], inf) for structure in group.structures]
+            for bound, which in zip(bounds, matters, strict=True):
+                np.minimum(least[bound.place], bound.lowest(which), out=least[bound.place])
+            every = np.concatenate(least)
+            left = np.flatnonzero(every < inf)
             if not len(left):
                 return True
             if self.late and self.points is None and (self.waiting or self.looked):
                 return False
             if len(left) > size:
-                left = np.sort(left[np.argpartition(least[left], size)[:size]])
+                left = np.sort(left[np.argpartition(every[left], size)[:size]])
             size = _ROUND
-            pairs = zip(bounds, matters, strict=True)
-            wanted = {bound.index: which[..., left] for bound, which in pairs}
-            for scored in scores.scored(left, wanted):
+            kept = {
+                place: left[(left >= span.start) & (left < span.stop)] - span.start
+                for place, span in enumerate(group.slices)
+            }
+            wanted = {
+                (bound.place, bound.index): which[..., kept[bound.place]]
+                for bound, which in zip(bounds, matters, strict=True)
+            }
+            for scored in scores.scored(kept, wanted):
                 self._offer(scored)
             for bound in bounds:
-                bound.settle(left)
+                bound.settle(kept[bound.place])
             if self._may_gain:
                 self.replay_some()
 
@@ -201,8 +207,7 @@ class _Search:
         """Return what *bound* leaves of its layouts, and count what it does not."""
         objective, limits = self._judged_by(bound)
         totals, legal = self.counts.totals, bound.legal
-        rooms = bound.structure.variants.base.contributions("rooms")
-        left = legal & reduce(and_, (bound.bytes_ <= room for _, room in rooms), True)
+        left = legal & reduce(and_, (bound.bytes_ <= room for room in bound.judge.rooms), True)
         totals["large"] += int(legal.sum()) - int(left.sum())
         if not left.any():
             bytes_ = np.broadcast_to(bound.bytes_, legal.shape)
@@ -229,8 +234,8 @@ class _Search:
         objective, limits = self._judged_by(scored)
         if self.points is not None:
             self.points(scored)
-        rooms = scored.structure.variants.base.contributions("rooms")
-        left = scored.legal & reduce(and_, (scored.bytes_ <= room for _, room in rooms), True)
+        rooms = scored.judge.rooms
+        left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in rooms), True)
         for limit in limits:
             bounded = left & limit.holds(scored.least, scored.bytes_)
             here = bounded & limit.holds(scored.seconds, scored.bytes_)
@@ -317,6 +322,4 @@ class _Search:
         )
 
     def _judged_by(self, scored: Scored) -> tuple[Objective, Sequence[Limit]]:
-        base = scored.structure.variants.base
-        limits = [limit for _, goal in base.contributions("goals") for limit in goal.limits]
-        return objective_of(base, self.wish.objective), limits
+        return scored.judge.objective(self.wish.objective), scored.judge.limits

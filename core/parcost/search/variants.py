@@ -9,18 +9,21 @@ just these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from attrs import evolve, frozen
 
-from parcost.diagnostics import Diagnostic, SpecError
+from parcost.diagnostics import Diagnostic, ParcostError, SpecError
 from parcost.evaluation.reduce import unfit
 from parcost.evaluation.shapes import misfit, points_of
 from parcost.queries import READS, Memo, Reads
 from parcost.schema import on_axes
 from parcost.study import Study, contribution, counted
+from parcost.terms import Row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Combination = tuple[int, ...]  # the index of the value of every choice
+STAGES = -1  # stands among choices for what differs between structures
 
 
 @frozen(kw_only=True, eq=False)
@@ -57,10 +61,21 @@ class Variants:
     """The variants of *base*: ``at(combination)`` is a study; all of them have one memo."""
 
     def __init__(
-        self, base: Study, choices: Sequence[Choice], faults: list[Fault] | None = None
+        self,
+        base: Study,
+        choices: Sequence[Choice],
+        faults: list[Fault] | None = None,
+        point: Mapping[str, Any] = MappingProxyType({}),
+        parts: Sequence[Variants] = (),
     ) -> None:
-        """Plugins that fail under any variant are noted in *faults*."""
+        """Plugins that fail under any variant are noted in *faults*.
+
+        *point* is by axis what is no choice and differs between the points of *base* all the
+        same, which are those of *parts*: what reads it is no answer for all of them.
+        """
         self.base = base
+        self.point = point
+        self.parts = parts
         self.choices = choices
         self.faults: list[Fault] = [] if faults is None else faults
         self._points = points_of(base)
@@ -113,9 +128,37 @@ class Variants:
             for part in product(*(range(self.shape[k]) for k in read)):
                 found[part], reads = self._answer(hook, position, read, part, legal)
                 union |= reads
+                if STAGES in union:
+                    return (STAGES,), {}
             if len(union) == len(read):
                 return read, found
             read = tuple(sorted(union))
+
+    def shared(
+        self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
+    ) -> Asked | None:
+        """Return the same with counts by row, None where it differs between structures.
+
+        So it does where the answer has read what does, has counts by virtual stage, or fails.
+        """
+        noted, faults = self.base.plugins.noted, len(self.faults)
+        known = dict(noted)
+        try:
+            found = self.asked(hook, position, legal)
+        except ParcostError:
+            if not self.point:
+                raise
+            found = (STAGES,), {}
+        if not self.point:
+            return found
+        answers = {id(answer): answer for answer in found[1].values()}.values()
+        by_stage = any(_by_stage(item) for answer in answers for _, item in answer)
+        if found[0] != (STAGES,) and not by_stage and len(self.faults) == faults:
+            return found
+        del self.faults[faults:]
+        noted.clear()
+        noted.update(known)
+        return None
 
     def one(
         self, hook: str, position: int, legal: NDArray[np.bool_]
@@ -143,7 +186,7 @@ class Variants:
         Raises:
             SpecError: It depends on a choice.
         """
-        names = [self.choices[k].name for k in sorted(reads) if self.shape[k] > 1]
+        names = [self.choices[k].name for k in sorted(reads) if k >= 0 and self.shape[k] > 1]
         if names:
             said = " and ".join(f"`{name}`" for name in names)
             message = f"the {what} of this study depends on {said}, which a search cannot choose"
@@ -161,7 +204,7 @@ class Variants:
             answer = self.at(combination).query(function, *arguments)
         finally:
             READS.reset(token)
-        return answer, frozenset(self._number[axis] for axis in reads.axes)
+        return answer, frozenset(self._number.get(axis, STAGES) for axis in reads.axes)
 
     def _answer(
         self,
@@ -184,7 +227,33 @@ class Variants:
                 return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
             index = [int(next(others)) if i == slice(None) else i for i in index]
-        return self._trace(tuple(index), _counted, hook, position)
+        return self._trace(tuple(index), contribution, hook, position)
+
+    def counts(
+        self,
+        stamped: tuple[Plugin, Any],
+        hook: str,
+        combination: Combination,
+        fixed: int | None,
+    ) -> tuple[Mapping[Combination, Any], Sequence[int]]:
+        """Return the counts of a term by virtual stage, and the choices that they depend on.
+
+        They are by the indices of these choices, but for the one that is *fixed*, and None where
+        they fail.
+        """
+        read: tuple[int, ...] = ()
+        while True:
+            found = {}
+            union = set(read)
+            for part in product(*(range(self.shape[k]) for k in read)):
+                index = list(combination)
+                for k, i in zip(read, part, strict=True):
+                    index[k] = i
+                found[part], reads = self._trace(tuple(index), _count, hook, *stamped)
+                union |= reads - {fixed}
+            if len(union) == len(read):
+                return found, read
+            read = tuple(sorted(union))
 
     def _complaint(self, hook: str, answer: Any, study: Study) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
@@ -193,9 +262,10 @@ class Variants:
             token = READS.set(None)  # under all choices it has the same stages
             try:
                 cut = study.pipeline
+                most = max([cut.stages, *(part.stages for part in self.parts)])
             finally:
                 READS.reset(token)
-            complaint = unfit(answer, cut.stages, cut.stages * cut.chunks)
+            complaint = unfit(answer, most, cut.stages * cut.chunks)
         return complaint
 
     def _study(self, combination: Combination) -> Study:
@@ -210,9 +280,27 @@ class Variants:
             faults=self.faults,
             left_out=set(),
             memo=self._memo,
-            point={c.name: i for c, i in zip(self.choices, combination, strict=True)},
+            point={
+                **self.point,
+                **{c.name: i for c, i in zip(self.choices, combination, strict=True)},
+            },
             complaint=self._complaint,
+            structures=partial(self._structures, combination) if self.point else None,
         )
+
+    def _structures(self, combination: Combination) -> Sequence[tuple[Study, int]]:
+        """Return the study of each part under *combination*, and how many points it has."""
+        return [(part.at(combination), max(part.count, 1)) for part in self.parts]
+
+    @cached_property
+    def stages(self) -> int:
+        """The number of devices of a pipeline, the same under all choices."""
+        return self.at((0,) * len(self.choices)).pipeline.stages
+
+    @property
+    def count(self) -> int:
+        """The number of points of the flat axis, 0 where there is none."""
+        return self._points
 
     def _told(self, value: Any, combination: Combination) -> Any:
         """Return *value* with blocks in it, and below, that tell when a choice is read.
@@ -262,8 +350,15 @@ class Variants:
         return self._inside[id(value)]
 
 
-def _counted(study: Study, hook: str, position: int) -> Contribution:
-    return counted(study, hook, study.query(contribution, hook, position))
+def _count(study: Study, hook: str, plugin: Plugin, term: Any) -> Any:
+    found = counted(study, hook, [(plugin, term)])
+    return found[0][1].count if found else None
+
+
+def _by_stage(item: Any) -> bool:
+    """Return whether a term has numbers for each virtual stage, and not by row."""
+    count = getattr(item, "count", 1.0)
+    return isinstance(count, tuple) and not isinstance(count, Row)
 
 
 def _schedule(study: Study) -> Schedule:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Moment, Study, formula, hookimpl, letters_of
-from parcost.numeric import any_of
+from parcost.numeric import any_of, minimum
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -131,11 +131,11 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     """
     precision, sharding = study[Training].precision, study[Sharding]
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
-    one, gather = min(kind.layers, 1), precision.gather
+    one, gather = minimum(kind.layers, 1), precision.gather
     before, layer, after = kind.before, kind.layer, kind.after
-    layers = min(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
+    layers = minimum(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
     ends = "max(a, b - (l - k) psi)"
-    if not reshards(study) or (study[Training].model.tied and study.query(ends_together)):
+    if not reshards(study) or (study[Training].model.tied and study.number(ends_together)):
         ends = "(a + b)"
     made, remark = "max(b, k psi, a) (e + r)", "as backward makes them, and copied for the wire"
     if study[Training].framework.reduces_by_matrix:

@@ -8,7 +8,7 @@ from parcost import Check, Mask, Real, Study, called
 from parcost.numeric import all_of, divides, is_array, maximum, where
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
 from parcost_plugins.vocabulary.nearest import all_divisors, divisors, multiples, next_to
-from parcost_plugins.vocabulary.partition import assignment, ends_counted
+from parcost_plugins.vocabulary.partition import assignment, ends_counted, stages
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -18,7 +18,7 @@ def rules(study: Study) -> Iterator[Check]:
     as well, which a dp that follows from it cannot meet.
     """
     layout, devices = study[Layout], study[Cluster].devices
-    tp, cp, pp, dp = layout.tp, layout.cp, layout.pp, layout.dp
+    tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp
     ranks = tp * cp * pp
     whole = divides(ranks, devices)
     product = "tp {tp} x pp {pp}" if all_of(cp == 1) else "tp {tp} x cp {cp} x pp {pp}"
@@ -110,10 +110,10 @@ def _degrees(study: Study, whole: Mask) -> str:
     if all_of(whole):
         return ""
     layout = study[Layout]
-    tp, cp, pp, left = layout.tp, layout.cp, layout.pp, study[Cluster].devices
+    tp, cp, pp, left = layout.tp, layout.cp, stages(study), study[Cluster].devices
     for name, degree in (("tp", tp), ("cp", cp), ("pp", pp)):
         if name == "pp":
-            near = "" if is_array(left) or left % 1 else next_to(pp, _stages(study, int(left)))
+            near = "" if is_array(left, pp) or left % 1 else next_to(pp, _stages(study, int(left)))
             return f"pp = {near} divides, or " if near else ""
         if not all_of(divides(degree, left)):
             near = divisors(left, degree)

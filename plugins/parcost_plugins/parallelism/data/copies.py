@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Group, Once, Study, formula
+from parcost.numeric import all_of
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.held import alike
@@ -23,7 +24,8 @@ def held(study: Study) -> int:
 
 def reduction(study: Study) -> Iterator[Once]:
     """Add up the gradients of the copies of every stage, once they have drained."""
-    if study[Layout].pp == 1 or (copies := study.query(held)) == 1:
+    copies = study.number(held)
+    if all_of(copies == 1) or study[Layout].pp == 1:
         return
     pair = study.group("pp").pair
     ranks = float(copies)

@@ -19,10 +19,12 @@ Groups of hybrid sharding reduce their shares too, on other links and at the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import mul
 from typing import Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
+from parcost.numeric import is_array, maximum
 from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
 from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, wires
 from parcost_plugins.vocabulary import Sharding, Training
@@ -32,7 +34,7 @@ from parcost_plugins.vocabulary.chosen import (
     reduces_each_micro_batch,
     reshards,
 )
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import each, ends_together
 
 Part = Literal["before", "layer", "after"]
 
@@ -81,7 +83,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
 
 def held_once(study: Study) -> bool:
     """Say whether embedding and head are one tensor, which stays gathered between them."""
-    return study[Training].model.tied and study.query(ends_together)
+    return study[Training].model.tied and study.number(ends_together)
 
 
 def _again(study: Study) -> list[_Traffic]:
@@ -99,13 +101,14 @@ def _gathers(wire: Wire, rows: list[_Traffic], hides: bool) -> Iterator[Work]:
         part: wire.call("all_gather", formula("psi a", psi=elements, a=(size, "B")))
         for part, elements in _parts(wire).items()
     }
-    for row, repeat, share in _times(wire, rows):
+    for row, count, repeat, share in _times(wire, rows):
         if row.part in calls:
             yield wire.work(
                 wire.kind.named(row.name),
                 calls[row.part],
                 row.pass_,
-                count=repeat,
+                count=count,
+                repeat=repeat,
                 bytes_=_parts(wire)[row.part] * size,
                 share=share if row.hides and hides else None,
             )
@@ -117,7 +120,7 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
     shares = {}
     if wire.across and wire.study[Sharding].replicate == "micro_batch":
         shares = {part: wire.reduce_across(elements) for part, elements in parts.items()}
-    for row, repeat, share in _times(wire, _REDUCED):
+    for row, count, repeat, share in _times(wire, _REDUCED):
         for priced, on in ((calls, wire.on), (shares, wire.on_across)):
             if row.part in priced:
                 call = priced[row.part]
@@ -126,7 +129,8 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
                     wire.kind.named(name if priced is shares else row.name),
                     call,
                     row.pass_,
-                    count=repeat,
+                    count=count,
+                    repeat=repeat,
                     bytes_=call.bytes_,
                     share=share if row.hides and hides else None,
                     on=on,
@@ -136,13 +140,19 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
 
 def _times(
     wire: Wire, rows: list[_Traffic]
-) -> Iterator[tuple[_Traffic, list[float], float | None]]:
-    """Yield each row with how often it occurs, and the share of a pass that may hide it."""
-    others = max(wire.kind.layers - 1, 0)
+) -> Iterator[tuple[_Traffic, Sequence[float], Real, Real]]:
+    """Yield each row with how often it occurs, and the share of a pass that may hide it.
+
+    It occurs on some stages and there, for each of the other layers, so often at a time.
+    """
+    others = maximum(wire.kind.layers - 1, 0)
+    share = others / (others + 1)
     for row in rows:
         repeat = 1 if row.repeat == "once" else others
-        if repeat:
-            yield row, [repeat * stage for stage in wire.kind.count], others / (others + 1)
+        if is_array(repeat):
+            yield row, wire.kind.count, repeat, share
+        elif repeat:
+            yield row, each(mul, repeat, wire.kind.count), 1.0, share
 
 
 def _parts(wire: Wire) -> dict[Part, Real]:
